@@ -1,0 +1,42 @@
+# The front door. `make help` lists what is here.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BUN := node_modules/.bin/bun
+
+.PHONY: help setup build check format test unit golden manifests parity bench clean
+
+help: ## this list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: ## install the Debian and npm packages that are missing
+	@scripts/setup.sh
+
+build: setup ## one executable under dist/, with its role links
+	@$(BUN) scripts/build.ts
+
+check: setup ## types, lint, format, import direction
+	@$(BUN) scripts/check.ts
+
+format: setup ## rewrite the sources in the house format
+	@node_modules/.bin/biome format --write
+
+unit: setup ## unit and property tests only (no root, seconds)
+	@$(BUN) scripts/test.ts unit
+
+test: setup ## everything a change must pass, from a fresh clone
+	@$(BUN) scripts/test.ts
+
+golden: build ## replay the recordings of the original system, when they are beside the checkout
+	@$(BUN) scripts/golden.ts
+
+manifests: setup ## write the CRDs and Kubernetes manifests
+	@$(BUN) scripts/manifests.ts
+
+parity: setup ## write docs/parity.md from the IDs in the tests' names
+	@$(BUN) scripts/parity.ts
+
+bench: build ## all benchmarks, ours beside the peer
+	@$(BUN) scripts/bench.ts $(ONLY)
+
+clean: ## remove what was built
+	@rm -rf dist .cache

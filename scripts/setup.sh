@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Installs what is missing and nothing else: a second run does no work and needs no network.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+debian_packages=(
+  bird2 conntrack containernetworking-plugins etcd-client etcd-server ethtool iproute2 ipset iptables
+  iperf3 jq netcat-openbsd nftables socat tcpdump
+)
+
+missing=()
+for package in "${debian_packages[@]}"; do
+  [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null | cut -c1-2)" = ii ] || missing+=("$package")
+done
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
+
+if [ ${#missing[@]} -gt 0 ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "setup: not a Debian system; install what these Debian packages hold: ${missing[*]}" >&2
+    exit 1
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "setup: run once as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  echo "setup: installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  # No daemon of a package starts by itself: tests start their own, in their own namespaces.
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f "$policy"' EXIT
+  fi
+  apt-get update -q >/dev/null
+  apt-get install -y -q --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+stamp=node_modules/.lock.sum
+if [ ! -x node_modules/.bin/bun ] || ! sha256sum --status -c "$stamp" 2>/dev/null; then
+  echo "setup: installing npm packages"
+  version=$(sed -nE 's/.*"bun": "([0-9.]+)".*/\1/p' package.json)
+  bootstrap=.cache/bun-$version
+  if [ ! -x "$bootstrap/node_modules/.bin/bun" ]; then
+    mkdir -p "$bootstrap"
+    echo '{"private": true}' >"$bootstrap/package.json"
+    npm install --prefix "$bootstrap" --silent --no-fund --no-audit --no-package-lock "bun@$version"
+  fi
+  "$bootstrap/node_modules/.bin/bun" install --frozen-lockfile --silent
+  sha256sum package.json bun.lock >"$stamp"
+fi

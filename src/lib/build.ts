@@ -1,0 +1,8 @@
+// What `scripts/build.ts` stamped into the executable; a run from source says so.
+declare const BUILD_VERSION: string | undefined;
+declare const BUILD_COMMIT: string | undefined;
+
+export const BUILD = {
+  version: typeof BUILD_VERSION === "string" ? BUILD_VERSION : "v0.0.0-source",
+  commit: typeof BUILD_COMMIT === "string" ? BUILD_COMMIT : "unknown",
+} as const;

@@ -1,0 +1,236 @@
+// IP addresses and prefixes of both families as canonical text: equal values are `===` and one Map key.
+// IPv6 text follows RFC 5952. Arithmetic goes through bigint (or number for IPv4) at the edges of a computation.
+
+export type IpVersion = 4 | 6;
+/** One address in canonical text, such as `10.0.0.1` or `fd00::1`. */
+export type IpAddress = string & { readonly __brand: "IpAddress" };
+/** A prefix in canonical text with the host bits cleared, such as `10.0.0.0/26`. */
+export type Cidr = string & { readonly __brand: "Cidr" };
+/** An address with the length of its network, host bits kept: how interfaces and nodes carry theirs. */
+export interface IpNetwork {
+  readonly address: IpAddress;
+  readonly length: number;
+}
+
+export class ParseError extends Error {
+  override readonly name = "ParseError";
+  /** @param wanted what would have been right, with an example */
+  constructor(
+    readonly what: string,
+    readonly text: string,
+    readonly wanted: string,
+  ) {
+    super(`${JSON.stringify(text)} is no ${what}: ${wanted}`);
+  }
+}
+
+export const addressBits = (version: IpVersion): 32 | 128 => (version === 4 ? 32 : 128);
+
+export function parseAddress(text: string): IpAddress {
+  const address = tryParseAddress(text);
+  if (address === undefined) throw new ParseError("IP address", text, "want 10.0.0.1 or fd00::1");
+  return address;
+}
+
+/** Like parseAddress, for text that may well be something else. */
+export function tryParseAddress(text: string): IpAddress | undefined {
+  if (text.includes(":")) {
+    const value = parseV6(text);
+    if (value === undefined) return undefined;
+    // An IPv4-mapped address is the IPv4 address, as everywhere in the field.
+    return value >> 32n === 0xffffn ? formatV4(Number(value & 0xffffffffn)) : formatV6(value);
+  }
+  const value = parseV4(text);
+  return value === undefined ? undefined : formatV4(value);
+}
+
+/** Canonical text, host bits cleared. A bare address is its /32 or /128. */
+export function parseCidr(text: string): Cidr {
+  const cidr = tryParseCidr(text);
+  if (cidr === undefined) throw new ParseError("CIDR", text, "want 10.0.0.0/26 or fd00::/122");
+  return cidr;
+}
+
+export function tryParseCidr(text: string): Cidr | undefined {
+  const network = tryParseNetwork(text);
+  return network === undefined ? undefined : maskCidr(network.address, network.length);
+}
+
+/** `10.0.0.5/24` with its host bits. A bare address has the full length. */
+export function parseNetwork(text: string): IpNetwork {
+  const network = tryParseNetwork(text);
+  if (network === undefined) throw new ParseError("CIDR", text, "want 10.0.0.5/24 or fd00::5/64");
+  return network;
+}
+
+export function tryParseNetwork(text: string): IpNetwork | undefined {
+  const slash = text.indexOf("/");
+  if (slash < 0) {
+    const address = tryParseAddress(text);
+    return address === undefined ? undefined : { address, length: addressBits(ipVersion(address)) };
+  }
+  const address = tryParseAddress(text.slice(0, slash));
+  const lengthText = text.slice(slash + 1);
+  if (address === undefined || !/^(0|[1-9]\d{0,2})$/.test(lengthText)) return undefined;
+  const mapped = text.lastIndexOf(":", slash) >= 0 && ipVersion(address) === 4;
+  const length = Number(lengthText) - (mapped ? 96 : 0);
+  return length < 0 || length > addressBits(ipVersion(address)) ? undefined : { address, length };
+}
+
+/** The family of an address or prefix. */
+export function ipVersion(text: IpAddress | Cidr): IpVersion {
+  return text.includes(":") ? 6 : 4;
+}
+
+export function cidrAddress(cidr: Cidr): IpAddress {
+  return cidr.slice(0, cidr.indexOf("/")) as IpAddress;
+}
+
+export function cidrLength(cidr: Cidr): number {
+  return Number(cidr.slice(cidr.indexOf("/") + 1));
+}
+
+/** The prefix of that length around an address. */
+export function maskCidr(address: IpAddress, length: number): Cidr {
+  const version = ipVersion(address);
+  const bits = addressBits(version);
+  if (version === 4) {
+    const value = parseV4(address) ?? 0;
+    const mask = length === 0 ? 0 : (-1 << (32 - length)) >>> 0;
+    return `${formatV4((value & mask) >>> 0)}/${length}` as Cidr;
+  }
+  const host = BigInt(bits - length);
+  return `${formatV6((addressToBigInt(address) >> host) << host)}/${length}` as Cidr;
+}
+
+/** The address as /32 or /128. */
+export function hostCidr(address: IpAddress): Cidr {
+  return `${address}/${addressBits(ipVersion(address))}` as Cidr;
+}
+
+export function addressToBigInt(address: IpAddress): bigint {
+  return address.includes(":") ? (parseV6(address) ?? 0n) : BigInt(parseV4(address) ?? 0);
+}
+
+export function addressFromBigInt(value: bigint, version: IpVersion): IpAddress {
+  if (value < 0n || value >> BigInt(addressBits(version)) !== 0n)
+    throw new RangeError(`no IPv${version} address ${value}`);
+  return version === 4 ? formatV4(Number(value)) : formatV6(value);
+}
+
+/** The address `offset` places further; throws past the end of the family. */
+export function addressPlus(address: IpAddress, offset: number | bigint): IpAddress {
+  return addressFromBigInt(addressToBigInt(address) + BigInt(offset), ipVersion(address));
+}
+
+/** Network byte order, 4 or 16 bytes. */
+export function addressBytes(address: IpAddress): Uint8Array {
+  if (!address.includes(":")) {
+    const value = parseV4(address) ?? 0;
+    return Uint8Array.of(value >>> 24, (value >>> 16) & 255, (value >>> 8) & 255, value & 255);
+  }
+  const bytes = new Uint8Array(16);
+  let value = addressToBigInt(address);
+  for (let i = 15; i >= 0; i--, value >>= 8n) bytes[i] = Number(value & 255n);
+  return bytes;
+}
+
+export function addressFromBytes(bytes: Uint8Array): IpAddress {
+  if (bytes.length === 4) {
+    const [a = 0, b = 0, c = 0, d = 0] = bytes;
+    return `${a}.${b}.${c}.${d}` as IpAddress;
+  }
+  if (bytes.length !== 16) throw new RangeError(`an address has 4 or 16 bytes, not ${bytes.length}`);
+  let value = 0n;
+  for (const byte of bytes) value = (value << 8n) | BigInt(byte);
+  return formatV6(value);
+}
+
+/** Whether `outer` holds all of `inner`; prefixes of two families never hold one another. */
+export function cidrContains(outer: Cidr, inner: Cidr | IpAddress): boolean {
+  if (ipVersion(outer) !== ipVersion(inner)) return false;
+  const slash = inner.indexOf("/");
+  const address = (slash < 0 ? inner : inner.slice(0, slash)) as IpAddress;
+  const length = cidrLength(outer);
+  if (slash >= 0 && Number(inner.slice(slash + 1)) < length) return false;
+  return maskCidr(address, length) === outer;
+}
+
+export function cidrsOverlap(a: Cidr, b: Cidr): boolean {
+  return cidrContains(a, b) || cidrContains(b, a);
+}
+
+/** How many addresses the prefix holds. */
+export function cidrSize(cidr: Cidr): bigint {
+  return 1n << BigInt(addressBits(ipVersion(cidr)) - cidrLength(cidr));
+}
+
+function parseV4(text: string): number | undefined {
+  let value = 0;
+  let part = -1;
+  let dots = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === 46) {
+      if (part < 0 || ++dots > 3) return undefined;
+      value = value * 256 + part;
+      part = -1;
+    } else if (code >= 48 && code <= 57) {
+      if (part === 0) return undefined; // a leading zero could mean octal: refused as the field does
+      part = part < 0 ? code - 48 : part * 10 + code - 48;
+      if (part > 255) return undefined;
+    } else return undefined;
+  }
+  return dots === 3 && part >= 0 ? value * 256 + part : undefined;
+}
+
+function parseV6(text: string): bigint | undefined {
+  const halves = text.split("::");
+  if (halves.length > 2) return undefined;
+  const head = groupsOf(halves[0] ?? "", halves.length === 1);
+  const tail = halves.length === 2 ? groupsOf(halves[1] ?? "", true) : [];
+  if (head === undefined || tail === undefined) return undefined;
+  const missing = 8 - head.length - tail.length;
+  if (halves.length === 2 ? missing < 1 : missing !== 0) return undefined;
+  let value = 0n;
+  for (const group of [...head, ...Array<number>(missing).fill(0), ...tail]) value = (value << 16n) | BigInt(group);
+  return value;
+}
+
+function groupsOf(text: string, mayEndInV4: boolean): number[] | undefined {
+  if (text === "") return [];
+  const parts = text.split(":");
+  const groups: number[] = [];
+  for (const [i, part] of parts.entries()) {
+    if (mayEndInV4 && i === parts.length - 1 && part.includes(".")) {
+      const v4 = parseV4(part);
+      if (v4 === undefined) return undefined;
+      groups.push(v4 >>> 16, v4 & 0xffff);
+    } else {
+      if (!/^[0-9a-fA-F]{1,4}$/.test(part)) return undefined;
+      groups.push(Number.parseInt(part, 16));
+    }
+  }
+  return groups;
+}
+
+function formatV4(value: number): IpAddress {
+  return `${value >>> 24}.${(value >>> 16) & 255}.${(value >>> 8) & 255}.${value & 255}` as IpAddress;
+}
+
+function formatV6(value: bigint): IpAddress {
+  const groups: number[] = [];
+  for (let shift = 112n; shift >= 0n; shift -= 16n) groups.push(Number((value >> shift) & 0xffffn));
+  // The longest run of at least two zero groups becomes `::`, the first of equals.
+  let bestStart = -1;
+  let bestLength = 1;
+  for (let start = 0; start < 8; start++) {
+    let length = 0;
+    while (start + length < 8 && groups[start + length] === 0) length++;
+    if (length > bestLength) [bestStart, bestLength] = [start, length];
+    if (length > 0) start += length - 1;
+  }
+  const hex = (list: number[]) => list.map((group) => group.toString(16)).join(":");
+  if (bestStart < 0) return hex(groups) as IpAddress;
+  return `${hex(groups.slice(0, bestStart))}::${hex(groups.slice(bestStart + bestLength))}` as IpAddress;
+}
