@@ -1,0 +1,119 @@
+// What can go wrong between us and a datastore, as types: callers branch on the class, people read the message.
+import type { StoredKey } from "../model/index.ts";
+
+export abstract class DatastoreError extends Error {}
+
+export class NotFound extends DatastoreError {
+  override readonly name = "NotFound";
+  constructor(
+    readonly id: string,
+    readonly detail = "",
+    options?: ErrorOptions,
+  ) {
+    super(`resource does not exist: ${id}${detail === "" ? "" : ` with error: ${detail}`}`, options);
+  }
+}
+
+export class AlreadyExists extends DatastoreError {
+  override readonly name = "AlreadyExists";
+  /** @param existing what stands there, as `KeyValueRevision` of the same key, when the driver got it back */
+  constructor(
+    readonly id: string,
+    readonly existing?: unknown,
+    options?: ErrorOptions,
+  ) {
+    super(`resource already exists: ${id}`, options);
+  }
+}
+
+/** The compare-and-swap lost: somebody wrote in between. */
+export class Conflict extends DatastoreError {
+  override readonly name = "Conflict";
+  constructor(
+    readonly id: string,
+    readonly current?: unknown,
+    options?: ErrorOptions,
+  ) {
+    super(`update conflict: ${id}`, options);
+  }
+}
+
+export interface FieldFault {
+  readonly field: string;
+  readonly value?: unknown;
+  readonly reason: string;
+}
+
+export class ValidationFailed extends DatastoreError {
+  override readonly name = "ValidationFailed";
+  constructor(
+    readonly faults: readonly FieldFault[],
+    options?: ErrorOptions,
+  ) {
+    super(describeFaults(faults), options);
+  }
+}
+
+export class Unsupported extends DatastoreError {
+  override readonly name = "Unsupported";
+  constructor(
+    readonly operation: string,
+    readonly id: string,
+    readonly reason = "",
+    options?: ErrorOptions,
+  ) {
+    super(`operation ${operation} is not supported on ${id}${reason === "" ? "" : `: ${reason}`}`, options);
+  }
+}
+
+/** Nobody answers, or not in time: says which endpoint, why, and for how long it was tried. */
+export class Unavailable extends DatastoreError {
+  override readonly name = "Unavailable";
+  constructor(
+    readonly endpoint: string,
+    readonly reason: string,
+    options?: ErrorOptions,
+  ) {
+    super(`datastore ${endpoint} is unavailable: ${reason}`, options);
+  }
+}
+
+export class Unauthorized extends DatastoreError {
+  override readonly name = "Unauthorized";
+  constructor(reason: string, options?: ErrorOptions) {
+    super(`connection is unauthorized: ${reason}`, options);
+  }
+}
+
+/** The revision asked for is no longer kept: list again. */
+export class Compacted extends DatastoreError {
+  override readonly name = "Compacted";
+  constructor(
+    readonly revision: string,
+    options?: ErrorOptions,
+  ) {
+    super(`revision ${revision} is compacted`, options);
+  }
+}
+
+/** A stored value that does not parse: reported by key and skipped, never fatal. */
+export class UnreadableEntry extends DatastoreError {
+  override readonly name = "UnreadableEntry";
+  constructor(
+    readonly path: string,
+    reason: string,
+    readonly key?: StoredKey,
+    options?: ErrorOptions,
+  ) {
+    super(`failed to parse datastore entry key=${path}: ${reason}`, options);
+  }
+}
+
+function describeFaults(faults: readonly FieldFault[]): string {
+  const one = (fault: FieldFault) =>
+    `${fault.field}${fault.value === undefined ? "" : ` = '${String(fault.value)}'`} (${fault.reason})`;
+  const [first] = faults;
+  if (first === undefined) return "unknown validation error";
+  if (faults.length === 1) return `error with field ${one(first)}`;
+  return `error with the following fields:\n${faults.map((fault) => `-  ${one(fault)}`).join("\n")}`;
+}

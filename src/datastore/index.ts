@@ -1,0 +1,3 @@
+export * from "./datastore.ts";
+export * from "./errors.ts";
+export * from "./syncer.ts";

@@ -1,0 +1,31 @@
+// What flows from a datastore (or Typha) to Felix, BGP and the tunnel allocator: status changes and batches of updates.
+// Only eventual state is promised: updates may be coalesced or repeated, never invented; consumers see no gap.
+import type { Key, KeyValue, ValueOf } from "../model/index.ts";
+
+export type SyncStatus = "wait-for-ready" | "resync" | "in-sync";
+
+/** A key and what it now is; `value` undefined = it is gone (or unreadable, which counts as gone). */
+export type SyncerUpdate<K extends Key = Key> = K extends Key
+  ? {
+      readonly key: K;
+      readonly value: ValueOf<K> | undefined;
+      readonly revision?: string;
+      readonly change: "new" | "updated" | "deleted";
+    }
+  : never;
+
+export type SyncerSnapshot = readonly KeyValue[];
+
+export interface SyncerSink {
+  onStatus(status: SyncStatus): void;
+  onUpdates(updates: readonly SyncerUpdate[]): void;
+  /** An entry that could not be parsed: to be reported by key. */
+  onUnreadable?(path: string, reason: string): void;
+}
+
+/** Runs until its signal aborts; feeds the sink from one task, never concurrently. */
+export interface Syncer {
+  run(sink: SyncerSink, signal: AbortSignal): Promise<void>;
+}
+
+export type SyncerName = "felix" | "bgp" | "tunnel-ip-allocation" | "node-status";

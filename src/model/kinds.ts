@@ -1,0 +1,98 @@
+// The kinds there are: their names, scope and spellings. Light on purpose: commands and the CNI plugin read this
+// table without loading a schema. Schemas stand in kinds/, one file per kind.
+
+export type KindName =
+  | "IPPool"
+  | "IPReservation"
+  | "Node"
+  | "WorkloadEndpoint"
+  | "HostEndpoint"
+  | "NetworkPolicy"
+  | "GlobalNetworkPolicy"
+  | "StagedNetworkPolicy"
+  | "StagedGlobalNetworkPolicy"
+  | "StagedKubernetesNetworkPolicy"
+  | "Tier"
+  | "Profile"
+  | "NetworkSet"
+  | "GlobalNetworkSet"
+  | "BGPConfiguration"
+  | "BGPPeer"
+  | "BGPFilter"
+  | "CalicoNodeStatus"
+  | "FelixConfiguration"
+  | "ClusterInformation"
+  | "KubeControllersConfiguration"
+  | "IPAMConfiguration"
+  | "IPAMBlock"
+  | "BlockAffinity"
+  | "IPAMHandle"
+  | "LiveMigration"
+  // Kubernetes' own objects, read-only, on syncer streams
+  | "KubernetesNetworkPolicy"
+  | "KubernetesClusterNetworkPolicy"
+  | "KubernetesEndpointSlice"
+  | "KubernetesService";
+
+export interface Kind {
+  readonly name: KindName;
+  readonly plural: string;
+  readonly namespaced: boolean;
+  readonly shortNames: readonly string[];
+  /** Served to users by the v3 API; the rest is internal to syncers. */
+  readonly served: boolean;
+}
+
+const kind = (name: KindName, plural: string, options: Partial<Omit<Kind, "name" | "plural">> = {}): Kind => ({
+  name,
+  plural,
+  namespaced: false,
+  shortNames: [],
+  served: true,
+  ...options,
+});
+
+export const KINDS: readonly Kind[] = [
+  kind("IPPool", "ippools"),
+  kind("IPReservation", "ipreservations"),
+  kind("Node", "nodes"),
+  kind("WorkloadEndpoint", "workloadendpoints", { namespaced: true }),
+  kind("HostEndpoint", "hostendpoints", { shortNames: ["hep", "heps"] }),
+  kind("NetworkPolicy", "networkpolicies", { namespaced: true, shortNames: ["cnp", "caliconetworkpolicy"] }),
+  kind("GlobalNetworkPolicy", "globalnetworkpolicies", { shortNames: ["gnp", "cgnp"] }),
+  kind("StagedNetworkPolicy", "stagednetworkpolicies", { namespaced: true, shortNames: ["scnp", "snp"] }),
+  kind("StagedGlobalNetworkPolicy", "stagedglobalnetworkpolicies", { shortNames: ["sgnp"] }),
+  kind("StagedKubernetesNetworkPolicy", "stagedkubernetesnetworkpolicies", { namespaced: true, shortNames: ["sknp"] }),
+  kind("Tier", "tiers"),
+  kind("Profile", "profiles"),
+  kind("NetworkSet", "networksets", { namespaced: true }),
+  kind("GlobalNetworkSet", "globalnetworksets", { shortNames: ["gns"] }),
+  kind("BGPConfiguration", "bgpconfigurations", { shortNames: ["bgpconfig", "bgpconfigs"] }),
+  kind("BGPPeer", "bgppeers"),
+  kind("BGPFilter", "bgpfilters"),
+  kind("CalicoNodeStatus", "caliconodestatuses"),
+  kind("FelixConfiguration", "felixconfigurations"),
+  kind("ClusterInformation", "clusterinformations", { shortNames: ["clusterinfo", "clusterinfos"] }),
+  kind("KubeControllersConfiguration", "kubecontrollersconfigurations", { shortNames: ["kcc", "kccs"] }),
+  kind("IPAMConfiguration", "ipamconfigurations", { shortNames: ["ipamconfig", "ipamconfigs"] }),
+  kind("IPAMBlock", "ipamblocks"),
+  kind("BlockAffinity", "blockaffinities", { shortNames: ["affinity", "affinities"] }),
+  kind("IPAMHandle", "ipamhandles"),
+  kind("LiveMigration", "livemigrations", { namespaced: true, served: false }),
+  kind("KubernetesNetworkPolicy", "kubernetesnetworkpolicies", { namespaced: true, served: false }),
+  kind("KubernetesClusterNetworkPolicy", "kubernetesclusternetworkpolicies", { served: false }),
+  kind("KubernetesEndpointSlice", "kubernetesendpointslices", { namespaced: true, served: false }),
+  kind("KubernetesService", "kubernetesservice", { namespaced: true, served: false }),
+];
+
+const BY_NAME = new Map(KINDS.map((k) => [k.name, k]));
+const BY_PLURAL = new Map(KINDS.map((k) => [k.plural, k]));
+
+export function kindOf(name: KindName): Kind {
+  const found = BY_NAME.get(name);
+  if (found === undefined) throw new Error(`no kind ${name}`);
+  return found;
+}
+
+export const findKind = (name: string): Kind | undefined => BY_NAME.get(name as KindName);
+export const findKindByPlural = (plural: string): Kind | undefined => BY_PLURAL.get(plural);
