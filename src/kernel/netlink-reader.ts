@@ -1,0 +1,183 @@
+// Netlink messages read where they lie. A message and its cursors are valid until the next receive on their socket:
+// parse inside the callback and keep values, never the message.
+//
+// The kernel's lengths are trusted no further than the buffer: a short or overlong attribute ends the walk.
+import { addressFromBytes, type IpAddress } from "../lib/ip.ts";
+import type { Bytes } from "./sys.ts";
+
+const TYPE_MASK = 0x3fff; // without NLA_F_NESTED and NLA_F_NET_BYTEORDER
+const HEADER = 16;
+
+/** An attribute kept as it came, to be sent back unchanged. */
+export interface RawAttribute {
+  /** With its flag bits. */
+  readonly rawType: number;
+  readonly bytes: Bytes;
+}
+
+/** A cursor over the attributes of a message or nest: `while (a.next()) switch (a.type) …`. */
+export class NetlinkReader {
+  #next: number;
+  #start = 0;
+  #payload = 0;
+  #rawType = 0;
+  readonly #bytes: Bytes;
+  readonly #view: DataView<ArrayBuffer>;
+  readonly #end: number;
+
+  constructor(bytes: Bytes, view: DataView<ArrayBuffer>, start: number, end: number) {
+    this.#bytes = bytes;
+    this.#view = view;
+    this.#next = start;
+    this.#end = end;
+  }
+
+  /** Over bytes of their own, such as a kept attribute's. */
+  static over(bytes: Bytes, start = 0): NetlinkReader {
+    return new NetlinkReader(
+      bytes,
+      new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength),
+      start,
+      bytes.byteLength,
+    );
+  }
+
+  next(): boolean {
+    const at = this.#next;
+    if (at + 4 > this.#end) return false;
+    const length = this.#view.getUint16(at, true);
+    if (length < 4 || at + length > this.#end) return false;
+    this.#rawType = this.#view.getUint16(at + 2, true);
+    this.#start = at + 4;
+    this.#payload = length - 4;
+    this.#next = at + ((length + 3) & ~3);
+    return true;
+  }
+
+  get type(): number {
+    return this.#rawType & TYPE_MASK;
+  }
+  /** Payload bytes. */
+  get length(): number {
+    return this.#payload;
+  }
+  u8(): number {
+    return this.#payload < 1 ? 0 : this.#view.getUint8(this.#start);
+  }
+  u16(): number {
+    return this.#payload < 2 ? 0 : this.#view.getUint16(this.#start, true);
+  }
+  u32(): number {
+    return this.#payload < 4 ? 0 : this.#view.getUint32(this.#start, true);
+  }
+  i32(): number {
+    return this.#payload < 4 ? 0 : this.#view.getInt32(this.#start, true);
+  }
+  u64(): bigint {
+    return this.#payload < 8 ? 0n : this.#view.getBigUint64(this.#start, true);
+  }
+  be16(): number {
+    return this.#payload < 2 ? 0 : this.#view.getUint16(this.#start);
+  }
+  be32(): number {
+    return this.#payload < 4 ? 0 : this.#view.getUint32(this.#start);
+  }
+  be64(): bigint {
+    return this.#payload < 8 ? 0n : this.#view.getBigUint64(this.#start);
+  }
+  /** Text up to its NUL. */
+  string(): string {
+    let text = "";
+    for (let i = 0; i < this.#payload; i++) {
+      const byte = this.#bytes[this.#start + i] ?? 0;
+      if (byte === 0) break;
+      if (byte > 127) return this.#unicode();
+      text += String.fromCharCode(byte);
+    }
+    return text;
+  }
+  /** A copy of the payload. */
+  bytes(): Bytes {
+    return this.#bytes.slice(this.#start, this.#start + this.#payload);
+  }
+  /** 4 or 16 bytes as an address. */
+  address(): IpAddress {
+    return addressFromBytes(this.#bytes.subarray(this.#start, this.#start + this.#payload));
+  }
+  nested(): NetlinkReader {
+    return new NetlinkReader(this.#bytes, this.#view, this.#start, this.#start + this.#payload);
+  }
+  /** The attributes behind a fixed header inside this attribute. */
+  nestedAfter(header: number): NetlinkReader {
+    const end = this.#start + this.#payload;
+    return new NetlinkReader(this.#bytes, this.#view, Math.min(this.#start + header, end), end);
+  }
+  raw(): RawAttribute {
+    return { rawType: this.#rawType, bytes: this.bytes() };
+  }
+
+  #unicode(): string {
+    const payload = this.#bytes.subarray(this.#start, this.#start + this.#payload);
+    const nul = payload.indexOf(0);
+    return new TextDecoder().decode(nul < 0 ? payload : payload.subarray(0, nul));
+  }
+}
+
+export class NetlinkMessage {
+  constructor(
+    readonly bytes: Bytes,
+    readonly view: DataView<ArrayBuffer>,
+    /** Where its 16-byte header starts. */
+    readonly start: number,
+    readonly end: number,
+  ) {}
+
+  get type(): number {
+    return this.view.getUint16(this.start + 4, true);
+  }
+  get flags(): number {
+    return this.view.getUint16(this.start + 6, true);
+  }
+  get sequence(): number {
+    return this.view.getUint32(this.start + 8, true);
+  }
+  get port(): number {
+    return this.view.getUint32(this.start + 12, true);
+  }
+  /** Payload bytes. */
+  get length(): number {
+    return this.end - this.start - HEADER;
+  }
+  // Fields of the family's fixed header; an offset past a short message reads 0.
+  u8(offset: number): number {
+    return offset + 1 > this.length ? 0 : this.view.getUint8(this.start + HEADER + offset);
+  }
+  u16(offset: number): number {
+    return offset + 2 > this.length ? 0 : this.view.getUint16(this.start + HEADER + offset, true);
+  }
+  be16(offset: number): number {
+    return offset + 2 > this.length ? 0 : this.view.getUint16(this.start + HEADER + offset);
+  }
+  u32(offset: number): number {
+    return offset + 4 > this.length ? 0 : this.view.getUint32(this.start + HEADER + offset, true);
+  }
+  i32(offset: number): number {
+    return offset + 4 > this.length ? 0 : this.view.getInt32(this.start + HEADER + offset, true);
+  }
+  /** The attributes behind a fixed header of that length. */
+  attributes(header: number): NetlinkReader {
+    const start = this.start + HEADER + ((header + 3) & ~3);
+    return new NetlinkReader(this.bytes, this.view, Math.min(start, this.end), this.end);
+  }
+}
+
+/** Calls back for every message of one datagram. */
+export function forEachMessage(bytes: Bytes, length: number, each: (message: NetlinkMessage) => void): void {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  for (let at = 0; at + HEADER <= length; ) {
+    const size = view.getUint32(at, true);
+    if (size < HEADER || at + size > length) return;
+    each(new NetlinkMessage(bytes, view, at, at + size));
+    at += (size + 3) & ~3;
+  }
+}

@@ -1,0 +1,171 @@
+// The one door to libc. Every call returns what the kernel returns: a result, or minus the errno.
+//
+// Rules that keep memory safe, each learnt from a crash:
+//  - A pointer argument is declared "buffer" and given a view over an explicit ArrayBuffer, so the address is taken
+//    by the call itself. A ptr() kept from a small typed array dangles once the JIT moves its bytes.
+//  - Where a struct must hold an address (msghdr, ifreq), struct and target lie in memory we mapped ourselves, which
+//    no collector moves.
+//  - errno is per thread: each Worker loads its own copy of this module and with it its own location.
+import { dlopen, read, toArrayBuffer } from "bun:ffi";
+
+export type Bytes = Uint8Array<ArrayBuffer>;
+
+export const AF_UNSPEC = 0;
+export const AF_UNIX = 1;
+export const AF_INET = 2;
+export const AF_BRIDGE = 7;
+export const AF_INET6 = 10;
+export const AF_NETLINK = 16;
+export const SOCK_STREAM = 1;
+export const SOCK_DGRAM = 2;
+export const SOCK_RAW = 3;
+export const SOCK_CLOEXEC = 0o2000000;
+export const SOL_SOCKET = 1;
+export const MSG_PEEK = 0x2;
+export const MSG_TRUNC = 0x20;
+export const MSG_DONTWAIT = 0x40;
+export const MSG_NOSIGNAL = 0x4000;
+export const POLLIN = 1;
+export const CLONE_NEWNS = 0x00020000;
+export const CLONE_NEWNET = 0x40000000;
+export const MS_BIND = 0x1000;
+export const MS_REC = 0x4000;
+export const MS_PRIVATE = 1 << 18;
+export const MS_SHARED = 1 << 20;
+export const MNT_DETACH = 2;
+
+function load() {
+  const { symbols } = dlopen("libc.so.6", {
+    __errno_location: { args: [], returns: "ptr" },
+    socket: { args: ["i32", "i32", "i32"], returns: "i32" },
+    bind: { args: ["i32", "buffer", "u32"], returns: "i32" },
+    connect: { args: ["i32", "buffer", "u32"], returns: "i32" },
+    getsockname: { args: ["i32", "buffer", "buffer"], returns: "i32" },
+    setsockopt: { args: ["i32", "i32", "i32", "buffer", "u32"], returns: "i32" },
+    getsockopt: { args: ["i32", "i32", "i32", "buffer", "buffer"], returns: "i32" },
+    // ssize_t, of which the low half is all: no datagram has 2 GB.
+    send: { args: ["i32", "buffer", "usize", "i32"], returns: "i32" },
+    recv: { args: ["i32", "buffer", "usize", "i32"], returns: "i32" },
+    sendmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
+    recvmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
+    poll: { args: ["buffer", "u64", "i32"], returns: "i32" },
+    close: { args: ["i32"], returns: "i32" },
+    setns: { args: ["i32", "i32"], returns: "i32" },
+    unshare: { args: ["i32"], returns: "i32" },
+    mount: { args: ["buffer", "buffer", "buffer", "u64", "buffer"], returns: "i32" },
+    umount2: { args: ["buffer", "i32"], returns: "i32" },
+    mmap: { args: ["usize", "usize", "i32", "i32", "i32", "i64"], returns: "ptr" },
+    ioctl: { args: ["i32", "u64", "usize"], returns: "i32" },
+  });
+  const errno = symbols.__errno_location();
+  if (errno === null) throw new Error("libc gives no errno location");
+  return { ...symbols, errno };
+}
+
+let loaded: ReturnType<typeof load> | undefined;
+/** Loaded at the first call: a program that makes none pays nothing. */
+const libc = () => (loaded ??= load());
+
+/** The call's result, or minus the errno it left. Nothing may run between the call and this. */
+const outcome = (result: number): number => (result < 0 ? -read.i32(libc().errno, 0) : result);
+
+export const socket = (family: number, type: number, protocol: number): number =>
+  outcome(libc().socket(family, type | SOCK_CLOEXEC, protocol));
+export const bind = (fd: number, address: Bytes): number => outcome(libc().bind(fd, address, address.length));
+export const connect = (fd: number, address: Bytes): number => outcome(libc().connect(fd, address, address.length));
+export const close = (fd: number): number => outcome(libc().close(fd));
+export const setns = (fd: number, kind: number): number => outcome(libc().setns(fd, kind));
+export const unshare = (kinds: number): number => outcome(libc().unshare(kinds));
+
+/** Fills `address` with the socket's own; the result is its length. */
+export function getsockname(fd: number, address: Bytes): number {
+  const length = allocate(4);
+  const view = new DataView(length.buffer);
+  view.setUint32(0, address.length, true);
+  const result = outcome(libc().getsockname(fd, address, length));
+  return result < 0 ? result : view.getUint32(0, true);
+}
+
+export const setsockopt = (fd: number, level: number, name: number, value: Bytes): number =>
+  outcome(libc().setsockopt(fd, level, name, value, value.length));
+
+export function setsockoptInt(fd: number, level: number, name: number, value: number): number {
+  const bytes = allocate(4);
+  new DataView(bytes.buffer).setInt32(0, value, true);
+  return setsockopt(fd, level, name, bytes);
+}
+
+/** Fills `value`; the result is the length the kernel wrote. */
+export function getsockopt(fd: number, level: number, name: number, value: Bytes): number {
+  const length = allocate(4);
+  const view = new DataView(length.buffer);
+  view.setUint32(0, value.length, true);
+  const result = outcome(libc().getsockopt(fd, level, name, value, length));
+  return result < 0 ? result : view.getUint32(0, true);
+}
+
+/** Sends the first `length` bytes. */
+export const send = (fd: number, bytes: Bytes, length: number, flags: number): number =>
+  outcome(libc().send(fd, bytes, length, flags | MSG_NOSIGNAL));
+/** Fills `bytes`; with MSG_TRUNC the result may exceed its length. */
+export const recv = (fd: number, bytes: Bytes, flags: number): number =>
+  outcome(libc().recv(fd, bytes, bytes.length, flags));
+
+/** Waits until one of the descriptors is readable; the indexes of those that are (or have failed). */
+export function pollReadable(fds: readonly number[], timeoutMs: number): number[] | number {
+  const set = allocate(fds.length * 8);
+  const view = new DataView(set.buffer);
+  for (const [i, fd] of fds.entries()) {
+    view.setInt32(i * 8, fd, true);
+    view.setInt16(i * 8 + 4, POLLIN, true);
+  }
+  const result = outcome(libc().poll(set, fds.length, timeoutMs));
+  if (result < 0) return result;
+  return fds.map((_, i) => i).filter((i) => view.getInt16(i * 8 + 6, true) !== 0);
+}
+
+export const mount = (source: string, target: string, type: string, flags: number): number =>
+  outcome(libc().mount(cString(source), cString(target), cString(type), flags, cString("")));
+export const umount = (target: string, flags: number): number => outcome(libc().umount2(cString(target), flags));
+
+/** Memory at an address of its own that nothing moves, for structs that hold addresses. */
+export interface PinnedMemory {
+  readonly address: number;
+  readonly bytes: Bytes;
+  readonly view: DataView<ArrayBuffer>;
+}
+const PINNED_SIZE = 65536;
+let pinned: PinnedMemory | undefined;
+
+/** The thread's one page of scratch memory: filled, used in one call and forgotten. */
+export function pinnedMemory(): PinnedMemory {
+  if (pinned !== undefined) return pinned;
+  const PROT_READ_WRITE = 3;
+  const MAP_PRIVATE_ANONYMOUS = 0x22;
+  const address = libc().mmap(0, PINNED_SIZE, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
+  if (typeof address !== "number" || address > Number.MAX_SAFE_INTEGER) throw new Error("no scratch memory from mmap");
+  const buffer = toArrayBuffer(address, 0, PINNED_SIZE);
+  const memory = { address, bytes: new Uint8Array(buffer), view: new DataView(buffer) };
+  pinned = memory;
+  return memory;
+}
+
+/** `argument` is an address inside pinned memory. */
+export const ioctl = (fd: number, request: number, argument: number): number =>
+  outcome(libc().ioctl(fd, request, argument));
+export const sendmsg = (fd: number, header: number, flags: number): number =>
+  outcome(libc().sendmsg(fd, header, flags | MSG_NOSIGNAL));
+export const recvmsg = (fd: number, header: number, flags: number): number =>
+  outcome(libc().recvmsg(fd, header, flags));
+
+/** Zeroed bytes with an ArrayBuffer of their own: what a pointer argument wants. */
+export const allocate = (length: number): Bytes => new Uint8Array(new ArrayBuffer(length));
+
+const encoder = new TextEncoder();
+/** NUL-terminated UTF-8. Text with a NUL inside would be cut short by the kernel and is refused. */
+export function cString(text: string): Bytes {
+  if (text.includes("\0")) throw new RangeError(`${JSON.stringify(text)} holds a NUL`);
+  const bytes = allocate(text.length * 3 + 1);
+  encoder.encodeInto(text, bytes);
+  return bytes;
+}
