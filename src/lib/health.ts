@@ -1,0 +1,104 @@
+// Who is alive and ready. Parts report; a part with a timeout that has not reported in time counts as bad. The page a
+// probe reads is a table of all parts, so that the answer names who is to blame.
+
+export interface HealthReport {
+  readonly live?: boolean;
+  readonly ready?: boolean;
+  readonly detail?: string;
+}
+
+interface Reporter {
+  readonly kinds: { readonly live: boolean; readonly ready: boolean };
+  readonly timeoutMs: number | undefined;
+  report: Required<HealthReport>;
+  reportedAt: number;
+}
+
+export interface HealthAnswer {
+  readonly ok: boolean;
+  readonly status: 200 | 204 | 503;
+  readonly body: string;
+}
+
+export class HealthAggregator {
+  readonly #reporters = new Map<string, Reporter>();
+  readonly #overrides = new Map<string, number>();
+  readonly #now: () => number;
+
+  constructor(now: () => number = Date.now) {
+    this.#now = now;
+  }
+
+  /** @param timeoutMs without a report for this long the part counts as bad; absent = reports never age */
+  register(
+    name: string,
+    kinds: { readonly live?: boolean; readonly ready?: boolean },
+    timeoutMs?: number,
+  ): (report: HealthReport) => void {
+    const reporter: Reporter = {
+      kinds: { live: kinds.live ?? false, ready: kinds.ready ?? false },
+      timeoutMs: timeoutMs === 0 ? undefined : timeoutMs,
+      report: { live: true, ready: false, detail: "" },
+      reportedAt: this.#now(),
+    };
+    this.#reporters.set(name, reporter);
+    return (report) => {
+      reporter.report = { live: report.live ?? true, ready: report.ready ?? false, detail: report.detail ?? "" };
+      reporter.reportedAt = this.#now();
+    };
+  }
+
+  /** Timeouts by name that win over the registered ones; 0 = never. */
+  overrideTimeouts(overrides: ReadonlyMap<string, number>): void {
+    this.#overrides.clear();
+    for (const [name, timeoutMs] of overrides) this.#overrides.set(name, timeoutMs);
+  }
+
+  liveness(): HealthAnswer {
+    return this.#answer("live");
+  }
+  readiness(): HealthAnswer {
+    return this.#answer("ready");
+  }
+
+  #answer(kind: "live" | "ready"): HealthAnswer {
+    let ok = true;
+    const rows: string[][] = [["COMPONENT", "TIMEOUT", "LIVENESS", "READINESS", "DETAIL"]];
+    for (const [name, reporter] of [...this.#reporters].sort(([a], [b]) => (a < b ? -1 : 1))) {
+      const timeoutMs = this.#overrides.get(name) ?? reporter.timeoutMs;
+      const late = timeoutMs !== undefined && timeoutMs > 0 && this.#now() - reporter.reportedAt > timeoutMs;
+      if (reporter.kinds[kind] && (late || !reporter.report[kind])) ok = false;
+      const cell = (of: "live" | "ready") => {
+        if (!reporter.kinds[of]) return "-";
+        return `reporting ${of === "live" ? (reporter.report.live ? "live" : "non-live") : reporter.report.ready ? "ready" : "non-ready"}${late ? " (timed out)" : ""}`;
+      };
+      rows.push([
+        name,
+        timeoutMs === undefined || timeoutMs === 0 ? "-" : formatSeconds(timeoutMs),
+        cell("live"),
+        cell("ready"),
+        reporter.report.detail,
+      ]);
+    }
+    if (rows.length === 1) return { ok, status: 204, body: "" };
+    return { ok, status: ok ? 200 : 503, body: renderTable(rows) };
+  }
+}
+
+function formatSeconds(ms: number): string {
+  const minutes = Math.floor(ms / 60_000);
+  const seconds = (ms % 60_000) / 1000;
+  return minutes > 0 ? `${minutes}m${seconds}s` : `${seconds}s`;
+}
+
+function renderTable(rows: readonly (readonly string[])[]): string {
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length))) ?? [];
+  return `${rows
+    .map((row) =>
+      row
+        .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n")}\n`;
+}

@@ -1,0 +1,207 @@
+// A map keyed by prefix that answers "which entries hold this one" and "which lie inside", in the length of the prefix,
+// not in the number of entries. One family per trie: a path-compressed binary trie over bigints would cost allocation
+// per step, so nodes hold the prefix as bits in one or four 32-bit words.
+import { addressBytes, type Cidr, cidrAddress, cidrLength, type IpAddress, hostCidr } from "./ip.ts";
+
+interface Node<V> {
+  readonly words: Uint32Array;
+  readonly length: number;
+  cidr: Cidr | undefined; // set exactly when an entry stands here
+  value: V | undefined;
+  zero: Node<V> | undefined;
+  one: Node<V> | undefined;
+}
+
+export class PrefixTrie<V> {
+  #root: Node<V> | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get(cidr: Cidr): V | undefined {
+    const node = this.#find(cidr);
+    return node?.cidr === undefined ? undefined : node.value;
+  }
+
+  has(cidr: Cidr): boolean {
+    return this.#find(cidr)?.cidr !== undefined;
+  }
+
+  set(cidr: Cidr, value: V): this {
+    const words = wordsOf(cidr);
+    const length = cidrLength(cidr);
+    const leaf = (): Node<V> => ({ words, length, cidr, value, zero: undefined, one: undefined });
+    let parent: Node<V> | undefined;
+    let node = this.#root;
+    for (;;) {
+      if (node === undefined) {
+        this.#link(parent, leaf());
+        break;
+      }
+      const common = commonLength(words, length, node.words, node.length);
+      if (common === node.length && common === length) {
+        if (node.cidr !== undefined) this.#size--;
+        node.cidr = cidr;
+        node.value = value;
+        break;
+      }
+      if (common === node.length) {
+        parent = node;
+        node = bitAt(words, common) === 0 ? node.zero : node.one;
+        continue;
+      }
+      if (common === length) {
+        const above = leaf();
+        if (bitAt(node.words, common) === 0) above.zero = node;
+        else above.one = node;
+        this.#link(parent, above);
+        break;
+      }
+      const fork: Node<V> = {
+        words,
+        length: common,
+        cidr: undefined,
+        value: undefined,
+        zero: undefined,
+        one: undefined,
+      };
+      if (bitAt(words, common) === 0) [fork.zero, fork.one] = [leaf(), node];
+      else [fork.zero, fork.one] = [node, leaf()];
+      this.#link(parent, fork);
+      break;
+    }
+    this.#size++;
+    return this;
+  }
+
+  delete(cidr: Cidr): boolean {
+    const words = wordsOf(cidr);
+    const length = cidrLength(cidr);
+    const path: Node<V>[] = [];
+    for (let node = this.#root; node !== undefined; ) {
+      if (commonLength(words, length, node.words, node.length) < node.length) return false;
+      path.push(node);
+      if (node.length === length) break;
+      node = bitAt(words, node.length) === 0 ? node.zero : node.one;
+    }
+    const node = path.pop();
+    if (node === undefined || node.length !== length || node.cidr === undefined) return false;
+    node.cidr = undefined;
+    node.value = undefined;
+    this.#size--;
+    this.#shrink(node, path);
+    return true;
+  }
+
+  /** Entries that hold the prefix (itself included), widest first. */
+  *covering(of: Cidr | IpAddress): Iterable<[Cidr, V]> {
+    const cidr = asCidr(of);
+    const words = wordsOf(cidr);
+    const length = cidrLength(cidr);
+    for (let node = this.#root; node !== undefined; ) {
+      if (node.length > length || commonLength(words, length, node.words, node.length) < node.length) return;
+      if (node.cidr !== undefined) yield [node.cidr, node.value as V];
+      if (node.length === length) return;
+      node = bitAt(words, node.length) === 0 ? node.zero : node.one;
+    }
+  }
+
+  /** The narrowest entry that holds the prefix or address. */
+  longestMatch(of: Cidr | IpAddress): [Cidr, V] | undefined {
+    let best: [Cidr, V] | undefined;
+    for (const entry of this.covering(of)) best = entry;
+    return best;
+  }
+
+  /** Entries inside the prefix (itself included), in address order, wider before narrower. */
+  *within(cidr: Cidr): Iterable<[Cidr, V]> {
+    yield* walk(this.#subtree(cidr));
+  }
+
+  /** The widest entries strictly inside the prefix: what it would swallow. */
+  *closestWithin(cidr: Cidr): Iterable<[Cidr, V]> {
+    const top = this.#subtree(cidr);
+    if (top === undefined) return;
+    const stack = top.length === cidrLength(cidr) ? [top.one, top.zero] : [top];
+    for (let node = stack.pop(); node !== undefined || stack.length > 0; node = stack.pop()) {
+      if (node === undefined) continue;
+      if (node.cidr !== undefined) yield [node.cidr, node.value as V];
+      else stack.push(node.one, node.zero);
+    }
+  }
+
+  *entries(): Iterable<[Cidr, V]> {
+    yield* walk(this.#root);
+  }
+
+  #find(cidr: Cidr): Node<V> | undefined {
+    const words = wordsOf(cidr);
+    const length = cidrLength(cidr);
+    let node = this.#root;
+    while (node !== undefined && node.length < length) {
+      if (commonLength(words, length, node.words, node.length) < node.length) return undefined;
+      node = bitAt(words, node.length) === 0 ? node.zero : node.one;
+    }
+    if (node === undefined || node.length !== length) return undefined;
+    return commonLength(words, length, node.words, node.length) === length ? node : undefined;
+  }
+
+  /** The topmost node inside the prefix. */
+  #subtree(cidr: Cidr): Node<V> | undefined {
+    const words = wordsOf(cidr);
+    const length = cidrLength(cidr);
+    let node = this.#root;
+    while (node !== undefined && node.length < length) {
+      if (commonLength(words, length, node.words, node.length) < node.length) return undefined;
+      node = bitAt(words, node.length) === 0 ? node.zero : node.one;
+    }
+    return node !== undefined && commonLength(words, length, node.words, node.length) === length ? node : undefined;
+  }
+
+  #link(parent: Node<V> | undefined, child: Node<V> | undefined, words = child?.words): void {
+    if (parent === undefined) this.#root = child;
+    else if (words !== undefined && bitAt(words, parent.length) === 0) parent.zero = child;
+    else parent.one = child;
+  }
+
+  /** Takes out a node that neither holds an entry nor forks. */
+  #shrink(node: Node<V>, path: Node<V>[]): void {
+    if (node.zero !== undefined && node.one !== undefined) return;
+    const parent = path.pop();
+    this.#link(parent, node.zero ?? node.one, node.words);
+    if (parent !== undefined && parent.cidr === undefined) this.#shrink(parent, path);
+  }
+}
+
+function* walk<V>(root: Node<V> | undefined): Iterable<[Cidr, V]> {
+  const stack = [root];
+  while (stack.length > 0) {
+    const node = stack.pop();
+    if (node === undefined) continue;
+    if (node.cidr !== undefined) yield [node.cidr, node.value as V];
+    stack.push(node.one, node.zero);
+  }
+}
+
+const asCidr = (of: Cidr | IpAddress): Cidr => (of.includes("/") ? (of as Cidr) : hostCidr(of as IpAddress));
+
+function wordsOf(cidr: Cidr): Uint32Array {
+  const bytes = addressBytes(cidrAddress(cidr));
+  const words = new Uint32Array(bytes.length / 4);
+  for (let i = 0; i < bytes.length; i++) words[i >> 2] = ((words[i >> 2] ?? 0) << 8) | (bytes[i] ?? 0);
+  return words;
+}
+
+const bitAt = (words: Uint32Array, position: number): number =>
+  ((words[position >> 5] ?? 0) >>> (31 - (position & 31))) & 1;
+
+function commonLength(a: Uint32Array, aLength: number, b: Uint32Array, bLength: number): number {
+  const limit = Math.min(aLength, bLength);
+  for (let i = 0; i << 5 < limit; i++) {
+    const different = (a[i] ?? 0) ^ (b[i] ?? 0);
+    if (different !== 0) return Math.min(limit, (i << 5) + Math.clz32(different));
+  }
+  return limit;
+}

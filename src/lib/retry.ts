@@ -1,0 +1,59 @@
+// Waiting and trying again. Clocks and randomness are given from outside where a test needs them; every wait ends at
+// once when its signal aborts.
+
+export interface Backoff {
+  readonly firstMs: number;
+  readonly maxMs: number;
+  readonly factor?: number;
+  /** Share of each delay that is random, 0–1, so that many clients do not march in step. */
+  readonly jitter?: number;
+  readonly random?: () => number;
+}
+
+/** The delay before attempt `attempt` (the first retry is 0). */
+export function backoffDelay(backoff: Backoff, attempt: number): number {
+  const full = Math.min(backoff.maxMs, backoff.firstMs * (backoff.factor ?? 2) ** attempt);
+  const jitter = backoff.jitter ?? 0;
+  return full * (1 - jitter + jitter * (backoff.random ?? Math.random)());
+}
+
+/** Resolves after the time, or rejects with the signal's reason. */
+export function delay(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted === true) return reject(signal.reason);
+    const onAbort = () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", onAbort);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", onAbort, { once: true });
+  });
+}
+
+/** Runs `attempt` until it succeeds, `isRetryable` says no, the attempts are used up, or the signal aborts. */
+export async function retry<T>(
+  attempt: (number: number) => Promise<T>,
+  options: {
+    readonly backoff: Backoff;
+    readonly attempts?: number;
+    readonly isRetryable?: (error: unknown) => boolean;
+    readonly onRetry?: (error: unknown, delayMs: number) => void;
+    readonly signal?: AbortSignal;
+  },
+): Promise<T> {
+  const attempts = options.attempts ?? Number.POSITIVE_INFINITY;
+  for (let number = 0; ; number++) {
+    try {
+      return await attempt(number);
+    } catch (error) {
+      if (number + 1 >= attempts || options.signal?.aborted === true) throw error;
+      if (options.isRetryable !== undefined && !options.isRetryable(error)) throw error;
+      const delayMs = backoffDelay(options.backoff, number);
+      options.onRetry?.(error, delayMs);
+      await delay(delayMs, options.signal);
+    }
+  }
+}
