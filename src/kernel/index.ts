@@ -12,3 +12,18 @@ export {
   NetlinkSocket,
 } from "./netlink-socket.ts";
 export { NetlinkWriter } from "./netlink-writer.ts";
+export { Nft, NftError, type NftRuleset } from "./nft.ts";
+export {
+  type BaseChain,
+  describeChange,
+  type Hook,
+  type NftChange,
+  type NftFamily,
+  type RuleBody,
+  type TableRef,
+} from "./nft-change.ts";
+export type { DumpedChain, DumpedElement, DumpedRule, DumpedSet, DumpedTable } from "./nft-dump.ts";
+export type { Expression, LimitUnit } from "./nft-expression.ts";
+export * as nftMatch from "./nft-match.ts";
+export * from "./nft-set.ts";
+export { formatVerdict, type Verdict } from "./nft-verdict.ts";

@@ -1,0 +1,109 @@
+// One change of the ruleset. A list of these is one transaction: the kernel takes all of it or nothing.
+import { unreachable } from "../lib/unreachable.ts";
+import type { Expression } from "./nft-expression.ts";
+import type { SetElement, SetType } from "./nft-set.ts";
+
+export type NftFamily = "ip" | "ip6" | "inet" | "arp";
+export type Hook = "prerouting" | "input" | "forward" | "output" | "postrouting";
+
+export interface TableRef {
+  readonly family: NftFamily;
+  readonly name: string;
+}
+
+export interface BaseChain {
+  readonly type: "filter" | "nat" | "route";
+  readonly hook: Hook;
+  readonly priority: number;
+  readonly policy: "accept" | "drop";
+}
+
+export interface RuleBody {
+  readonly expressions: readonly Expression[];
+  /** Shown by nft as the rule's comment and given back by dumps: at most 127 bytes. */
+  readonly comment?: string;
+}
+
+export type NftChange =
+  | { readonly op: "addTable" | "deleteTable" | "deleteTableIfThere"; readonly table: TableRef }
+  | { readonly op: "addChain"; readonly table: TableRef; readonly chain: string; readonly base?: BaseChain }
+  | { readonly op: "flushChain" | "deleteChain"; readonly table: TableRef; readonly chain: string }
+  | { readonly op: "appendRule"; readonly table: TableRef; readonly chain: string; readonly rule: RuleBody }
+  | {
+      /** In front of the rule with that handle, or of all. */
+      readonly op: "insertRule";
+      readonly table: TableRef;
+      readonly chain: string;
+      readonly rule: RuleBody;
+      readonly before?: bigint;
+    }
+  | {
+      readonly op: "replaceRule";
+      readonly table: TableRef;
+      readonly chain: string;
+      readonly handle: bigint;
+      readonly rule: RuleBody;
+    }
+  | { readonly op: "deleteRule"; readonly table: TableRef; readonly chain: string; readonly handle: bigint }
+  | { readonly op: "addSet"; readonly table: TableRef; readonly set: string; readonly type: SetType }
+  | { readonly op: "flushSet" | "deleteSet"; readonly table: TableRef; readonly set: string }
+  | {
+      readonly op: "addElements" | "deleteElements";
+      readonly table: TableRef;
+      readonly set: string;
+      readonly elements: readonly SetElement[];
+    }
+  | {
+      readonly op: "addFlowtable";
+      readonly table: TableRef;
+      readonly flowtable: string;
+      readonly priority: number;
+      readonly devices: readonly string[];
+    }
+  | { readonly op: "deleteFlowtable"; readonly table: TableRef; readonly flowtable: string };
+
+/** In words, for the error that names what the kernel refused. */
+export function describeChange(change: NftChange): string {
+  const table = `${change.table.family} ${change.table.name}`;
+  switch (change.op) {
+    case "addTable":
+      return `add table ${table}`;
+    case "deleteTable":
+    case "deleteTableIfThere":
+      return `delete table ${table}`;
+    case "addChain":
+      return `add chain ${table} ${change.chain}`;
+    case "flushChain":
+      return `flush chain ${table} ${change.chain}`;
+    case "deleteChain":
+      return `delete chain ${table} ${change.chain}`;
+    case "appendRule":
+    case "insertRule":
+      return `add rule ${table} ${change.chain}${describeRule(change.rule)}`;
+    case "replaceRule":
+      return `replace rule ${table} ${change.chain} handle ${change.handle}${describeRule(change.rule)}`;
+    case "deleteRule":
+      return `delete rule ${table} ${change.chain} handle ${change.handle}`;
+    case "addSet":
+      return `add ${change.type.value === undefined ? "set" : "map"} ${table} ${change.set}`;
+    case "flushSet":
+      return `flush set ${table} ${change.set}`;
+    case "deleteSet":
+      return `delete set ${table} ${change.set}`;
+    case "addElements":
+      return `add ${change.elements.length} elements to ${table} ${change.set}`;
+    case "deleteElements":
+      return `delete ${change.elements.length} elements from ${table} ${change.set}`;
+    case "addFlowtable":
+      return `add flowtable ${table} ${change.flowtable}`;
+    case "deleteFlowtable":
+      return `delete flowtable ${table} ${change.flowtable}`;
+    default:
+      return unreachable(change);
+  }
+}
+
+function describeRule(rule: RuleBody): string {
+  const kinds = rule.expressions.map((e) => e.kind).join(" ");
+  return ` [${kinds}]${rule.comment === undefined ? "" : ` "${rule.comment}"`}`;
+}

@@ -1,0 +1,220 @@
+// What the kernel holds: tables, chains, rules by handle and comment, sets and their elements. Rules come back without
+// their expressions: a rule is ours when its comment carries our mark, and the mark says what it holds.
+import type { NetlinkReader } from "./netlink-reader.ts";
+import type { NetlinkMessage } from "./netlink-reader.ts";
+import type { BaseChain, Hook, NftFamily, TableRef } from "./nft-change.ts";
+import { FAMILY } from "./nft-encode.ts";
+import type { SetElement } from "./nft-set.ts";
+import { type Verdict, verdictFromCode } from "./nft-verdict.ts";
+
+export interface DumpedTable extends TableRef {
+  readonly handle: bigint;
+}
+export interface DumpedChain {
+  readonly table: TableRef;
+  readonly name: string;
+  readonly handle: bigint;
+  readonly base?: BaseChain;
+  /** How many rules and verdicts refer to it, its own rules included. */
+  readonly uses: number;
+}
+export interface DumpedRule {
+  readonly chain: string;
+  readonly handle: bigint;
+  readonly comment?: string;
+  /** Chains the rule jumps or goes to, when asked for. */
+  readonly targets?: readonly string[];
+}
+export interface DumpedSet {
+  readonly table: TableRef;
+  readonly name: string;
+  readonly handle: bigint;
+  readonly flags: number;
+  readonly keyType: number;
+  readonly keyLength: number;
+  readonly dataType: number;
+}
+export interface DumpedElement extends SetElement {
+  readonly expiresInMs?: number;
+}
+
+const FAMILY_NAME = new Map<number, NftFamily>(
+  Object.entries(FAMILY).map(([name, number]) => [number, name as NftFamily]),
+);
+const HOOK_NAME: readonly Hook[] = ["prerouting", "input", "forward", "output", "postrouting"];
+const ARP_HOOK_NAME: readonly Hook[] = ["input", "output", "forward"];
+const HEADER = 4; // nfgenmsg
+
+/** The families we know; tables of others (bridge, netdev) are nobody's business here. */
+export const familyOf = (message: NetlinkMessage): NftFamily | undefined => FAMILY_NAME.get(message.u8(0));
+
+export function parseTable(message: NetlinkMessage): DumpedTable | undefined {
+  const family = familyOf(message);
+  if (family === undefined) return undefined;
+  const a = message.attributes(HEADER);
+  let name = "";
+  let handle = 0n;
+  while (a.next()) {
+    if (a.type === 1) name = a.string();
+    else if (a.type === 4) handle = a.be64();
+  }
+  return { family, name, handle };
+}
+
+export function parseChain(message: NetlinkMessage): DumpedChain | undefined {
+  const family = familyOf(message);
+  if (family === undefined) return undefined;
+  const a = message.attributes(HEADER);
+  let table = "";
+  let name = "";
+  let handle = 0n;
+  let uses = 0;
+  let policy: "accept" | "drop" = "accept";
+  let type = "";
+  let hook: { hook: Hook; priority: number } | undefined;
+  while (a.next()) {
+    if (a.type === 1) table = a.string();
+    else if (a.type === 2) handle = a.be64();
+    else if (a.type === 3) name = a.string();
+    else if (a.type === 4) hook = parseHook(a.nested(), family);
+    else if (a.type === 5) policy = a.be32() === 0 ? "drop" : "accept";
+    else if (a.type === 6) uses = a.be32();
+    else if (a.type === 7) type = a.string();
+  }
+  const chain = { table: { family, name: table }, name, handle, uses };
+  if (hook === undefined || (type !== "filter" && type !== "nat" && type !== "route")) return chain;
+  return { ...chain, base: { type, ...hook, policy } };
+}
+
+function parseHook(a: NetlinkReader, family: NftFamily): { hook: Hook; priority: number } | undefined {
+  let hook: Hook | undefined;
+  let priority = 0;
+  while (a.next()) {
+    if (a.type === 1) hook = (family === "arp" ? ARP_HOOK_NAME : HOOK_NAME)[a.be32()];
+    else if (a.type === 2) priority = a.be32() | 0;
+  }
+  return hook === undefined ? undefined : { hook, priority };
+}
+
+export function parseRule(message: NetlinkMessage, withTargets: boolean): DumpedRule {
+  const a = message.attributes(HEADER);
+  let chain = "";
+  let handle = 0n;
+  let comment: string | undefined;
+  let targets: string[] | undefined;
+  while (a.next()) {
+    if (a.type === 2) chain = a.string();
+    else if (a.type === 3) handle = a.be64();
+    else if (a.type === 4 && withTargets) targets = jumpTargets(a.nested());
+    else if (a.type === 7) comment = commentOf(a.bytes());
+  }
+  const rule = comment === undefined ? { chain, handle } : { chain, handle, comment };
+  return targets === undefined ? rule : { ...rule, targets };
+}
+
+/** User data is a list of kind, length, value; kind 0 is the comment. */
+function commentOf(userData: Uint8Array): string | undefined {
+  for (let at = 0; at + 2 <= userData.length; ) {
+    const kind = userData[at];
+    const length = userData[at + 1] ?? 0;
+    if (kind === 0) {
+      const text = userData.subarray(at + 2, at + 2 + length);
+      const nul = text.indexOf(0);
+      return new TextDecoder().decode(nul < 0 ? text : text.subarray(0, nul));
+    }
+    at += 2 + length;
+  }
+  return undefined;
+}
+
+/** Every chain an immediate verdict of the rule leads to. */
+function jumpTargets(list: NetlinkReader): string[] {
+  const targets: string[] = [];
+  while (list.next()) {
+    const expression = list.nested();
+    let isImmediate = false;
+    while (expression.next()) {
+      if (expression.type === 1) isImmediate = expression.string() === "immediate";
+      else if (expression.type === 2 && isImmediate) {
+        const data = expression.nested();
+        while (data.next()) {
+          if (data.type !== 2) continue; // NFTA_IMMEDIATE_DATA
+          const v = parseVerdict(data.nested());
+          if (v !== undefined && "chain" in v) targets.push(v.chain);
+        }
+      }
+    }
+  }
+  return targets;
+}
+
+export function parseSet(message: NetlinkMessage): DumpedSet | undefined {
+  const family = familyOf(message);
+  if (family === undefined) return undefined;
+  const a = message.attributes(HEADER);
+  let table = "";
+  let name = "";
+  const found = { handle: 0n, flags: 0, keyType: 0, keyLength: 0, dataType: 0 };
+  while (a.next()) {
+    if (a.type === 1) table = a.string();
+    else if (a.type === 2) name = a.string();
+    else if (a.type === 3) found.flags = a.be32();
+    else if (a.type === 4) found.keyType = a.be32();
+    else if (a.type === 5) found.keyLength = a.be32();
+    else if (a.type === 6) found.dataType = a.be32();
+    else if (a.type === 16) found.handle = a.be64();
+  }
+  return { table: { family, name: table }, name, ...found };
+}
+
+/** All elements of one message of a dump. */
+export function parseElements(message: NetlinkMessage, into: DumpedElement[]): void {
+  const a = message.attributes(HEADER);
+  while (a.next()) {
+    if (a.type !== 3) continue; // NFTA_SET_ELEM_LIST_ELEMENTS
+    const list = a.nested();
+    while (list.next()) into.push(parseElement(list.nested()));
+  }
+}
+
+function parseElement(a: NetlinkReader): DumpedElement {
+  let key: Uint8Array = EMPTY;
+  const rest: { -readonly [K in keyof DumpedElement]?: DumpedElement[K] } = {};
+  while (a.next()) {
+    if (a.type === 1) key = dataValue(a.nested()) ?? EMPTY;
+    else if (a.type === 2) {
+      const value = dataValue(a.nested()) ?? parseVerdict(a.nested());
+      if (value !== undefined) rest.value = value;
+    } else if (a.type === 3) {
+      if ((a.be32() & 1) !== 0) rest.isEnd = true;
+    } else if (a.type === 4) rest.timeoutMs = Number(a.be64());
+    else if (a.type === 5) rest.expiresInMs = Number(a.be64());
+    else if (a.type === 10) {
+      const last = dataValue(a.nested());
+      if (last !== undefined) rest.lastKey = last;
+    }
+  }
+  return { key, ...rest };
+}
+
+const EMPTY = new Uint8Array(0);
+
+function dataValue(a: NetlinkReader): Uint8Array | undefined {
+  while (a.next()) if (a.type === 1) return a.bytes();
+  return undefined;
+}
+
+function parseVerdict(a: NetlinkReader): Verdict | undefined {
+  while (a.next()) {
+    if (a.type !== 2) continue; // NFTA_DATA_VERDICT
+    const v = a.nested();
+    let code = 0;
+    let chain: string | undefined;
+    while (v.next()) {
+      if (v.type === 1) code = v.be32();
+      else if (v.type === 2) chain = v.string();
+    }
+    return verdictFromCode(code, chain);
+  }
+  return undefined;
+}

@@ -1,0 +1,291 @@
+// Changes as netlink messages, in order, between the two marks that make them one transaction.
+import { unreachable } from "../lib/unreachable.ts";
+import type { NetlinkWriter } from "./netlink-writer.ts";
+import { NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE } from "./netlink-writer.ts";
+import type { BaseChain, Hook, NftChange, NftFamily, RuleBody, TableRef } from "./nft-change.ts";
+import { writeExpression } from "./nft-expression.ts";
+import { FIELD, type InlineSet, keyLength, keyTypeId, type SetElement, type SetType, setUserData } from "./nft-set.ts";
+import { writeVerdict } from "./nft-verdict.ts";
+
+export const NFNL_SUBSYS_NFTABLES = 10;
+const NFNL_MSG_BATCH_BEGIN = 0x10;
+const NFNL_MSG_BATCH_END = 0x11;
+const NFNL_BATCH_GENID = 1;
+
+export const NFT_MSG = {
+  newTable: 0,
+  getTable: 1,
+  deleteTable: 2,
+  newChain: 3,
+  getChain: 4,
+  deleteChain: 5,
+  newRule: 6,
+  getRule: 7,
+  deleteRule: 8,
+  newSet: 9,
+  getSet: 10,
+  deleteSet: 11,
+  newElement: 12,
+  getElement: 13,
+  deleteElement: 14,
+  newGeneration: 15,
+  getGeneration: 16,
+  newFlowtable: 22,
+  getFlowtable: 23,
+  deleteFlowtable: 24,
+} as const;
+
+export const FAMILY: Readonly<Record<NftFamily, number>> = { inet: 1, ip: 2, arp: 3, ip6: 10 };
+const HOOK: Readonly<Record<Hook, number>> = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 };
+const ARP_HOOK: Readonly<Record<Hook, number>> = { prerouting: 0, input: 0, output: 1, forward: 2, postrouting: 4 };
+
+const NFT_SET_ANONYMOUS = 0x1;
+const NFT_SET_CONSTANT = 0x2;
+const NFT_SET_INTERVAL = 0x4;
+const NFT_SET_MAP = 0x8;
+const NFT_SET_TIMEOUT = 0x10;
+const NFT_SET_CONCAT = 0x80;
+const NFT_DATA_VERDICT = 0xffffff00;
+const NFT_SET_ELEM_INTERVAL_END = 1;
+
+/** Elements of one message share an attribute, whose length has 16 bits. */
+const MAX_ELEMENT_BYTES = 60_000;
+
+/** `nft` shows no more of a rule's comment, terminator included. */
+const MAX_COMMENT_BYTES = 128;
+
+export class BatchEncoder {
+  readonly #w: NetlinkWriter;
+  /** Which change each message of the batch came from; -1 for the marks. */
+  readonly changeOfMessage: number[] = [];
+  #inlineSets = 0;
+
+  constructor(writer: NetlinkWriter) {
+    this.#w = writer;
+  }
+
+  /** @param generation refuse the batch (ERESTART) if the ruleset is no longer this one */
+  encode(changes: readonly NftChange[], generation?: number): void {
+    this.#mark(NFNL_MSG_BATCH_BEGIN, generation);
+    this.changeOfMessage.push(-1);
+    for (let i = 0; i < changes.length; i++) {
+      const change = changes[i];
+      if (change === undefined) continue;
+      const before = this.#w.messages;
+      this.#change(change);
+      for (let n = before; n < this.#w.messages; n++) this.changeOfMessage.push(i);
+    }
+    this.#mark(NFNL_MSG_BATCH_END);
+    this.changeOfMessage.push(-1);
+  }
+
+  #mark(type: number, generation?: number): void {
+    const w = this.#w;
+    w.message(type, 0, () => {
+      w.putU8(0);
+      w.putU8(0);
+      w.putBe16(NFNL_SUBSYS_NFTABLES);
+      if (generation !== undefined) w.be32(NFNL_BATCH_GENID, generation);
+    });
+  }
+
+  #message(type: number, flags: number, table: TableRef, body: () => void): void {
+    const w = this.#w;
+    w.message((NFNL_SUBSYS_NFTABLES << 8) | type, flags, () => {
+      putFamily(w, table.family);
+      w.string(1, table.name); // NFTA_*_TABLE, and NFTA_TABLE_NAME
+      body();
+    });
+  }
+
+  #change(change: NftChange): void {
+    const w = this.#w;
+    switch (change.op) {
+      case "addTable":
+        return this.#message(NFT_MSG.newTable, NLM_F_CREATE, change.table, () => w.be32(2, 0)); // NFTA_TABLE_FLAGS
+      case "deleteTable":
+        return this.#message(NFT_MSG.deleteTable, 0, change.table, () => {});
+      case "deleteTableIfThere":
+        // Kernels before 6.3 cannot delete "if there"; what was just added is.
+        this.#message(NFT_MSG.newTable, NLM_F_CREATE, change.table, () => w.be32(2, 0));
+        return this.#message(NFT_MSG.deleteTable, 0, change.table, () => {});
+      case "addChain":
+        return this.#message(NFT_MSG.newChain, NLM_F_CREATE, change.table, () => {
+          w.string(3, change.chain); // NFTA_CHAIN_NAME
+          if (change.base !== undefined) writeHook(w, change.base, change.table.family);
+        });
+      case "deleteChain":
+        return this.#message(NFT_MSG.deleteChain, 0, change.table, () => w.string(3, change.chain));
+      case "flushChain":
+        // Deleting rules without a handle deletes all of the chain.
+        return this.#message(NFT_MSG.deleteRule, 0, change.table, () => w.string(2, change.chain)); // NFTA_RULE_CHAIN
+      case "deleteRule":
+        return this.#message(NFT_MSG.deleteRule, 0, change.table, () => {
+          w.string(2, change.chain);
+          w.be64(3, change.handle); // NFTA_RULE_HANDLE
+        });
+      case "appendRule":
+        return this.#rule(NLM_F_CREATE | NLM_F_APPEND, change, change.rule);
+      case "insertRule":
+        return this.#rule(NLM_F_CREATE, change, change.rule, { position: change.before });
+      case "replaceRule":
+        return this.#rule(NLM_F_REPLACE, change, change.rule, { handle: change.handle });
+      case "addSet":
+        return this.#set(change.table, change.set, change.type, 0, 0);
+      case "deleteSet":
+        return this.#message(NFT_MSG.deleteSet, 0, change.table, () => w.string(2, change.set)); // NFTA_SET_NAME
+      case "flushSet":
+        return this.#message(NFT_MSG.deleteElement, 0, change.table, () => w.string(2, change.set));
+      case "addElements":
+        return this.#elements(NFT_MSG.newElement, change.table, change.set, change.elements, 0);
+      case "deleteElements":
+        return this.#elements(NFT_MSG.deleteElement, change.table, change.set, change.elements, 0);
+      case "addFlowtable":
+        return this.#message(NFT_MSG.newFlowtable, NLM_F_CREATE, change.table, () => {
+          w.string(2, change.flowtable); // NFTA_FLOWTABLE_NAME
+          const hook = w.beginNest(3); // NFTA_FLOWTABLE_HOOK
+          w.be32(1, 0); // NFTA_FLOWTABLE_HOOK_NUM: ingress
+          w.be32(2, change.priority); // NFTA_FLOWTABLE_HOOK_PRIORITY
+          const devices = w.beginNest(3); // NFTA_FLOWTABLE_HOOK_DEVS
+          for (const device of change.devices) w.string(1, device);
+          w.endNest(devices);
+          w.endNest(hook);
+        });
+      case "deleteFlowtable":
+        return this.#message(NFT_MSG.deleteFlowtable, 0, change.table, () => w.string(2, change.flowtable));
+      default:
+        return unreachable(change);
+    }
+  }
+
+  #rule(
+    flags: number,
+    at: { readonly table: TableRef; readonly chain: string },
+    rule: RuleBody,
+    place: { readonly position?: bigint | undefined; readonly handle?: bigint } = {},
+  ): void {
+    const w = this.#w;
+    let ids: Map<InlineSet, number> | undefined;
+    for (const expression of rule.expressions)
+      if (expression.kind === "lookup" && typeof expression.set !== "string") {
+        const id = ++this.#inlineSets;
+        (ids ??= new Map()).set(expression.set, id);
+        const { type, elements } = expression.set;
+        this.#set(at.table, type.value === undefined ? "__set%d" : "__map%d", type, id, elements.length);
+        this.#elements(NFT_MSG.newElement, at.table, type.value === undefined ? "__set%d" : "__map%d", elements, id);
+      }
+    this.#message(NFT_MSG.newRule, flags, at.table, () => {
+      w.string(2, at.chain); // NFTA_RULE_CHAIN
+      if (place.position !== undefined) w.be64(6, place.position); // NFTA_RULE_POSITION
+      if (place.handle !== undefined) w.be64(3, place.handle); // NFTA_RULE_HANDLE
+      const list = w.beginNest(4); // NFTA_RULE_EXPRESSIONS
+      for (const expression of rule.expressions) writeExpression(w, expression, (set) => ids?.get(set) ?? 0);
+      w.endNest(list);
+      if (rule.comment !== undefined) w.bytes(7, commentUserData(rule.comment)); // NFTA_RULE_USERDATA
+    });
+  }
+
+  #set(table: TableRef, name: string, type: SetType, id: number, size: number): void {
+    const w = this.#w;
+    const isConcatenation = type.key.length > 1;
+    const flags =
+      (id === 0 ? 0 : NFT_SET_ANONYMOUS | NFT_SET_CONSTANT) |
+      (type.interval === true ? NFT_SET_INTERVAL : 0) |
+      (type.interval === true && isConcatenation ? NFT_SET_CONCAT : 0) |
+      (type.value === undefined ? 0 : NFT_SET_MAP) |
+      (type.timeoutMs === undefined ? 0 : NFT_SET_TIMEOUT);
+    this.#message(NFT_MSG.newSet, NLM_F_CREATE, table, () => {
+      w.string(2, name); // NFTA_SET_NAME
+      w.be32(3, flags); // NFTA_SET_FLAGS
+      w.be32(4, keyTypeId(type.key)); // NFTA_SET_KEY_TYPE
+      w.be32(5, keyLength(type.key)); // NFTA_SET_KEY_LEN
+      if (type.value === "verdict") {
+        w.be32(6, NFT_DATA_VERDICT); // NFTA_SET_DATA_TYPE
+        w.be32(7, 0); // NFTA_SET_DATA_LEN
+      } else if (type.value !== undefined) {
+        w.be32(6, keyTypeId(type.value));
+        w.be32(7, keyLength(type.value));
+      }
+      w.be32(10, id === 0 ? ++this.#inlineSets : id); // NFTA_SET_ID: the kernel wants one, and unlike those of the batch
+      if (type.timeoutMs !== undefined && type.timeoutMs > 0) w.be64(11, BigInt(type.timeoutMs)); // NFTA_SET_TIMEOUT
+      const limit = type.maxSize ?? size;
+      if (limit > 0 || (type.interval === true && isConcatenation)) {
+        const description = w.beginNest(9); // NFTA_SET_DESC
+        if (limit > 0) w.be32(1, limit); // NFTA_SET_DESC_SIZE
+        if (type.interval === true && isConcatenation) {
+          const fields = w.beginNest(2); // NFTA_SET_DESC_CONCAT
+          for (const field of type.key) {
+            const nest = w.beginNest(1); // NFTA_LIST_ELEM
+            w.be32(1, FIELD[field].length); // NFTA_SET_FIELD_LEN
+            w.endNest(nest);
+          }
+          w.endNest(fields);
+        }
+        w.endNest(description);
+      }
+      w.bytes(13, setUserData(type)); // NFTA_SET_USERDATA
+    });
+  }
+
+  #elements(message: number, table: TableRef, set: string, elements: readonly SetElement[], id: number): void {
+    const w = this.#w;
+    const flags = message === NFT_MSG.newElement ? NLM_F_CREATE : 0;
+    for (let next = 0; next < elements.length; )
+      this.#message(message, flags, table, () => {
+        w.string(2, set); // NFTA_SET_ELEM_LIST_SET
+        if (id !== 0) w.be32(4, id); // NFTA_SET_ELEM_LIST_SET_ID
+        const start = w.length;
+        const list = w.beginNest(3); // NFTA_SET_ELEM_LIST_ELEMENTS
+        for (; next < elements.length && w.length - start < MAX_ELEMENT_BYTES; next++) {
+          const element = elements[next];
+          if (element !== undefined) writeElement(w, element);
+        }
+        w.endNest(list);
+      });
+  }
+}
+
+export function putFamily(w: NetlinkWriter, family: NftFamily | "any"): void {
+  w.putU8(family === "any" ? 0 : FAMILY[family]);
+  w.putU8(0); // NFNETLINK_V0
+  w.putU16(0);
+}
+
+function writeHook(w: NetlinkWriter, base: BaseChain, family: NftFamily): void {
+  const hook = w.beginNest(4); // NFTA_CHAIN_HOOK
+  w.be32(1, (family === "arp" ? ARP_HOOK : HOOK)[base.hook]); // NFTA_HOOK_HOOKNUM
+  w.be32(2, base.priority); // NFTA_HOOK_PRIORITY
+  w.endNest(hook);
+  w.be32(5, base.policy === "accept" ? 1 : 0); // NFTA_CHAIN_POLICY
+  w.string(7, base.type); // NFTA_CHAIN_TYPE
+}
+
+function writeElement(w: NetlinkWriter, element: SetElement): void {
+  const nest = w.beginNest(1); // NFTA_LIST_ELEM
+  if (element.isEnd === true) w.be32(3, NFT_SET_ELEM_INTERVAL_END); // NFTA_SET_ELEM_FLAGS
+  const key = w.beginNest(1); // NFTA_SET_ELEM_KEY
+  w.bytes(1, element.key); // NFTA_DATA_VALUE
+  w.endNest(key);
+  if (element.lastKey !== undefined) {
+    const last = w.beginNest(10); // NFTA_SET_ELEM_KEY_END
+    w.bytes(1, element.lastKey);
+    w.endNest(last);
+  }
+  if (element.timeoutMs !== undefined) w.be64(4, BigInt(element.timeoutMs)); // NFTA_SET_ELEM_TIMEOUT
+  if (element.value instanceof Uint8Array) {
+    const value = w.beginNest(2); // NFTA_SET_ELEM_DATA
+    w.bytes(1, element.value);
+    w.endNest(value);
+  } else if (element.value !== undefined) writeVerdict(w, 2, element.value);
+  w.endNest(nest);
+}
+
+/** The comment where nft looks for it: one tagged value, NUL-terminated. */
+function commentUserData(comment: string): Uint8Array {
+  const text = new TextEncoder().encode(comment);
+  if (text.length >= MAX_COMMENT_BYTES) throw new RangeError(`rule comment of ${text.length} bytes: ${comment}`);
+  const bytes = new Uint8Array(text.length + 3);
+  bytes[1] = text.length + 1; // kind 0 is the comment
+  bytes.set(text, 2);
+  return bytes;
+}

@@ -1,0 +1,269 @@
+// The matches and statements we use, as expressions. Each is what `nft` compiles from the text in its comment, which
+// the functional tests hold it to.
+import {
+  addressBytes,
+  type Cidr,
+  cidrAddress,
+  cidrLength,
+  type IpAddress,
+  type IpVersion,
+  ipVersion,
+} from "../lib/ip.ts";
+import type { Comparison, Expression, FibInput, LimitUnit } from "./nft-expression.ts";
+import { hostWord, interfaceNameBytes, type InlineSet, rangeElements, serviceBytes } from "./nft-set.ts";
+import type { Verdict } from "./nft-verdict.ts";
+
+export type Side = "source" | "destination";
+type Expressions = readonly Expression[];
+
+const equality = (negated: boolean): Comparison => (negated ? "neq" : "eq");
+
+// --- packet fields -------------------------------------------------------------------------------------------------
+
+/** `iifname "eth0"`, `oifname "cali*"`: a trailing `*` matches any ending. */
+export function interfaceName(direction: "in" | "out", name: string, negated = false): Expressions {
+  const data = name.endsWith("*") ? new TextEncoder().encode(name.slice(0, -1)) : interfaceNameBytes(name);
+  return [
+    { kind: "meta", key: direction === "in" ? "iifname" : "oifname" },
+    { kind: "cmp", op: equality(negated), data },
+  ];
+}
+
+/** `meta l4proto tcp` */
+export const protocol = (number: number, negated = false): Expressions => [
+  { kind: "meta", key: "l4proto" },
+  { kind: "cmp", op: equality(negated), data: Uint8Array.of(number) },
+];
+
+export function loadAddress(version: IpVersion, side: Side, register?: number): Expression {
+  const offset = version === 4 ? (side === "source" ? 12 : 16) : side === "source" ? 8 : 24;
+  const load = { kind: "payload", base: "network", offset, length: version === 4 ? 4 : 16 } as const;
+  return register === undefined ? load : { ...load, to: register };
+}
+
+/** `ip saddr 10.0.0.0/8`, `ip6 daddr != fd00::1` */
+export function prefix(side: Side, cidr: Cidr, negated = false): Expressions {
+  const version = ipVersion(cidr);
+  const length = cidrLength(cidr);
+  const address = addressBytes(cidrAddress(cidr));
+  const load = loadAddress(version, side);
+  const op = equality(negated);
+  if (length === address.length * 8) return [load, { kind: "cmp", op, data: address }];
+  // A prefix of whole bytes is a shorter load; nft prints both forms alike.
+  if (length % 8 === 0 && length > 0 && load.kind === "payload")
+    return [
+      { ...load, length: length / 8 },
+      { kind: "cmp", op, data: address.subarray(0, length / 8) },
+    ];
+  const mask = new Uint8Array(address.length);
+  for (let bit = 0; bit < length; bit++) mask[bit >> 3] = (mask[bit >> 3] ?? 0) | (0x80 >> (bit & 7));
+  return [load, { kind: "bitwise", mask, xor: new Uint8Array(address.length) }, { kind: "cmp", op, data: address }];
+}
+
+/** `ip saddr @set`, or with a set of its own `ip saddr { 10.0.0.0/8, 192.0.2.1 }` */
+export const addressInSet = (version: IpVersion, side: Side, set: string | InlineSet, negated = false): Expressions => [
+  loadAddress(version, side),
+  { kind: "lookup", set, inverted: negated },
+];
+
+/** `ip daddr . meta l4proto . th dport @set` */
+export function addressAndPortInSet(version: IpVersion, side: Side, set: string, negated = false): Expressions {
+  const first = 8; // the words of register 1 onwards
+  const next = first + (version === 4 ? 1 : 4);
+  return [
+    loadAddress(version, side, first),
+    { kind: "meta", key: "l4proto", to: next },
+    { kind: "payload", base: "transport", offset: side === "source" ? 0 : 2, length: 2, to: next + 1 },
+    { kind: "lookup", set, from: first, inverted: negated },
+  ];
+}
+
+export interface Ports {
+  readonly first: number;
+  readonly last: number;
+}
+
+/** `th dport 80`, `th sport != 1-1023`, `th dport { 80, 8000-8080 }`; the protocol must have been matched before. */
+export function ports(side: Side, ranges: readonly Ports[], negated = false): Expressions {
+  const load: Expression = { kind: "payload", base: "transport", offset: side === "source" ? 0 : 2, length: 2 };
+  const [only] = ranges;
+  if (ranges.length !== 1 || only === undefined)
+    return [load, { kind: "lookup", set: portSet(ranges), inverted: negated }];
+  const first = serviceBytes(only.first);
+  if (only.first === only.last) return [load, { kind: "cmp", op: equality(negated), data: first }];
+  const last = serviceBytes(only.last);
+  if (negated) return [load, { kind: "range", outside: true, first, last }];
+  return [load, { kind: "cmp", op: "gte", data: first }, { kind: "cmp", op: "lte", data: last }];
+}
+
+/** Port ranges as a set inside the rule; ranges that overlap or touch become one, as the kernel wants them apart. */
+export function portSet(ranges: readonly Ports[]): InlineSet {
+  if (ranges.every(({ first, last }) => first === last)) {
+    const single = [...new Set(ranges.map(({ first }) => first))].sort((a, b) => a - b);
+    return { type: { key: ["inet_service"] }, elements: single.map((port) => ({ key: serviceBytes(port) })) };
+  }
+  return {
+    type: { key: ["inet_service"], interval: true },
+    elements: mergePorts(ranges).flatMap(({ first, last }) => rangeElements(serviceBytes(first), serviceBytes(last))),
+  };
+}
+
+function mergePorts(ranges: readonly Ports[]): Ports[] {
+  const merged: { first: number; last: number }[] = [];
+  for (const { first, last } of ranges.toSorted((a, b) => a.first - b.first)) {
+    const previous = merged.at(-1);
+    if (previous !== undefined && first <= previous.last + 1) previous.last = Math.max(previous.last, last);
+    else merged.push({ first, last });
+  }
+  return merged;
+}
+
+/** `icmp type 8`, `icmpv6 type 128 icmpv6 code 0`; negation excludes the pair. Includes the protocol. */
+export function icmp(version: IpVersion, type: number, code?: number, negated = false): Expressions {
+  const data = code === undefined ? Uint8Array.of(type) : Uint8Array.of(type, code);
+  return [
+    ...protocol(version === 4 ? 1 : 58),
+    { kind: "payload", base: "transport", offset: 0, length: data.length },
+    { kind: "cmp", op: equality(negated), data },
+  ];
+}
+
+// --- marks and connection tracking -----------------------------------------------------------------------------------
+
+/** `meta mark & 0x30000 == 0x10000` */
+export const markIs = (value: number, mask: number, negated = false): Expressions => [
+  { kind: "meta", key: "mark" },
+  { kind: "bitwise", mask: hostWord(mask), xor: hostWord(0) },
+  { kind: "cmp", op: equality(negated), data: hostWord(value) },
+];
+
+/** `meta mark set meta mark & ~mask | value` */
+export const setMark = (value: number, mask: number): Expressions => [
+  { kind: "meta", key: "mark" },
+  { kind: "bitwise", mask: hostWord(~mask >>> 0), xor: hostWord(value) },
+  { kind: "metaSet", key: "mark" },
+];
+
+const CT_STATE = { invalid: 1, established: 2, related: 4, new: 8, untracked: 64 } as const;
+export type CtState = keyof typeof CT_STATE;
+
+/** `ct state established,related` */
+export function ctState(states: readonly CtState[], negated = false): Expressions {
+  const mask = states.reduce((bits, state) => bits | CT_STATE[state], 0);
+  return [
+    { kind: "ct", key: "state" },
+    { kind: "bitwise", mask: hostWord(mask), xor: hostWord(0) },
+    { kind: "cmp", op: negated ? "eq" : "neq", data: hostWord(0) },
+  ];
+}
+
+const IPS_DST_NAT = 32;
+/** `ct status dnat`; negated as a test of the bit, not of the whole word. */
+export const ctIsDnat = (negated = false): Expressions => [
+  { kind: "ct", key: "status" },
+  { kind: "bitwise", mask: hostWord(IPS_DST_NAT), xor: hostWord(0) },
+  { kind: "cmp", op: negated ? "eq" : "neq", data: hostWord(0) },
+];
+
+/** `ct count over 10` */
+export const connectionsOver = (count: number): Expressions => [{ kind: "connlimit", count, over: true }];
+
+// --- routing ------------------------------------------------------------------------------------------------------------
+
+/** `fib saddr . mark . iif oif 0`: no route back through the interface the packet came by. */
+export const reversePathFails = (): Expressions => [
+  { kind: "fib", by: ["saddr", "mark", "iif"], result: "oif" },
+  { kind: "cmp", op: "eq", data: hostWord(0) },
+];
+
+const RTN_LOCAL = 2;
+/** `fib daddr type local`, `fib saddr . oif type != local` */
+export const addressIsLocal = (side: Side, negated = false, onInterface?: "iif" | "oif"): Expressions => {
+  const by: FibInput[] = [side === "source" ? "saddr" : "daddr"];
+  if (onInterface !== undefined) by.push(onInterface);
+  return [
+    { kind: "fib", by, result: "type" },
+    { kind: "cmp", op: equality(negated), data: hostWord(RTN_LOCAL) },
+  ];
+};
+
+// --- statements -----------------------------------------------------------------------------------------------------------
+
+export const counter: Expression = { kind: "counter" };
+export const verdict = (v: Verdict): Expression => ({ kind: "verdict", verdict: v });
+export const accept: Expression = verdict({ kind: "accept" });
+export const drop: Expression = verdict({ kind: "drop" });
+export const returnToCaller: Expression = verdict({ kind: "return" });
+export const jump = (chain: string): Expression => verdict({ kind: "jump", chain });
+export const goto = (chain: string): Expression => verdict({ kind: "goto", chain });
+export const notrack: Expression = { kind: "notrack" };
+
+/** `limit rate 10/second burst 5 packets`, `limit rate over …` */
+export const rateLimit = (rate: number, unit: LimitUnit, burst: number, over = false): Expression => ({
+  kind: "limit",
+  rate,
+  unit,
+  burst,
+  over,
+});
+
+/** `iifname vmap @map` */
+export const interfaceVerdict = (direction: "in" | "out", map: string): Expressions => [
+  { kind: "meta", key: direction === "in" ? "iifname" : "oifname" },
+  { kind: "lookup", set: map, to: "verdict" },
+];
+
+/** `reject` as each family does by itself: port unreachable. */
+export const reject = (version: IpVersion): Expression => ({
+  kind: "reject",
+  with: "icmp",
+  code: version === 4 ? 3 : 4,
+});
+export const rejectTcp: Expression = { kind: "reject", with: "tcp-reset" };
+
+/** `masquerade [to :1024-65535] [fully-random]` */
+export function masquerade(options: { readonly ports?: Ports; readonly fullyRandom?: boolean } = {}): Expressions {
+  const fullyRandom = options.fullyRandom === true;
+  if (options.ports === undefined) return [{ kind: "masquerade", fullyRandom }];
+  return [
+    { kind: "immediate", data: serviceBytes(options.ports.first), to: 1 },
+    { kind: "immediate", data: serviceBytes(options.ports.last), to: 2 },
+    { kind: "masquerade", port: 1, lastPort: 2, fullyRandom },
+  ];
+}
+
+/** `snat to 192.0.2.1:1024-65535 fully-random`, `dnat to 10.0.0.1:80` */
+export function translate(
+  type: "snat" | "dnat",
+  address: IpAddress,
+  options: { readonly ports?: Ports; readonly fullyRandom?: boolean } = {},
+): Expressions {
+  const family = ipVersion(address);
+  const fullyRandom = options.fullyRandom === true;
+  const load: Expression = { kind: "immediate", data: addressBytes(address), to: 1 };
+  if (options.ports === undefined) return [load, { kind: "nat", type, family, address: 1, fullyRandom }];
+  const { first, last } = options.ports;
+  const port: Expression = { kind: "immediate", data: serviceBytes(first), to: 2 };
+  if (first === last) return [load, port, { kind: "nat", type, family, address: 1, port: 2, fullyRandom }];
+  return [
+    load,
+    port,
+    { kind: "immediate", data: serviceBytes(last), to: 3 },
+    { kind: "nat", type, family, address: 1, port: 2, lastPort: 3, fullyRandom },
+  ];
+}
+
+/** `ip dscp set 20`, `ip6 dscp set 20`: the two bytes that hold it are read, changed and written back. */
+export function setDscp(version: IpVersion, value: number): Expressions {
+  // IPv4: version and length, then DSCP and ECN. IPv6: four bits of version, DSCP, ECN, the flow label's first bits.
+  const [mask, xor] =
+    version === 4
+      ? [Uint8Array.of(0xff, 0x03), Uint8Array.of(0, value << 2)]
+      : [Uint8Array.of(0xf0, 0x3f), Uint8Array.of(value >> 2, (value & 3) << 6)];
+  const at = { base: "network", offset: 0, length: 2 } as const;
+  return [
+    { kind: "payload", ...at },
+    { kind: "bitwise", mask, xor },
+    version === 4 ? { kind: "payloadWrite", ...at, checksumOffset: 10 } : { kind: "payloadWrite", ...at },
+  ];
+}

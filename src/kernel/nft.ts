@@ -1,0 +1,158 @@
+// nf_tables over netlink: transactions and dumps. Nothing here runs the `nft` tool, which reads the whole table again
+// for every transaction.
+//
+// The kernel counts generations: each transaction anyone commits makes a new one. `generation()` tells in one message
+// whether the ruleset is still what we last saw, and a commit can insist on it.
+import { NetlinkError } from "./netlink-error.ts";
+import type { NetlinkMessage } from "./netlink-reader.ts";
+import { NETLINK_NETFILTER, NetlinkSocket } from "./netlink-socket.ts";
+import type { NetlinkWriter } from "./netlink-writer.ts";
+import { describeChange, type NftChange, type NftFamily, type TableRef } from "./nft-change.ts";
+import {
+  type DumpedChain,
+  type DumpedElement,
+  type DumpedRule,
+  type DumpedSet,
+  type DumpedTable,
+  parseChain,
+  parseElements,
+  parseRule,
+  parseSet,
+  parseTable,
+} from "./nft-dump.ts";
+import { BatchEncoder, NFNL_SUBSYS_NFTABLES, NFT_MSG, putFamily } from "./nft-encode.ts";
+
+/** A transaction the kernel refused: nothing of it was done. */
+export class NftError extends NetlinkError {
+  constructor(
+    /** The change that was refused; nothing when it was the transaction as a whole. */
+    readonly change: NftChange | undefined,
+    request: string,
+    errno: string,
+    extack: NetlinkError["extack"],
+  ) {
+    super(request, errno, extack);
+  }
+}
+
+/** What the rooms above need of a ruleset; the kernel's, or one in memory for tests. */
+export interface NftRuleset {
+  /** All of the changes or none. */
+  commit(changes: readonly NftChange[], options?: { readonly generation?: number }): void;
+  /** Grows with every transaction on this host's ruleset, ours or not. */
+  generation(): number;
+  tables(family?: NftFamily): DumpedTable[];
+  chains(table: TableRef): DumpedChain[];
+  rules(table: TableRef, options?: { readonly chain?: string; readonly withTargets?: boolean }): DumpedRule[];
+  sets(table: TableRef): DumpedSet[];
+  elements(table: TableRef, set: string): DumpedElement[];
+}
+
+export class Nft implements NftRuleset, Disposable {
+  readonly #socket: NetlinkSocket;
+
+  /** Opens in the calling thread's network namespace, where it stays for good. */
+  constructor() {
+    this.#socket = NetlinkSocket.open(NETLINK_NETFILTER, { timeoutMs: 60_000, receiveBufferBytes: 32 << 20 });
+  }
+
+  commit(changes: readonly NftChange[], options: { readonly generation?: number } = {}): void {
+    if (changes.length === 0) return;
+    const writer = this.#socket.batch();
+    const encoder = new BatchEncoder(writer);
+    encoder.encode(changes, options.generation);
+    const [fault] = this.#socket.sendBatch(writer, `commit ${changes.length} nftables changes`);
+    if (fault === undefined) return;
+    const change = changes[encoder.changeOfMessage[fault.index] ?? -1];
+    throw new NftError(
+      change,
+      change === undefined ? `commit ${changes.length} nftables changes` : describeChange(change),
+      fault.errno,
+      fault.extack,
+    );
+  }
+
+  generation(): number {
+    const generation = this.#socket.query(
+      { what: "read the nftables generation", type: type(NFT_MSG.getGeneration), body: (w) => putFamily(w, "any") },
+      (reply) => {
+        const a = reply.attributes(4);
+        while (a.next()) if (a.type === 1) return a.be32();
+        return undefined;
+      },
+    );
+    return generation ?? 0;
+  }
+
+  tables(family: NftFamily | "any" = "any"): DumpedTable[] {
+    return this.#socket.dump(
+      { what: "list nftables tables", type: type(NFT_MSG.getTable), body: (w) => putFamily(w, family) },
+      parseTable,
+    );
+  }
+
+  chains(table: TableRef): DumpedChain[] {
+    const chains = this.#dump(`list chains of ${table.family} ${table.name}`, NFT_MSG.getChain, table, parseChain);
+    return chains.filter((chain) => chain.table.name === table.name); // chain dumps are filtered by family only
+  }
+
+  rules(table: TableRef, options: { readonly chain?: string; readonly withTargets?: boolean } = {}): DumpedRule[] {
+    const { chain, withTargets = false } = options;
+    return this.#dump(
+      `list rules of ${table.family} ${table.name}${chain === undefined ? "" : ` ${chain}`}`,
+      NFT_MSG.getRule,
+      table,
+      (message) => parseRule(message, withTargets),
+      (w) => {
+        if (chain !== undefined) w.string(2, chain); // NFTA_RULE_CHAIN
+      },
+    );
+  }
+
+  sets(table: TableRef): DumpedSet[] {
+    return this.#dump(`list sets of ${table.family} ${table.name}`, NFT_MSG.getSet, table, parseSet);
+  }
+
+  elements(table: TableRef, set: string): DumpedElement[] {
+    const what = `list elements of ${table.family} ${table.name} ${set}`;
+    const batches = this.#dump(
+      what,
+      NFT_MSG.getElement,
+      table,
+      (message) => {
+        const elements: DumpedElement[] = [];
+        parseElements(message, elements);
+        return elements;
+      },
+      (w) => w.string(2, set), // NFTA_SET_ELEM_LIST_SET
+    );
+    return batches.length === 1 ? (batches[0] ?? []) : batches.flat();
+  }
+
+  #dump<T>(
+    what: string,
+    message: number,
+    table: TableRef,
+    parse: (reply: NetlinkMessage) => T | undefined,
+    filter: (w: NetlinkWriter) => void = () => {},
+  ): T[] {
+    return this.#socket.dump(
+      {
+        what,
+        type: type(message),
+        body: (w) => {
+          putFamily(w, table.family);
+          w.string(1, table.name);
+          filter(w);
+        },
+      },
+      parse,
+    );
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+}
+
+const type = (message: number): number => (NFNL_SUBSYS_NFTABLES << 8) | message;
