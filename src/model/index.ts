@@ -3,3 +3,4 @@ export * from "./derived.ts";
 export * from "./keys.ts";
 export * from "./kinds.ts";
 export * from "./resource.ts";
+export * from "./selector.ts";

@@ -1,0 +1,19 @@
+// The selector language: `role == "db" && !has(test)`. Parse once, keep the tree; print it, name it, compile it, or ask
+// what labels it restricts.
+export {
+  ALL_SELECTOR,
+  conjunction,
+  type LabelTest,
+  mapLeaves,
+  negate,
+  disjunction,
+  prefixLabels,
+  type Selector,
+  type SelectorLeaf,
+  selectorLeaves,
+} from "./selector/ast.ts";
+export { compileSelector, type LabelLookup, lookupIn, type Matcher, matchesSelector } from "./selector/compile.ts";
+export { SelectorError } from "./selector/lex.ts";
+export { parseSelector, tryParseSelector } from "./selector/parse.ts";
+export { lengthLimitedId, printSelector, selectorId, uniqueId } from "./selector/print.ts";
+export { type LabelRestriction, type LabelRestrictions, labelRestrictions } from "./selector/restrictions.ts";

@@ -1,0 +1,127 @@
+// What a selector is once parsed, and the one way to walk it. Nesting is as deep as the user wrote it, so nothing here
+// recurses: ten thousand nested terms are as safe as ten.
+
+/** One alternative per kind, so that looking at `kind` tells them apart. */
+type Node<K extends string, Fields = unknown> = K extends string ? { readonly kind: K } & Readonly<Fields> : never;
+
+export type LabelTest =
+  | Node<"has", { label: string }>
+  | Node<"equals" | "notEquals" | "contains" | "startsWith" | "endsWith", { label: string; value: string }>
+  /** Values sorted bytewise, without repeats. */
+  | Node<"in" | "notIn", { label: string; values: readonly string[] }>;
+
+/** A term without operands. `global()` is true of every label set: it means something to who composes selectors. */
+export type SelectorLeaf = Node<"all" | "global"> | LabelTest;
+
+export type Selector =
+  | SelectorLeaf
+  /** Never of another `not`: two cancel out. */
+  | Node<"not", { operand: Selector }>
+  /** At least two operands. */
+  | Node<"and" | "or", { operands: readonly Selector[] }>;
+
+export const ALL_SELECTOR: SelectorLeaf = { kind: "all" };
+
+export function negate(operand: Selector): Selector {
+  return operand.kind === "not" ? operand.operand : { kind: "not", operand };
+}
+
+export const conjunction = (operands: readonly Selector[]): Selector => list("and", operands);
+export const disjunction = (operands: readonly Selector[]): Selector => list("or", operands);
+
+function list(kind: "and" | "or", operands: readonly Selector[]): Selector {
+  const [first] = operands;
+  if (first === undefined) throw new RangeError(`"${kind}" of nothing`);
+  return operands.length === 1 ? first : { kind, operands };
+}
+
+export interface SelectorFold<T> {
+  leaf(leaf: SelectorLeaf): T;
+  not(operand: T, node: Selector & { readonly kind: "not" }): T;
+  list(kind: "and" | "or", operands: readonly T[]): T;
+}
+
+/** Builds a result from the leaves up. */
+export function foldSelector<T>(selector: Selector, fold: SelectorFold<T>): T {
+  interface Open {
+    readonly node: Selector & { readonly kind: "not" | "and" | "or" };
+    readonly done: T[];
+  }
+  const open: Open[] = [];
+  let node = selector;
+  for (;;) {
+    let result: T;
+    if (node.kind === "not") {
+      open.push({ node, done: [] });
+      node = node.operand;
+      continue;
+    }
+    if (node.kind === "and" || node.kind === "or") {
+      const [first] = node.operands;
+      if (first === undefined) throw new RangeError(`"${node.kind}" of nothing`);
+      open.push({ node, done: [] });
+      node = first;
+      continue;
+    }
+    result = fold.leaf(node);
+    for (;;) {
+      const parent = open.at(-1);
+      if (parent === undefined) return result;
+      if (parent.node.kind === "not") {
+        result = fold.not(result, parent.node);
+      } else {
+        parent.done.push(result);
+        const next = parent.node.operands[parent.done.length];
+        if (next !== undefined) {
+          node = next;
+          break;
+        }
+        result = fold.list(parent.node.kind, parent.done);
+      }
+      open.pop();
+    }
+  }
+}
+
+/** Every term without operands, from left to right. */
+export function* selectorLeaves(selector: Selector): Generator<SelectorLeaf> {
+  const waiting: Selector[] = [selector];
+  for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
+    if (node.kind === "not") waiting.push(node.operand);
+    else if (node.kind === "and" || node.kind === "or") {
+      for (let i = node.operands.length - 1; i >= 0; i--) {
+        const operand = node.operands[i];
+        if (operand !== undefined) waiting.push(operand);
+      }
+    } else yield node;
+  }
+}
+
+/** The same selector with other leaves. */
+export function mapLeaves(selector: Selector, map: (leaf: SelectorLeaf) => Selector): Selector {
+  return foldSelector<Selector>(selector, {
+    leaf: map,
+    not: negate,
+    list: (kind, operands) => ({ kind, operands }),
+  });
+}
+
+/** The same selector over labels whose names begin with `prefix`: how `pcns.` and `pcsa.` come in. */
+export function prefixLabels(selector: Selector, prefix: string): Selector {
+  return mapLeaves(selector, (leaf) =>
+    leaf.kind === "all" || leaf.kind === "global" ? leaf : { ...leaf, label: prefix + leaf.label },
+  );
+}
+
+/** Bytewise order of the UTF-8 forms, which is how the field sorts set members. */
+export function compareText(a: string, b: string): number {
+  if (a === b) return 0;
+  // UTF-16 order and UTF-8 order part only where one side holds a surrogate.
+  if (SURROGATE.test(a) || SURROGATE.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b));
+  return a < b ? -1 : 1;
+}
+const SURROGATE = /[\ud800-\udfff]/;
+
+export function sortedSet(values: Iterable<string>): string[] {
+  return [...new Set(values)].sort(compareText);
+}

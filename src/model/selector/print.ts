@@ -1,0 +1,68 @@
+// The canonical text of a selector (equal selectors print alike, and printing inverts parsing) and the names made of it.
+import { foldSelector, type Selector, type SelectorLeaf } from "./ast.ts";
+
+const OPERATOR_TEXT = {
+  equals: "==",
+  notEquals: "!=",
+  contains: "contains",
+  startsWith: "starts with",
+  endsWith: "ends with",
+  in: "in",
+  notIn: "not in",
+} as const;
+
+export function printSelector(selector: Selector): string {
+  return foldSelector<string>(selector, {
+    leaf: printLeaf,
+    not: (operand) => `!${operand}`,
+    list: (kind, operands) => {
+      // Ropes, joined once at the end: `join` would copy deep nests again at every level.
+      let text = "(";
+      for (const [i, operand] of operands.entries()) {
+        if (i > 0) text += kind === "and" ? " && " : " || ";
+        text += operand;
+      }
+      return `${text})`;
+    },
+  });
+}
+
+function printLeaf(leaf: SelectorLeaf): string {
+  switch (leaf.kind) {
+    case "all":
+    case "global":
+      return `${leaf.kind}()`;
+    case "has":
+      return `has(${leaf.label})`;
+    case "in":
+    case "notIn":
+      return `${leaf.label} ${OPERATOR_TEXT[leaf.kind]} {${leaf.values.map(quoteValue).join(", ")}}`;
+    default:
+      return `${leaf.label} ${OPERATOR_TEXT[leaf.kind]} ${quoteValue(leaf.value)}`;
+  }
+}
+
+/** A value holds at most one sort of quotes: the language has no escapes. */
+function quoteValue(value: string): string {
+  return value.includes('"') ? `'${value}'` : `"${value}"`;
+}
+
+/** Names what a selector selects: `s:` and 38 characters, equal for equal canonical text. */
+export const selectorId = (selector: Selector): string => uniqueId("s", printSelector(selector));
+
+/** `prefix:` and the SHA-224 of `prefix:content`, base64url. Also names the sets of named ports and services. */
+export function uniqueId(prefix: string, content: string): string {
+  return `${prefix}:${new Bun.CryptoHasher("sha224").update(`${prefix}:${content}`).digest("base64url")}`;
+}
+
+/**
+ * `prefix` + `suffix` when that fits in `maxLength`, else `prefix_` and as much of the suffix's SHA-256 as does.
+ * A suffix that begins with `_` and just fits is hashed too, so that it cannot pass for a hash.
+ */
+export function lengthLimitedId(prefix: string, suffix: string, maxLength: number): string {
+  const tail = suffix === "" ? "_" : suffix;
+  const length = Buffer.byteLength(prefix) + Buffer.byteLength(tail);
+  if (length < maxLength || (length === maxLength && !tail.startsWith("_"))) return prefix + tail;
+  const hash = new Bun.CryptoHasher("sha256").update(tail).digest("base64url");
+  return `${prefix}_${hash}`.slice(0, maxLength);
+}
