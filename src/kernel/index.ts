@@ -27,3 +27,10 @@ export type { Expression, LimitUnit } from "./nft-expression.ts";
 export * as nftMatch from "./nft-match.ts";
 export * from "./nft-set.ts";
 export { formatVerdict, type Verdict } from "./nft-verdict.ts";
+export {
+  PacketProber,
+  type ProbeOutcome,
+  type ProbeProtocol,
+  type ProbeRequest,
+  type ProbeTarget,
+} from "./prober.ts";

@@ -25,7 +25,9 @@ export const MSG_PEEK = 0x2;
 export const MSG_TRUNC = 0x20;
 export const MSG_DONTWAIT = 0x40;
 export const MSG_NOSIGNAL = 0x4000;
+export const SOCK_NONBLOCK = 0o4000;
 export const POLLIN = 1;
+export const POLLOUT = 4;
 export const CLONE_NEWNS = 0x00020000;
 export const CLONE_NEWNET = 0x40000000;
 export const MS_BIND = 0x1000;
@@ -40,6 +42,10 @@ function load() {
     socket: { args: ["i32", "i32", "i32"], returns: "i32" },
     bind: { args: ["i32", "buffer", "u32"], returns: "i32" },
     connect: { args: ["i32", "buffer", "u32"], returns: "i32" },
+    listen: { args: ["i32", "i32"], returns: "i32" },
+    accept4: { args: ["i32", "usize", "usize", "i32"], returns: "i32" },
+    sendto: { args: ["i32", "buffer", "usize", "i32", "buffer", "u32"], returns: "i32" },
+    recvfrom: { args: ["i32", "buffer", "usize", "i32", "buffer", "buffer"], returns: "i32" },
     getsockname: { args: ["i32", "buffer", "buffer"], returns: "i32" },
     setsockopt: { args: ["i32", "i32", "i32", "buffer", "u32"], returns: "i32" },
     getsockopt: { args: ["i32", "i32", "i32", "buffer", "buffer"], returns: "i32" },
@@ -73,6 +79,9 @@ export const socket = (family: number, type: number, protocol: number): number =
   outcome(libc().socket(family, type | SOCK_CLOEXEC, protocol));
 export const bind = (fd: number, address: Bytes): number => outcome(libc().bind(fd, address, address.length));
 export const connect = (fd: number, address: Bytes): number => outcome(libc().connect(fd, address, address.length));
+export const listen = (fd: number, backlog: number): number => outcome(libc().listen(fd, backlog));
+/** The next waiting connection, non-blocking; who it is from is not asked. */
+export const accept = (fd: number): number => outcome(libc().accept4(fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK));
 export const close = (fd: number): number => outcome(libc().close(fd));
 export const setns = (fd: number, kind: number): number => outcome(libc().setns(fd, kind));
 export const unshare = (kinds: number): number => outcome(libc().unshare(kinds));
@@ -111,17 +120,40 @@ export const send = (fd: number, bytes: Bytes, length: number, flags: number): n
 export const recv = (fd: number, bytes: Bytes, flags: number): number =>
   outcome(libc().recv(fd, bytes, bytes.length, flags));
 
+export const sendTo = (fd: number, bytes: Bytes, address: Bytes): number =>
+  outcome(libc().sendto(fd, bytes, bytes.length, MSG_NOSIGNAL, address, address.length));
+
+/** Fills `bytes` and `from`; both lengths come back, or minus the errno. */
+export function receiveFrom(fd: number, bytes: Bytes, from: Bytes): { length: number; fromLength: number } | number {
+  const fromLength = allocate(4);
+  const view = new DataView(fromLength.buffer);
+  view.setUint32(0, from.length, true);
+  const length = outcome(libc().recvfrom(fd, bytes, bytes.length, MSG_DONTWAIT, from, fromLength));
+  return length < 0 ? length : { length, fromLength: view.getUint32(0, true) };
+}
+
+/** Waits for any of the events asked for; per descriptor the events that came, 0 for none. */
+export function poll(
+  wanted: readonly { readonly fd: number; readonly events: number }[],
+  timeoutMs: number,
+): number[] | number {
+  const set = allocate(wanted.length * 8);
+  const view = new DataView(set.buffer);
+  for (const [i, { fd, events }] of wanted.entries()) {
+    view.setInt32(i * 8, fd, true);
+    view.setInt16(i * 8 + 4, events, true);
+  }
+  const result = outcome(libc().poll(set, wanted.length, timeoutMs));
+  return result < 0 ? result : wanted.map((_, i) => view.getInt16(i * 8 + 6, true));
+}
+
 /** Waits until one of the descriptors is readable; the indexes of those that are (or have failed). */
 export function pollReadable(fds: readonly number[], timeoutMs: number): number[] | number {
-  const set = allocate(fds.length * 8);
-  const view = new DataView(set.buffer);
-  for (const [i, fd] of fds.entries()) {
-    view.setInt32(i * 8, fd, true);
-    view.setInt16(i * 8 + 4, POLLIN, true);
-  }
-  const result = outcome(libc().poll(set, fds.length, timeoutMs));
-  if (result < 0) return result;
-  return fds.map((_, i) => i).filter((i) => view.getInt16(i * 8 + 6, true) !== 0);
+  const events = poll(
+    fds.map((fd) => ({ fd, events: POLLIN })),
+    timeoutMs,
+  );
+  return typeof events === "number" ? events : fds.map((_, i) => i).filter((i) => events[i] !== 0);
 }
 
 export const mount = (source: string, target: string, type: string, flags: number): number =>

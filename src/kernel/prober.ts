@@ -1,0 +1,351 @@
+// Real packets between network namespaces, sent and received by one process: a socket made while inside a namespace
+// stays there. A whole matrix of connections is tried at once and answered in one poll loop, so that a thousand cells
+// cost a thousand sockets and not a thousand processes.
+//
+// TCP connects and reads the listener's name; UDP sends a number and wants it back with the name; ICMP wants an echo;
+// SCTP is a crafted INIT (the kernel may have no SCTP sockets) that counts as reached when it arrives.
+import { closeSync, openSync } from "node:fs";
+import { addressBytes, type IpAddress, ipVersion } from "../lib/ip.ts";
+import { SyscallError } from "./netlink-error.ts";
+import { errnoName } from "./errno.ts";
+import * as sys from "./sys.ts";
+
+export type ProbeProtocol = "tcp" | "udp" | "icmp" | "sctp";
+
+export interface ProbeTarget {
+  /** An open descriptor of a network namespace. */
+  readonly namespace: number;
+  readonly name: string;
+}
+
+export interface ProbeRequest {
+  readonly from: ProbeTarget;
+  readonly to: IpAddress;
+  readonly protocol: ProbeProtocol;
+  /** Ignored for ICMP. */
+  readonly port: number;
+  /** Send from this address instead of the one routing picks; it need not be ours. */
+  readonly source?: IpAddress;
+  readonly sourcePort?: number;
+}
+
+/** `refused`: somebody said no (reset, unreachable, prohibited). `silent`: nothing came back. */
+export type ProbeOutcome =
+  | { readonly result: "reached"; readonly by: string }
+  | { readonly result: "refused"; readonly errno: string }
+  | { readonly result: "silent" };
+
+interface Listener {
+  readonly fd: number;
+  readonly target: ProbeTarget;
+  readonly protocol: ProbeProtocol;
+  readonly version: 4 | 6;
+  readonly port: number;
+}
+interface Pending {
+  readonly index: number;
+  readonly request: ProbeRequest;
+  readonly nonce: number;
+  readonly fd: number;
+  connecting: boolean;
+}
+
+const IPPROTO: Readonly<Record<ProbeProtocol, number>> = { tcp: 6, udp: 17, icmp: 1, sctp: 132 };
+const IPPROTO_IPV6 = 41;
+const IPPROTO_ICMPV6 = 58;
+const IPV6_V6ONLY = 26;
+const SO_REUSEADDR = 2;
+const SO_ERROR = 4;
+const IP_FREEBIND = 15;
+
+export class PacketProber implements Disposable {
+  readonly #own = openSync("/proc/thread-self/ns/net", "r");
+  readonly #listeners: Listener[] = [];
+  #nonce = 1 + Math.floor(Math.random() * 0x3fffffff);
+
+  /** Opens a port of both families in a namespace. ICMP needs none: kernels answer echoes themselves. */
+  listen(target: ProbeTarget, protocol: ProbeProtocol, port: number): void {
+    if (protocol === "icmp") return;
+    for (const version of [4, 6] as const) {
+      const fd = this.#within(target.namespace, () => openListener(protocol, version, port));
+      this.#listeners.push({ fd, target, protocol, version, port });
+    }
+  }
+
+  /** Tries all at once; the answers stand in the order of the requests. */
+  async probe(requests: readonly ProbeRequest[], options: { readonly timeoutMs: number }): Promise<ProbeOutcome[]> {
+    const outcomes: (ProbeOutcome | undefined)[] = requests.map(() => undefined);
+    const pending = new Map<number, Pending>(); // by descriptor
+    const byNonce = new Map<number, Pending>();
+    const settle = (attempt: Pending, outcome: ProbeOutcome) => {
+      outcomes[attempt.index] ??= outcome;
+      pending.delete(attempt.fd);
+      byNonce.delete(attempt.nonce);
+      sys.close(attempt.fd);
+    };
+    try {
+      for (const [index, request] of requests.entries()) {
+        const nonce = this.#nonce++ & 0x7fffffff;
+        const opened = this.#within(request.from.namespace, () => openAttempt(request, nonce));
+        if (typeof opened === "string") {
+          outcomes[index] = { result: "refused", errno: opened };
+          continue;
+        }
+        const attempt = { index, request, nonce, fd: opened, connecting: request.protocol === "tcp" };
+        pending.set(attempt.fd, attempt);
+        byNonce.set(nonce, attempt);
+      }
+      const deadline = performance.now() + options.timeoutMs;
+      while (pending.size > 0 && performance.now() < deadline) {
+        this.#serve((nonce, by) => {
+          const attempt = byNonce.get(nonce);
+          if (attempt?.request.protocol === "sctp") settle(attempt, { result: "reached", by });
+        });
+        this.#advance(pending, settle);
+        // Other tasks of this process may have work while we wait for packets.
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      return outcomes.map((outcome) => outcome ?? { result: "silent" });
+    } finally {
+      for (const fd of pending.keys()) sys.close(fd);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const { fd } of this.#listeners) sys.close(fd);
+    this.#listeners.length = 0;
+    closeSync(this.#own);
+  }
+
+  /** Answers whoever knocks at our listeners; ours is both ends of every probe. */
+  #serve(arrived: (nonce: number, by: string) => void): void {
+    if (this.#listeners.length === 0) return;
+    const ready = sys.pollReadable(
+      this.#listeners.map(({ fd }) => fd),
+      0,
+    );
+    if (typeof ready === "number") return;
+    for (const i of ready) {
+      const listener = this.#listeners[i];
+      if (listener === undefined) continue;
+      if (listener.protocol === "tcp") greetConnections(listener);
+      else if (listener.protocol === "udp") echoDatagrams(listener);
+      else receiveInits(listener, arrived);
+    }
+  }
+
+  #advance(pending: Map<number, Pending>, settle: (attempt: Pending, outcome: ProbeOutcome) => void): void {
+    const attempts = [...pending.values()].filter(({ request }) => request.protocol !== "sctp");
+    const events = sys.poll(
+      attempts.map(({ fd, connecting }) => ({ fd, events: connecting ? sys.POLLOUT : sys.POLLIN })),
+      1,
+    );
+    if (typeof events === "number") return;
+    for (const [i, attempt] of attempts.entries()) {
+      if (events[i] === 0 || !pending.has(attempt.fd)) continue;
+      const outcome = attempt.connecting ? finishConnect(attempt) : readAnswer(attempt);
+      if (outcome !== undefined) settle(attempt, outcome);
+    }
+  }
+
+  #within<T>(namespace: number, work: () => T): T {
+    enter(namespace);
+    try {
+      return work();
+    } finally {
+      enter(this.#own);
+    }
+  }
+}
+
+function enter(namespace: number): void {
+  const result = sys.setns(namespace, sys.CLONE_NEWNET);
+  if (result < 0) throw new SyscallError("enter network namespace", errnoName(-result));
+}
+
+function openListener(protocol: ProbeProtocol, version: 4 | 6, port: number): number {
+  const what = `listen on ${protocol} port ${port}, IPv${version}`;
+  const family = version === 4 ? sys.AF_INET : sys.AF_INET6;
+  const type = protocol === "tcp" ? sys.SOCK_STREAM : protocol === "udp" ? sys.SOCK_DGRAM : sys.SOCK_RAW;
+  const fd = checked(what, sys.socket(family, type | sys.SOCK_NONBLOCK, protocol === "sctp" ? IPPROTO.sctp : 0));
+  try {
+    sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_REUSEADDR, 1);
+    if (version === 6) sys.setsockoptInt(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    if (protocol !== "sctp") checked(what, sys.bind(fd, socketAddress(version, undefined, port)));
+    if (protocol === "tcp") checked(what, sys.listen(fd, 128));
+    return fd;
+  } catch (error) {
+    sys.close(fd);
+    throw error;
+  }
+}
+
+/** A socket whose first packet is on its way, or the errno of why none is. */
+function openAttempt(request: ProbeRequest, nonce: number): number | string {
+  const version = ipVersion(request.to);
+  const family = version === 4 ? sys.AF_INET : sys.AF_INET6;
+  const raw = request.protocol === "icmp" || request.protocol === "sctp";
+  const number = request.protocol === "icmp" && version === 6 ? IPPROTO_ICMPV6 : IPPROTO[request.protocol];
+  const type = raw ? sys.SOCK_RAW : request.protocol === "tcp" ? sys.SOCK_STREAM : sys.SOCK_DGRAM;
+  const fd = sys.socket(family, type | sys.SOCK_NONBLOCK, raw ? number : 0);
+  if (fd < 0) return errnoName(-fd);
+  const fail = (result: number) => {
+    sys.close(fd);
+    return errnoName(-result);
+  };
+  if (request.source !== undefined || request.sourcePort !== undefined) {
+    sys.setsockoptInt(fd, 0, IP_FREEBIND, 1); // an address that is not ours is what a spoofing test wants
+    sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_REUSEADDR, 1);
+    const bound = sys.bind(fd, socketAddress(version, request.source, raw ? 0 : (request.sourcePort ?? 0)));
+    if (bound < 0) return fail(bound);
+  }
+  const connected = sys.connect(fd, socketAddress(version, request.to, raw ? 0 : request.port));
+  if (connected < 0 && !(request.protocol === "tcp" && errnoName(-connected) === "EINPROGRESS")) return fail(connected);
+  if (request.protocol === "tcp") return fd;
+  const payload =
+    request.protocol === "icmp"
+      ? echoRequest(version, nonce)
+      : request.protocol === "sctp"
+        ? sctpInit(request.sourcePort ?? 40000 + (nonce % 20000), request.port, nonce)
+        : numberBytes(nonce);
+  const sent = sys.send(fd, payload, payload.length, sys.MSG_DONTWAIT);
+  return sent < 0 ? fail(sent) : fd;
+}
+
+function finishConnect(attempt: Pending): ProbeOutcome | undefined {
+  const value = sys.allocate(4);
+  sys.getsockopt(attempt.fd, sys.SOL_SOCKET, SO_ERROR, value);
+  const errno = new DataView(value.buffer).getInt32(0, true);
+  if (errno !== 0) return failure(errno);
+  attempt.connecting = false;
+  return undefined;
+}
+
+function readAnswer(attempt: Pending): ProbeOutcome | undefined {
+  const bytes = sys.allocate(512);
+  const length = sys.recv(attempt.fd, bytes, sys.MSG_DONTWAIT);
+  if (length < 0) return errnoName(-length) === "EAGAIN" ? undefined : failure(-length);
+  const { protocol, to } = attempt.request;
+  if (protocol === "tcp")
+    return length === 0 ? failure(104) : { result: "reached", by: textOf(bytes.subarray(0, length)) };
+  if (protocol === "udp") {
+    if (length < 4 || readNumber(bytes, 0) !== attempt.nonce) return undefined;
+    return { result: "reached", by: textOf(bytes.subarray(4, length)) };
+  }
+  // A raw IPv4 socket gives the IP header too; IPv6 does not.
+  const start = ipVersion(to) === 4 ? ((bytes[0] ?? 0) & 15) * 4 : 0;
+  const isReply = bytes[start] === (ipVersion(to) === 4 ? 0 : 129);
+  return isReply && readNumber(bytes, start + 4) === attempt.nonce ? { result: "reached", by: to } : undefined;
+}
+
+/** A connection that dies by timeout was never answered: that is silence, not refusal. */
+function failure(errno: number): ProbeOutcome {
+  const name = errnoName(errno);
+  return name === "ETIMEDOUT" ? { result: "silent" } : { result: "refused", errno: name };
+}
+
+/** Tells each caller our name and hangs up; the kernel delivers what was sent. */
+function greetConnections(listener: Listener): void {
+  const name = bytesOf(listener.target.name);
+  for (let fd = sys.accept(listener.fd); fd >= 0; fd = sys.accept(listener.fd)) {
+    sys.send(fd, name, name.length, sys.MSG_DONTWAIT);
+    sys.close(fd);
+  }
+}
+
+function echoDatagrams(listener: Listener): void {
+  const name = bytesOf(listener.target.name);
+  const bytes = sys.allocate(512);
+  for (;;) {
+    const from = sys.allocate(28);
+    const got = sys.receiveFrom(listener.fd, bytes, from);
+    if (typeof got === "number") return;
+    const answer = sys.allocate(4 + name.length);
+    answer.set(bytes.subarray(0, 4), 0);
+    answer.set(name, 4);
+    sys.sendTo(listener.fd, answer, from.slice(0, got.fromLength));
+  }
+}
+
+function receiveInits(listener: Listener, arrived: (nonce: number, by: string) => void): void {
+  const bytes = sys.allocate(512);
+  for (;;) {
+    const length = sys.recv(listener.fd, bytes, sys.MSG_DONTWAIT);
+    if (length < 0) return;
+    const start = listener.version === 4 ? ((bytes[0] ?? 0) & 15) * 4 : 0;
+    const view = new DataView(bytes.buffer, start);
+    if (view.getUint16(2) === listener.port) arrived(view.getUint32(16) & 0x7fffffff, listener.target.name);
+  }
+}
+
+/** sockaddr_in or sockaddr_in6. */
+function socketAddress(version: 4 | 6, address: IpAddress | undefined, port: number): sys.Bytes {
+  const bytes = sys.allocate(version === 4 ? 16 : 28);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, version === 4 ? sys.AF_INET : sys.AF_INET6, true);
+  view.setUint16(2, port);
+  if (address !== undefined) bytes.set(addressBytes(address), version === 4 ? 4 : 8);
+  return bytes;
+}
+
+/** ICMP echo with the nonce where identifier and sequence number stand. IPv6 checksums are the kernel's work. */
+function echoRequest(version: 4 | 6, nonce: number): sys.Bytes {
+  const bytes = sys.allocate(16);
+  const view = new DataView(bytes.buffer);
+  view.setUint8(0, version === 4 ? 8 : 128);
+  view.setUint32(4, nonce);
+  if (version === 4) view.setUint16(2, internetChecksum(bytes));
+  return bytes;
+}
+
+/** An SCTP INIT chunk whose initiate tag is the nonce (RFC 9260 §3.3.2). */
+function sctpInit(sourcePort: number, port: number, nonce: number): sys.Bytes {
+  const bytes = sys.allocate(32);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, sourcePort);
+  view.setUint16(2, port);
+  view.setUint8(12, 1); // INIT
+  view.setUint16(14, 20);
+  view.setUint32(16, nonce);
+  view.setUint32(20, 65535); // receiver window
+  view.setUint16(24, 1);
+  view.setUint16(26, 1);
+  view.setUint32(28, nonce);
+  view.setUint32(8, crc32c(bytes), true);
+  return bytes;
+}
+
+function internetChecksum(bytes: Uint8Array): number {
+  let sum = 0;
+  for (let i = 0; i + 1 < bytes.length; i += 2) sum += ((bytes[i] ?? 0) << 8) | (bytes[i + 1] ?? 0);
+  while (sum >> 16 !== 0) sum = (sum & 0xffff) + (sum >> 16);
+  return ~sum & 0xffff;
+}
+
+function crc32c(bytes: Uint8Array): number {
+  let crc = 0xffffffff;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let i = 0; i < 8; i++) crc = crc & 1 ? (crc >>> 1) ^ 0x82f63b78 : crc >>> 1;
+  }
+  return ~crc >>> 0;
+}
+
+function checked(request: string, result: number): number {
+  if (result < 0) throw new SyscallError(request, errnoName(-result));
+  return result;
+}
+
+function numberBytes(value: number): sys.Bytes {
+  const bytes = sys.allocate(4);
+  new DataView(bytes.buffer).setUint32(0, value);
+  return bytes;
+}
+const readNumber = (bytes: sys.Bytes, offset: number): number => new DataView(bytes.buffer).getUint32(offset);
+const textOf = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
+function bytesOf(text: string): sys.Bytes {
+  const encoded = new TextEncoder().encode(text);
+  const bytes = sys.allocate(encoded.length);
+  bytes.set(encoded);
+  return bytes;
+}
