@@ -96,6 +96,19 @@ export class Compacted extends DatastoreError {
   }
 }
 
+/** The file was written by a newer program, or is not ours at all: nothing was touched. */
+export class IncompatibleSchema extends DatastoreError {
+  override readonly name = "IncompatibleSchema";
+  constructor(
+    readonly file: string,
+    readonly found: number,
+    readonly known: number,
+    reason = `it has schema version ${found}, this program knows up to ${known}; use the newer program`,
+  ) {
+    super(`datastore ${file} cannot be used: ${reason}`);
+  }
+}
+
 /** A stored value that does not parse: reported by key and skipped, never fatal. */
 export class UnreadableEntry extends DatastoreError {
   override readonly name = "UnreadableEntry";

@@ -1,3 +1,5 @@
 export * from "./datastore.ts";
 export * from "./errors.ts";
+export { nameOfKey } from "./key-name.ts";
+export { openSqlite, openSqliteInMemory } from "./sqlite/open.ts";
 export * from "./syncer.ts";

@@ -1,0 +1,37 @@
+// Several processes share the file: a write that meets another one's waits its turn, and says so when it never comes.
+import { setTimeout as sleep } from "node:timers/promises";
+import { Unavailable } from "../errors.ts";
+
+/** SQLite itself waits this long, blocking the event loop; the rest of a wait lets others run. */
+export const BLOCKING_WAIT_MS = 15;
+
+/** Tries until no other process is in the way. What else SQLite complains of makes the file `Unavailable`. */
+export async function retryBusy<T>(
+  options: { readonly file: string; readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+  work: () => T,
+): Promise<T> {
+  const { file, timeoutMs, signal } = options;
+  const started = performance.now();
+  for (;;) {
+    signal?.throwIfAborted();
+    try {
+      return work();
+    } catch (error) {
+      if (sqliteCode(error) === "") throw error;
+      if (!isBusy(error)) throw new Unavailable(file, describe(error), { cause: error });
+      const waitedMs = Math.round(performance.now() - started);
+      if (waitedMs >= timeoutMs)
+        throw new Unavailable(file, `another process held it for ${waitedMs} ms`, { cause: error });
+      await sleep(1 + Math.random() * 9, undefined, signal === undefined ? {} : { signal });
+    }
+  }
+}
+
+export const isBusy = (error: unknown): boolean => /^SQLITE_(BUSY|LOCKED)/.test(sqliteCode(error));
+
+const sqliteCode = (error: unknown): string =>
+  error instanceof Error && "code" in error && typeof error.code === "string" && error.code.startsWith("SQLITE_")
+    ? error.code
+    : "";
+
+const describe = (error: unknown): string => (error instanceof Error ? error.message : String(error));

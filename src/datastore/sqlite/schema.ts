@@ -1,0 +1,66 @@
+// The tables of an embedded datastore file, and how older files become current ones. `user_version` of the file is
+// the number of migrations it has seen. A migration, once released, never changes: add another.
+import { constants, type Database } from "bun:sqlite";
+import { IncompatibleSchema } from "../errors.ts";
+
+/** "cali": tells our files from anybody else's. */
+const APPLICATION_ID = 0x63616c69;
+
+/**
+ * Values live in `version`, one row per write, never changed afterwards: the change log and the values are the same
+ * rows. `entry` points from each living path to its current row. `previous` is the row a write replaced (0 = none), so
+ * undoing rows newest to oldest gives any state that is not yet compacted. A row without a value is a deletion.
+ */
+const MIGRATIONS: readonly string[] = [
+  `CREATE TABLE version (
+     revision INTEGER PRIMARY KEY,
+     path TEXT NOT NULL,
+     previous INTEGER NOT NULL,
+     value TEXT
+   );
+   CREATE TABLE entry (
+     path TEXT PRIMARY KEY,
+     revision INTEGER NOT NULL,
+     expires INTEGER
+   ) WITHOUT ROWID;
+   CREATE INDEX entry_expiry ON entry (expires) WHERE expires IS NOT NULL;
+   CREATE TABLE compaction (revision INTEGER NOT NULL);
+   INSERT INTO compaction VALUES (0);
+   INSERT INTO version VALUES (1, '', 0, NULL);`,
+];
+
+export const SCHEMA_VERSION = MIGRATIONS.length;
+
+/** Brings the file to the current schema, or refuses a file that a newer program has already changed. */
+export function migrate(db: Database, file: string): void {
+  const version = userVersion(db);
+  if (version === SCHEMA_VERSION) return;
+  if (version > SCHEMA_VERSION) throw new IncompatibleSchema(file, version, SCHEMA_VERSION);
+  if (version === 0 && holdsForeignTables(db))
+    throw new IncompatibleSchema(file, 0, SCHEMA_VERSION, "it is an SQLite file of another program");
+  db.run("BEGIN IMMEDIATE");
+  try {
+    // Another process may have migrated while we waited for the lock.
+    for (let from = userVersion(db); from < SCHEMA_VERSION; from++) {
+      db.run(MIGRATIONS[from] ?? "");
+      db.run(`PRAGMA user_version = ${from + 1}`);
+    }
+    db.run(`PRAGMA application_id = ${APPLICATION_ID}`);
+    db.run("COMMIT");
+  } catch (error) {
+    if (db.inTransaction) db.run("ROLLBACK");
+    throw error;
+  }
+}
+
+export const OPEN_FLAGS = constants.SQLITE_OPEN_READWRITE | constants.SQLITE_OPEN_CREATE;
+
+function userVersion(db: Database): number {
+  return db.query<{ user_version: number }, []>("PRAGMA user_version").get()?.user_version ?? 0;
+}
+
+function holdsForeignTables(db: Database): boolean {
+  const id = db.query<{ application_id: number }, []>("PRAGMA application_id").get()?.application_id ?? 0;
+  const tables = db.query<{ n: number }, []>("SELECT count(*) AS n FROM sqlite_schema").get()?.n ?? 0;
+  return tables > 0 && id !== APPLICATION_ID;
+}

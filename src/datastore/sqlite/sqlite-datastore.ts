@@ -1,0 +1,222 @@
+// The embedded datastore: one file in WAL mode, shared by all processes of one machine. Also in memory, for tests.
+// Resources survive a power cut once written. What describes running workloads (endpoints, addresses, status) may lose
+// its last moments with them, and is spared the wait for the disk.
+import { Database } from "bun:sqlite";
+import { closeSync, mkdirSync, openSync } from "node:fs";
+import { dirname } from "node:path";
+import type { StoredKey, StoredQuery } from "../../model/index.ts";
+import { decodeValue, encodeValue, type PathRange, parsePath, pathOf, rangeOf } from "../codec.ts";
+import type {
+  CallOptions,
+  Datastore,
+  DeleteOptions,
+  Entry,
+  KeyOfQuery,
+  ListResult,
+  ReadOptions,
+  Revision,
+  Stored,
+  Watch,
+} from "../datastore.ts";
+import { AlreadyExists, Conflict, NotFound, UnreadableEntry } from "../errors.ts";
+import { nameOfKey } from "../key-name.ts";
+import { parseRevision, requireRevision } from "../revision.ts";
+import { BLOCKING_WAIT_MS, isBusy, retryBusy } from "./busy.ts";
+import { CommitSignal } from "./commit-signal.ts";
+import { migrate, OPEN_FLAGS } from "./schema.ts";
+import { type Row, VersionStore, type WriteOutcome } from "./version-store.ts";
+import { SqliteWatch } from "./watch.ts";
+
+export interface SqliteOptions {
+  /** Called for each stored entry that does not parse. */
+  readonly onUnreadable?: (error: UnreadableEntry) => void;
+  /** How long a write waits for other writers. */
+  readonly timeoutMs?: number;
+  readonly now?: () => number;
+  /** How many changes stay readable for watches and historical reads. */
+  readonly keptChanges?: number;
+}
+
+const TIMEOUT_MS = 10_000;
+
+/** Opens the file, creating or migrating it when needed. */
+export async function openSqliteFile(file: string, options: SqliteOptions = {}): Promise<SqliteDatastore> {
+  const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
+  mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
+  return retryBusy({ file, timeoutMs }, () => {
+    closeSync(openSync(file, "a", 0o600)); // SQLite would create it readable by all
+    const db = new Database(file, OPEN_FLAGS);
+    try {
+      db.run(`PRAGMA busy_timeout = ${BLOCKING_WAIT_MS}`);
+      db.run("PRAGMA journal_mode = WAL");
+      migrate(db, file);
+      return new SqliteDatastore(db, file, options);
+    } catch (error) {
+      db.close();
+      throw error;
+    }
+  });
+}
+
+/** The same in memory, seen by this object alone. */
+export function openSqliteMemory(options: SqliteOptions = {}): SqliteDatastore {
+  const db = new Database(":memory:");
+  migrate(db, ":memory:");
+  return new SqliteDatastore(db, undefined, options);
+}
+
+export class SqliteDatastore implements Datastore {
+  readonly name = "sqlite";
+  readonly #db: Database;
+  readonly #file: string | undefined;
+  readonly #store: VersionStore;
+  readonly #signal: CommitSignal;
+  readonly #options: SqliteOptions;
+
+  constructor(db: Database, file: string | undefined, options: SqliteOptions) {
+    this.#db = db;
+    this.#file = file;
+    this.#options = options;
+    this.#store = new VersionStore(db, options);
+    this.#signal = new CommitSignal({
+      db,
+      file: file === undefined ? undefined : `${file}-changed`,
+      onLook: () => this.#expire(),
+    });
+  }
+
+  async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
+    const outcome = await this.#write(entry.key, entry, (current) => current === undefined, options);
+    if (outcome.done) return stored(entry, outcome.revision);
+    const existing = outcome.current === undefined ? undefined : this.#decode(entry.key, outcome.current);
+    throw new AlreadyExists(nameOfKey(entry.key), existing);
+  }
+
+  async update<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
+    const expected = requireRevision(entry.revision);
+    const outcome = await this.#write(entry.key, entry, (current) => current?.revision === expected, options);
+    if (outcome.done) return stored(entry, outcome.revision);
+    throw this.#mismatch(entry.key, outcome.current);
+  }
+
+  async apply<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
+    const outcome = await this.#write(entry.key, entry, () => true, options);
+    return stored(entry, outcome.done ? outcome.revision : 0);
+  }
+
+  async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Stored<K>> {
+    const expected = parseRevision(options.revision);
+    const allow = (current: Row | undefined) =>
+      current !== undefined && (expected === 0 || current.revision === expected);
+    const outcome = await this.#write(key, undefined, allow, options);
+    if (outcome.done && outcome.previous !== undefined) return this.#decode(key, outcome.previous);
+    throw this.#mismatch(key, outcome.done ? undefined : outcome.current);
+  }
+
+  async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
+    const at = parseRevision(options.revision);
+    const row = await this.#busy(() => this.#store.get(pathOf(key), at), options.signal);
+    if (row === undefined) throw new NotFound(nameOfKey(key));
+    return this.#decode(key, row);
+  }
+
+  async list<Q extends StoredQuery>(query: Q, options: ReadOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
+    const at = parseRevision(options.revision);
+    const range = rangeOf(query);
+    const { rows, revision } = await this.#busy(() => this.#store.list(range, at), options.signal);
+    return { items: this.#decodeAll(range, rows) as Stored<KeyOfQuery<Q>>[], revision: String(revision) };
+  }
+
+  async watch<Q extends StoredQuery>(
+    query: Q,
+    options: { readonly after?: Revision; readonly signal: AbortSignal },
+  ): Promise<Watch<KeyOfQuery<Q>>> {
+    const range = rangeOf(query);
+    const after = parseRevision(options.after);
+    const start =
+      after === 0
+        ? await this.#busy(() => this.#store.list(range, 0), options.signal)
+        : { rows: undefined, revision: after };
+    return new SqliteWatch<KeyOfQuery<Q>>({
+      read: (cursor, limit) => this.#busy(() => this.#store.changes(range, cursor, limit), options.signal),
+      commits: this.#signal,
+      range,
+      after: start.revision,
+      initial: start.rows && (this.#decodeAll(range, start.rows) as Stored<KeyOfQuery<Q>>[]),
+      signal: options.signal,
+    });
+  }
+
+  /** Forgets history up to a revision, as the driver does by itself for what is old. */
+  async compact(revision: Revision): Promise<void> {
+    await this.#busy(() => this.#store.compact(parseRevision(revision)));
+  }
+
+  async close(): Promise<void> {
+    this.#signal.close();
+    this.#db.close();
+  }
+
+  async #write<K extends StoredKey>(
+    key: K,
+    entry: Entry<K> | undefined,
+    allow: (current: Row | undefined) => boolean,
+    options: CallOptions,
+  ): Promise<WriteOutcome> {
+    const now = this.#options.now ?? Date.now;
+    const ttl = entry?.ttlSeconds ?? 0;
+    const request = {
+      path: pathOf(key),
+      value: entry === undefined ? null : encodeValue(key, entry.value),
+      expiresAt: ttl > 0 ? now() + ttl * 1000 : null,
+      durable: key.type === "resource" && key.kind !== "WorkloadEndpoint",
+      allow,
+    };
+    const outcome = await this.#busy(() => this.#store.write(request), options.signal);
+    if (outcome.done) this.#signal.announce();
+    return outcome;
+  }
+
+  #busy<T>(work: () => T, signal?: AbortSignal): Promise<T> {
+    const timeoutMs = this.#options.timeoutMs ?? TIMEOUT_MS;
+    return retryBusy({ file: this.#file ?? ":memory:", timeoutMs, signal }, work);
+  }
+
+  #expire(): void {
+    try {
+      if (this.#store.expire()) this.#signal.announce();
+    } catch (error) {
+      if (!isBusy(error)) throw error; // somebody else writes: the next look comes soon
+    }
+  }
+
+  #mismatch(key: StoredKey, current: Row | undefined): Error {
+    if (current === undefined) return new NotFound(nameOfKey(key));
+    return new Conflict(nameOfKey(key), this.#decode(key, current));
+  }
+
+  #decode<K extends StoredKey>(key: K, row: Row): Stored<K> {
+    return { key, value: decodeValue(key, row.path, row.value), revision: String(row.revision) };
+  }
+
+  #decodeAll(range: PathRange, rows: readonly Row[]): Stored[] {
+    const items: Stored[] = [];
+    for (const row of rows) {
+      const key = parsePath(row.path);
+      if (key === undefined || !range.accepts(key)) continue;
+      try {
+        items.push(this.#decode(key, row));
+      } catch (error) {
+        if (!(error instanceof UnreadableEntry)) throw error;
+        this.#options.onUnreadable?.(error);
+      }
+    }
+    return items;
+  }
+}
+
+const stored = <K extends StoredKey>(entry: Entry<K>, revision: number): Stored<K> => ({
+  key: entry.key,
+  value: entry.value,
+  revision: String(revision),
+});

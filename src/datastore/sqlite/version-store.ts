@@ -1,0 +1,244 @@
+// The SQL of the embedded datastore: paths and JSON text in, paths and JSON text out, all synchronous. Keys, typed
+// values and waiting are the driver's business. Every write is one transaction and one revision.
+import type { Database, Statement } from "bun:sqlite";
+import { Compacted } from "../errors.ts";
+import { futureRevision } from "../revision.ts";
+import type { PathRange } from "../codec.ts";
+
+export interface Row {
+  readonly path: string;
+  readonly value: string;
+  readonly revision: number;
+}
+/** One write as the change log tells it; `value` null = a deletion, `previous` null = it was not there. */
+export interface Change {
+  readonly path: string;
+  readonly revision: number;
+  readonly value: string | null;
+  readonly previousRevision: number;
+  readonly previous: string | null;
+}
+export interface ChangeLog {
+  readonly changes: readonly Change[];
+  readonly scanned: number;
+}
+export type WriteOutcome =
+  | { readonly done: true; readonly revision: number; readonly previous: Row | undefined }
+  /** The condition did not hold; nothing was written. */
+  | { readonly done: false; readonly current: Row | undefined };
+
+export interface WriteRequest {
+  readonly path: string;
+  /** Null deletes. */
+  readonly value: string | null;
+  readonly expiresAt: number | null;
+  /** Survive a power cut: wait for the disk. */
+  readonly durable: boolean;
+  readonly allow: (current: Row | undefined) => boolean;
+}
+
+/** How many changes stay readable: a watcher this far behind must list again. */
+const KEPT_CHANGES = 20_000;
+/** Every so many writes the oldest changes go, at most so many at once: no single write pays for all. */
+const COMPACT_EVERY = 256;
+const COMPACT_AT_ONCE = 1024;
+/** Sorts after every path with the same beginning: the highest code point. */
+const AFTER_ALL = "\u{10FFFF}";
+
+export class VersionStore {
+  readonly #db: Database;
+  readonly #now: () => number;
+  readonly #keptChanges: number;
+  readonly #statements: Statements;
+  #durable: boolean | undefined;
+
+  constructor(db: Database, options: { readonly now?: () => number; readonly keptChanges?: number } = {}) {
+    this.#db = db;
+    this.#now = options.now ?? Date.now;
+    this.#keptChanges = options.keptChanges ?? KEPT_CHANGES;
+    this.#statements = prepare(db);
+  }
+
+  revision(): number {
+    return this.#statements.revision.get()?.revision ?? 0;
+  }
+
+  compacted(): number {
+    return this.#statements.compacted.get()?.revision ?? 0;
+  }
+
+  write(request: WriteRequest): WriteOutcome {
+    this.#setDurable(request.durable);
+    return this.#inTransaction("begin", () => {
+      this.#dropExpired();
+      const s = this.#statements;
+      const current = s.get.get(request.path) ?? undefined;
+      if (!request.allow(current)) return { done: false, current };
+      const revision = s.insert.get(request.path, current?.revision ?? 0, request.value)?.revision ?? 0;
+      if (request.value === null) s.remove.run(request.path);
+      else s.point.run(request.path, revision, request.expiresAt);
+      if (revision % COMPACT_EVERY === 0) this.#compactTo(revision - this.#keptChanges, COMPACT_AT_ONCE);
+      return { done: true, revision, previous: current };
+    });
+  }
+
+  get(path: string, at: number): Row | undefined {
+    if (at !== 0) return this.#listAt({ start: path, exact: true, accepts: () => true }, at).rows[0];
+    return this.#statements.getLiving.get(path, this.#now()) ?? undefined;
+  }
+
+  list(range: PathRange, at: number): { readonly rows: readonly Row[]; readonly revision: number } {
+    return at === 0 ? this.#listNow(range) : this.#listAt(range, at);
+  }
+
+  /** At most `limit` changes after a revision; `scanned` is how far the log has been read. */
+  changes(range: PathRange, after: number, limit: number): ChangeLog {
+    return this.#inTransaction("read", () => {
+      const newest = this.revision();
+      if (after > newest || after < this.compacted()) throw new Compacted(String(after));
+      if (after === newest) return { changes: [], scanned: after };
+      const changes = this.#statements.changes.all(after, range.start, endOf(range), limit);
+      return { changes, scanned: changes.length < limit ? newest : (changes.at(-1)?.revision ?? newest) };
+    });
+  }
+
+  /** Deletes what has outlived its time; true when something was. */
+  expire(): boolean {
+    if (this.#statements.expired.get(this.#now()) === null) return false;
+    this.#setDurable(false);
+    return this.#inTransaction("begin", () => this.#dropExpired());
+  }
+
+  /** Forgets what was replaced or deleted up to a revision. */
+  compact(revision: number): void {
+    this.#setDurable(false);
+    this.#inTransaction("begin", () => this.#compactTo(Math.min(revision, this.revision() - 1), Infinity));
+  }
+
+  #listNow(range: PathRange): { rows: readonly Row[]; revision: number } {
+    return this.#inTransaction("read", () => {
+      const revision = this.revision();
+      return { rows: this.#statements.list.all(range.start, endOf(range), this.#now()), revision };
+    });
+  }
+
+  /** Today's entries with everything undone that happened since. */
+  #listAt(range: PathRange, at: number): { rows: readonly Row[]; revision: number } {
+    return this.#inTransaction("read", () => {
+      const s = this.#statements;
+      const newest = this.revision();
+      if (at > newest) throw futureRevision(at, newest);
+      if (at < this.compacted()) throw new Compacted(String(at));
+      const end = endOf(range);
+      const revisions = new Map(s.entries.all(range.start, end).map((e) => [e.path, e.revision]));
+      for (const undone of s.undo.iterate(at, range.start, end)) {
+        if (undone.previous === 0) revisions.delete(undone.path);
+        else revisions.set(undone.path, undone.previous);
+      }
+      const rows = [...revisions.values()].flatMap((revision) => s.version.get(revision) ?? []);
+      return { rows: rows.sort((a, b) => (a.path < b.path ? -1 : 1)), revision: newest };
+    });
+  }
+
+  #dropExpired(): boolean {
+    const s = this.#statements;
+    let dropped = false;
+    for (const { path, revision } of s.allExpired.all(this.#now())) {
+      s.insert.get(path, revision, null);
+      s.remove.run(path);
+      dropped = true;
+    }
+    return dropped;
+  }
+
+  #compactTo(target: number, atOnce: number): void {
+    const from = this.compacted();
+    const to = Math.min(target, from + atOnce);
+    if (to <= from) return;
+    const s = this.#statements;
+    s.forgetReplaced.run(from, to);
+    s.forgetDeletions.run(from, to);
+    s.setCompacted.run(to);
+  }
+
+  #setDurable(durable: boolean): void {
+    if (this.#durable === durable) return;
+    this.#db.run(`PRAGMA synchronous = ${durable ? "FULL" : "NORMAL"}`);
+    this.#durable = durable;
+  }
+
+  #inTransaction<T>(kind: "begin" | "read", work: () => T): T {
+    const s = this.#statements;
+    s[kind].run();
+    try {
+      const result = work();
+      s.commit.run();
+      return result;
+    } catch (error) {
+      if (this.#db.inTransaction) s.rollback.run();
+      throw error;
+    }
+  }
+}
+
+const endOf = (range: PathRange): string => (range.exact ? `${range.start}\0` : range.start + AFTER_ALL);
+
+interface Statements {
+  readonly begin: Statement<unknown, []>;
+  readonly read: Statement<unknown, []>;
+  readonly commit: Statement<unknown, []>;
+  readonly rollback: Statement<unknown, []>;
+  readonly revision: Statement<{ revision: number }, []>;
+  readonly compacted: Statement<{ revision: number }, []>;
+  readonly get: Statement<Row, [string]>;
+  readonly getLiving: Statement<Row, [string, number]>;
+  readonly list: Statement<Row, [string, string, number]>;
+  readonly entries: Statement<{ path: string; revision: number }, [string, string]>;
+  readonly version: Statement<Row, [number]>;
+  readonly undo: Statement<{ path: string; previous: number }, [number, string, string]>;
+  readonly changes: Statement<Change, [number, string, string, number]>;
+  readonly insert: Statement<{ revision: number }, [string, number, string | null]>;
+  readonly point: Statement<unknown, [string, number, number | null]>;
+  readonly remove: Statement<unknown, [string]>;
+  readonly expired: Statement<unknown, [number]>;
+  readonly allExpired: Statement<{ path: string; revision: number }, [number]>;
+  readonly forgetReplaced: Statement<unknown, [number, number]>;
+  readonly forgetDeletions: Statement<unknown, [number, number]>;
+  readonly setCompacted: Statement<unknown, [number]>;
+}
+
+/** Each is compiled when first used: a one-shot program pays for what it asks. */
+function prepare(db: Database): Statements {
+  const sql: Record<keyof Statements, string> = {
+    begin: "BEGIN IMMEDIATE",
+    read: "BEGIN",
+    commit: "COMMIT",
+    rollback: "ROLLBACK",
+    revision: "SELECT max(revision) AS revision FROM version",
+    compacted: "SELECT revision FROM compaction",
+    get: "SELECT v.path, v.value, v.revision FROM entry e JOIN version v USING (revision) WHERE e.path = ?",
+    getLiving: `SELECT v.path, v.value, v.revision FROM entry e JOIN version v USING (revision)
+      WHERE e.path = ? AND (e.expires IS NULL OR e.expires > ?)`,
+    list: `SELECT v.path, v.value, v.revision FROM entry e CROSS JOIN version v USING (revision)
+      WHERE e.path >= ? AND e.path < ? AND (e.expires IS NULL OR e.expires > ?) ORDER BY e.path`,
+    entries: "SELECT path, revision FROM entry WHERE path >= ? AND path < ?",
+    version: "SELECT path, value, revision FROM version WHERE revision = ?",
+    undo: "SELECT path, previous FROM version WHERE revision > ? AND path >= ? AND path < ? ORDER BY revision DESC",
+    changes: `SELECT v.path, v.revision, v.value, v.previous AS previousRevision, p.value AS previous
+      FROM version v LEFT JOIN version p ON p.revision = v.previous
+      WHERE v.revision > ? AND v.path >= ? AND v.path < ? ORDER BY v.revision LIMIT ?`,
+    insert: "INSERT INTO version (path, previous, value) VALUES (?, ?, ?) RETURNING revision",
+    point: `INSERT INTO entry (path, revision, expires) VALUES (?, ?, ?)
+      ON CONFLICT (path) DO UPDATE SET revision = excluded.revision, expires = excluded.expires`,
+    remove: "DELETE FROM entry WHERE path = ?",
+    expired: "SELECT 1 FROM entry WHERE expires <= ? LIMIT 1",
+    allExpired: "SELECT path, revision FROM entry WHERE expires <= ?",
+    forgetReplaced: `DELETE FROM version WHERE revision IN
+      (SELECT previous FROM version WHERE revision > ? AND revision <= ? AND previous > 0)`,
+    forgetDeletions: "DELETE FROM version WHERE revision > ? AND revision <= ? AND value IS NULL",
+    setCompacted: "UPDATE compaction SET revision = ?",
+  };
+  const statements: Partial<Record<keyof Statements, Statement>> = {};
+  const get = (name: keyof Statements) => (statements[name] ??= db.prepare(sql[name]));
+  return new Proxy({} as Statements, { get: (_target, name) => get(name as keyof Statements) });
+}

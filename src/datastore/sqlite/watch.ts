@@ -1,0 +1,136 @@
+// One watch on the embedded datastore: a cursor in the change log, moved when its reader asks for more. A slow reader
+// costs nothing but its distance; when compaction overtakes it, it is told so.
+import type { StoredKey } from "../../model/index.ts";
+import { decodeValue, type PathRange, parsePath } from "../codec.ts";
+import type { Stored, Watch, WatchEvent } from "../datastore.ts";
+import { UnreadableEntry } from "../errors.ts";
+import type { CommitSignal } from "./commit-signal.ts";
+import type { Change, ChangeLog } from "./version-store.ts";
+
+const BATCH = 1000;
+/** Without matching changes, the reader still hears so often how far the log has moved. */
+const BOOKMARK_EVERY = 1000;
+
+/** At most so many changes after a revision. */
+export type ReadLog = (after: number, limit: number) => Promise<ChangeLog>;
+
+export class SqliteWatch<K extends StoredKey> implements Watch<K> {
+  readonly #readLog: ReadLog;
+  readonly #range: PathRange;
+  readonly #unsubscribe: () => void;
+  #cursor: number;
+  #told: number;
+  #initial: readonly Stored<K>[] | undefined;
+  #fresh = true;
+  #ended = false;
+  #resume: (() => void) | undefined;
+
+  constructor(options: {
+    readonly read: ReadLog;
+    readonly commits: CommitSignal;
+    readonly range: PathRange;
+    readonly after: number;
+    readonly initial: readonly Stored<K>[] | undefined;
+    readonly signal: AbortSignal;
+  }) {
+    this.#readLog = options.read;
+    this.#range = options.range;
+    this.#cursor = options.after;
+    this.#told = options.after;
+    this.#initial = options.initial;
+    const unsubscribe = options.commits.subscribe(() => this.#wake());
+    const onAbort = () => this.#end();
+    options.signal.addEventListener("abort", onAbort, { once: true });
+    this.#unsubscribe = () => {
+      unsubscribe();
+      options.signal.removeEventListener("abort", onAbort);
+    };
+    if (options.signal.aborted) this.#end();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent<K>[]> {
+    try {
+      if (this.#initial !== undefined && !this.#ended) yield this.#snapshot(this.#initial);
+      this.#initial = undefined;
+      while (!this.#ended) {
+        const batch = await this.#read();
+        if (batch.length > 0) yield batch;
+        else await this.#wait();
+      }
+    } catch (error) {
+      if (!this.#ended) throw error; // an aborted read is the end that was asked for
+    } finally {
+      this.#end();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#end();
+  }
+
+  /** Everything there is, then the revision it is true for. */
+  #snapshot(items: readonly Stored<K>[]): WatchEvent<K>[] {
+    const events = items.map((item): WatchEvent<K> => ({ type: "added", item, revision: item.revision }));
+    events.push({ type: "bookmark", revision: String(this.#cursor) });
+    return events;
+  }
+
+  async #read(): Promise<WatchEvent<K>[]> {
+    this.#fresh = false; // a commit from here on sets it again
+    const { changes, scanned } = await this.#readLog(this.#cursor, BATCH);
+    this.#cursor = scanned;
+    if (changes.length === BATCH) this.#fresh = true;
+    const events = changes.flatMap((change) => this.#event(change) ?? []);
+    if (events.length === 0 && scanned - this.#told >= BOOKMARK_EVERY)
+      events.push({ type: "bookmark", revision: String(scanned) });
+    if (events.length > 0) this.#told = scanned;
+    return events;
+  }
+
+  #event(change: Change): WatchEvent<K> | undefined {
+    const key = parsePath(change.path) as K | undefined;
+    if (key === undefined || !this.#range.accepts(key)) return undefined;
+    const revision = String(change.revision);
+    try {
+      const previous = this.#previous(key, change);
+      if (change.value === null) return { type: "deleted", key, revision, ...previous };
+      const item = { key, value: decodeValue(key, change.path, change.value), revision };
+      if (change.previousRevision === 0) return { type: "added", item, revision };
+      return { type: "modified", item, revision, ...previous };
+    } catch (error) {
+      if (error instanceof UnreadableEntry) return { type: "error", error, revision };
+      throw error;
+    }
+  }
+
+  /** What a change replaced; nothing when that was unreadable. */
+  #previous(key: K, change: Change): { previous?: Stored<K> } {
+    if (change.previous === null) return {};
+    try {
+      const value = decodeValue(key, change.path, change.previous);
+      return { previous: { key, value, revision: String(change.previousRevision) } };
+    } catch {
+      return {};
+    }
+  }
+
+  #wait(): Promise<void> {
+    if (this.#fresh || this.#ended) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#resume = resolve;
+    });
+  }
+
+  #wake(): void {
+    this.#fresh = true;
+    this.#resume?.();
+    this.#resume = undefined;
+  }
+
+  #end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#unsubscribe();
+    this.#wake();
+  }
+}
