@@ -96,6 +96,11 @@ export class Compacted extends DatastoreError {
   }
 }
 
+/** What was said about the datastore cannot be meant: nothing was opened. */
+export class InvalidConfig extends DatastoreError {
+  override readonly name = "InvalidConfig";
+}
+
 /** The file was written by a newer program, or is not ours at all: nothing was touched. */
 export class IncompatibleSchema extends DatastoreError {
   override readonly name = "IncompatibleSchema";

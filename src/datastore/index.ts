@@ -1,3 +1,5 @@
+export * from "./api-config.ts";
+export * from "./config.ts";
 export * from "./datastore.ts";
 export * from "./errors.ts";
 export { nameOfKey } from "./key-name.ts";

@@ -1,0 +1,179 @@
+// Which datastore was meant, with everything its driver needs, and the way to open it. The driver is loaded only then.
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { ApiConfig, Environment } from "./api-config.ts";
+import type { Datastore } from "./datastore.ts";
+import { InvalidConfig, type UnreadableEntry } from "./errors.ts";
+
+export interface SqliteConfig {
+  readonly type: "sqlite";
+  readonly path: string;
+  /** Nobody named a datastore: worth a word on a terminal. */
+  readonly isFallback: boolean;
+}
+export interface EtcdConfig {
+  readonly type: "etcdv3";
+  /** URLs; empty when they are discovered. */
+  readonly endpoints: readonly string[];
+  readonly discoverySrv?: string;
+  /** Both or none. */
+  readonly credentials?: { readonly username: string; readonly password: string };
+  /** PEM texts or the files that hold them, never mixed. */
+  readonly tls?: EtcdTls;
+}
+export interface EtcdTls {
+  readonly ca?: PemSource;
+  readonly cert?: PemSource;
+  readonly key?: PemSource;
+}
+export type PemSource = { readonly file: string } | { readonly pem: string };
+
+export interface KubernetesConfig {
+  readonly type: "kubernetes";
+  /** Colon-separated list of files. Absent with `kubeconfigInline` and `apiEndpoint`: the pod's own account. */
+  readonly kubeconfig?: string;
+  readonly kubeconfigInline?: string;
+  readonly currentContext?: string;
+  readonly apiEndpoint?: string;
+  readonly keyFile?: string;
+  readonly certFile?: string;
+  readonly caFile?: string;
+  readonly token?: string;
+  readonly insecureSkipTlsVerify: boolean;
+  readonly disableNodePoll: boolean;
+  readonly usePodCidr: boolean;
+  readonly clientQps?: number;
+  readonly clientBurst?: number;
+  /** `projectcalico.org/v3` for the native custom resources; absent = discover. */
+  readonly apiGroup?: string;
+}
+export type DatastoreConfig = SqliteConfig | EtcdConfig | KubernetesConfig;
+
+const SQLITE_PATH = "/var/lib/calico/calico.db";
+const ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/** What the machine itself says about Kubernetes; given from outside so that tests decide. */
+export interface Surroundings {
+  readonly env: Environment;
+  readonly exists?: (path: string) => boolean;
+}
+
+/** The datastore that was named; else the one whose address is known; else the embedded one. */
+export function chooseDatastore(api: ApiConfig, surroundings: Surroundings): DatastoreConfig {
+  const type = api.datastoreType;
+  switch (type) {
+    case "etcdv3":
+      return etcdConfig(api);
+    case "kubernetes":
+      return kubernetesConfig(api, surroundings);
+    case "sqlite":
+      return { type, path: api.sqlitePath ?? SQLITE_PATH, isFallback: false };
+    case undefined:
+      if (api.etcdEndpoints !== undefined || api.etcdDiscoverySrv !== undefined) return etcdConfig(api);
+      if (api.sqlitePath === undefined && knowsKubernetes(api, surroundings))
+        return kubernetesConfig(api, surroundings);
+      return { type: "sqlite", path: api.sqlitePath ?? SQLITE_PATH, isFallback: api.sqlitePath === undefined };
+    default:
+      throw new InvalidConfig(`unknown datastore type: ${type}`);
+  }
+}
+
+export interface OpenOptions {
+  readonly onUnreadable?: (error: UnreadableEntry) => void;
+  /** How long one operation may take. */
+  readonly timeoutMs?: number;
+  /** One or two reads and writes, then done, no watch: the driver may take its lightest way. */
+  readonly oneShot?: boolean;
+}
+
+export async function openDatastore(config: DatastoreConfig, options: OpenOptions = {}): Promise<Datastore> {
+  switch (config.type) {
+    case "sqlite":
+      return (await import("./sqlite/sqlite-datastore.ts")).openSqliteFile(config.path, options);
+    case "etcdv3":
+    case "kubernetes":
+      throw new InvalidConfig(`datastore type ${config.type} is not built in`);
+  }
+}
+
+function etcdConfig(api: ApiConfig): EtcdConfig {
+  const endpoints = (api.etcdEndpoints ?? "")
+    .split(",")
+    .map((e) => e.trim())
+    .filter((e) => e !== "");
+  if (endpoints.length > 0 && api.etcdDiscoverySrv !== undefined)
+    throw new InvalidConfig(
+      'multiple discovery or bootstrap options specified, use either "etcdEndpoints" or "etcdDiscoverySrv"',
+    );
+  if (endpoints.length === 0 && api.etcdDiscoverySrv === undefined)
+    throw new InvalidConfig("no etcd endpoints specified");
+  const { etcdUsername: username, etcdPassword: password, etcdDiscoverySrv: discoverySrv } = api;
+  return {
+    type: "etcdv3",
+    endpoints,
+    ...(discoverySrv === undefined ? {} : { discoverySrv }),
+    ...(username === undefined || password === undefined ? {} : { credentials: { username, password } }),
+    ...etcdTls(api),
+  };
+}
+
+function etcdTls(api: ApiConfig): { tls?: EtcdTls } {
+  const inline = [api.etcdCACert, api.etcdCert, api.etcdKey].some((pem) => pem !== undefined);
+  const files = [api.etcdCACertFile, api.etcdCertFile, api.etcdKeyFile].some((file) => file !== undefined);
+  if (inline && files) throw new InvalidConfig("cannot mix inline certificate-key and certificate / key files");
+  if (!inline && !files) return {};
+  const source = (pem: string | undefined, file: string | undefined): PemSource | undefined =>
+    pem !== undefined ? { pem } : file !== undefined ? { file } : undefined;
+  const ca = source(api.etcdCACert, api.etcdCACertFile);
+  const cert = source(api.etcdCert, api.etcdCertFile);
+  const key = source(api.etcdKey, api.etcdKeyFile);
+  if ((cert === undefined) !== (key === undefined))
+    throw new InvalidConfig("an etcd client certificate needs its key and a key its certificate: give both or none");
+  return {
+    tls: {
+      ...(ca === undefined ? {} : { ca }),
+      ...(cert === undefined ? {} : { cert }),
+      ...(key === undefined ? {} : { key }),
+    },
+  };
+}
+
+const homeKubeconfig = ({ env, exists = existsSync }: Surroundings): string | undefined => {
+  const path = env["HOME"] === undefined ? undefined : join(env["HOME"], ".kube/config");
+  return path !== undefined && exists(path) ? path : undefined;
+};
+
+function knowsKubernetes(api: ApiConfig, surroundings: Surroundings): boolean {
+  const { env, exists = existsSync } = surroundings;
+  return (
+    api.kubeconfig !== undefined ||
+    api.kubeconfigInline !== undefined ||
+    api.k8sAPIEndpoint !== undefined ||
+    homeKubeconfig(surroundings) !== undefined ||
+    (env["KUBERNETES_SERVICE_HOST"] !== undefined && exists(ACCOUNT_TOKEN))
+  );
+}
+
+function kubernetesConfig(api: ApiConfig, surroundings: Surroundings): KubernetesConfig {
+  const named = api.kubeconfig ?? api.kubeconfigInline ?? api.k8sAPIEndpoint;
+  const kubeconfig = api.kubeconfig ?? (named === undefined ? homeKubeconfig(surroundings) : undefined);
+  const given = <N extends string, V>(name: N, value: V | undefined) =>
+    (value === undefined ? {} : { [name]: value }) as { [P in N]?: V };
+  return {
+    type: "kubernetes",
+    ...given("kubeconfig", kubeconfig),
+    ...given("kubeconfigInline", api.kubeconfigInline),
+    ...given("currentContext", api.k8sCurrentContext),
+    ...given("apiEndpoint", api.k8sAPIEndpoint),
+    ...given("keyFile", api.k8sKeyFile),
+    ...given("certFile", api.k8sCertFile),
+    ...given("caFile", api.k8sCAFile),
+    ...given("token", api.k8sAPIToken),
+    insecureSkipTlsVerify: api.k8sInsecureSkipTLSVerify ?? false,
+    disableNodePoll: api.k8sDisableNodePoll ?? false,
+    usePodCidr: api.usePodCIDR ?? false,
+    ...given("clientQps", api.k8sClientQPS),
+    ...given("clientBurst", api.k8sClientBurst),
+    ...given("apiGroup", api.calicoAPIGroup),
+  };
+}
