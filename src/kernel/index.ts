@@ -1,5 +1,24 @@
 // What the rooms above may use of Linux.
+export { type Addresses, type InterfaceAddress, type NewAddress } from "./addresses.ts";
 export { type Errno, errnoName } from "./errno.ts";
+export { type IpipSettings, type LinkKind, type VethPeer, type VxlanSettings } from "./link-kinds.ts";
+export { isLinkName, type Link, type LinkSettings, type Links, type NewLink } from "./links.ts";
+export { macBytes, macText } from "./mac.ts";
+export {
+  createNamedNamespace,
+  deleteNamedNamespace,
+  listNamedNamespaces,
+  NetworkNamespace,
+  namedPath,
+  withNamespace,
+} from "./namespace.ts";
+export {
+  type ForwardingEntry,
+  type Neighbour,
+  type NeighbourState,
+  type Neighbours,
+  type ProxyNeighbour,
+} from "./neighbours.ts";
 export { type ExtendedAck, hasErrno, isGone, NetlinkError, SyscallError } from "./netlink-error.ts";
 export { NetlinkMessage, NetlinkReader, type RawAttribute } from "./netlink-reader.ts";
 export {
@@ -34,3 +53,18 @@ export {
   type ProbeRequest,
   type ProbeTarget,
 } from "./prober.ts";
+export { openRouteKernel, type RouteKernel } from "./route-kernel.ts";
+export { RT_TABLE_LOCAL, RT_TABLE_MAIN, RTPROT_BOOT, RTPROT_KERNEL, RTPROT_STATIC } from "./route-values.ts";
+export { type RouteType, type Scope } from "./route-values.ts";
+export { type NewRoute, type NextHop, type Route, type RouteKey, type RouteMetric } from "./route-wire.ts";
+export {
+  defaultDestination,
+  leavesBy,
+  type RouteChange,
+  type RouteFault,
+  type RouteFilter,
+  type Routes,
+} from "./routes.ts";
+export { type Rule, type Rules } from "./rules.ts";
+export { procSysctls, type SysctlPath, type Sysctls } from "./sysctl.ts";
+export { memoryRouteKernel } from "./memory-route-kernel.ts";

@@ -1,0 +1,31 @@
+// One rtnetlink socket and everything that is spoken over it, for one network namespace.
+import { type Addresses, NetlinkAddresses } from "./addresses.ts";
+import { type Links, NetlinkLinks } from "./links.ts";
+import { withNamespace } from "./namespace.ts";
+import { type Neighbours, NetlinkNeighbours } from "./neighbours.ts";
+import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
+import { NetlinkRoutes, type Routes } from "./routes.ts";
+import { NetlinkRules, type Rules } from "./rules.ts";
+
+/** The routing half of a namespace's kernel state. */
+export interface RouteKernel extends Disposable {
+  readonly links: Links;
+  readonly addresses: Addresses;
+  readonly routes: Routes;
+  readonly rules: Rules;
+  readonly neighbours: Neighbours;
+}
+
+/** Opens the kernel of a namespace, or of the calling thread's own. No need to be inside afterwards. */
+export function openRouteKernel(namespace?: { readonly fd: number }): RouteKernel {
+  const open = (): NetlinkSocket => NetlinkSocket.open(NETLINK_ROUTE, { strict: true });
+  const socket = namespace === undefined ? open() : withNamespace(namespace, open);
+  return {
+    links: new NetlinkLinks(socket),
+    addresses: new NetlinkAddresses(socket),
+    routes: new NetlinkRoutes(socket),
+    rules: new NetlinkRules(socket),
+    neighbours: new NetlinkNeighbours(socket),
+    [Symbol.dispose]: () => socket[Symbol.dispose](),
+  };
+}
