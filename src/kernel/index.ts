@@ -68,3 +68,12 @@ export {
 export { type Rule, type Rules } from "./rules.ts";
 export { procSysctls, type SysctlPath, type Sysctls } from "./sysctl.ts";
 export { memoryRouteKernel } from "./memory-route-kernel.ts";
+  describeIpsetChange,
+  type IpsetChange,
+  type IpsetDefinition,
+  IpsetError,
+  Ipsets,
+  type IpsetStore,
+  type ListedIpset,
+} from "./ipset.ts";
+export type { IpsetType } from "./ipset-member.ts";

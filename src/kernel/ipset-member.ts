@@ -1,0 +1,96 @@
+// Members of IP sets as text and as netlink attributes. The text is canonical, so that a set's members compare as
+// strings: `10.0.0.1` (hash:ip), `10.0.0.0/8` with its length always (hash:net), `10.0.0.1,tcp:80` (hash:ip,port),
+// `10.0.0.0/8,tcp:80` (hash:net,port).
+import {
+  addressBits,
+  addressBytes,
+  hostCidr,
+  type IpAddress,
+  ipVersion,
+  parseAddress,
+  parseNetwork,
+  ParseError,
+} from "../lib/ip.ts";
+import type { NetlinkReader } from "./netlink-reader.ts";
+import type { NetlinkWriter } from "./netlink-writer.ts";
+
+export type IpsetType = "hash:ip" | "hash:net" | "hash:ip,port" | "hash:net,port";
+
+const NLA_F_NET_BYTEORDER = 0x4000;
+const IPSET_ATTR_IP = 1;
+const IPSET_ATTR_CIDR = 3;
+const IPSET_ATTR_PORT = 4;
+const IPSET_ATTR_TIMEOUT = 6;
+const IPSET_ATTR_PROTO = 7;
+const IPSET_ATTR_IPADDR_IPV4 = 1;
+const IPSET_ATTR_IPADDR_IPV6 = 2;
+
+const PROTOCOL_NUMBER: Readonly<Record<string, number>> = {
+  tcp: 6,
+  udp: 17,
+  sctp: 132,
+  udplite: 136,
+  icmp: 1,
+  icmpv6: 58,
+};
+const PROTOCOL_NAME = new Map(Object.entries(PROTOCOL_NUMBER).map(([name, number]) => [number, name]));
+
+/** The attributes of one member. */
+export function writeMember(w: NetlinkWriter, type: IpsetType, member: string): void {
+  const comma = member.indexOf(",");
+  const addressText = comma < 0 ? member : member.slice(0, comma);
+  const hasPort = type === "hash:ip,port" || type === "hash:net,port";
+  if (hasPort !== comma >= 0)
+    throw new ParseError(`member of a ${type} set`, member, "want 10.0.0.1 or 10.0.0.1,tcp:80");
+  if (type === "hash:net" || type === "hash:net,port") {
+    const { address, length } = parseNetwork(addressText);
+    writeAddress(w, address);
+    w.u8(IPSET_ATTR_CIDR, length);
+  } else writeAddress(w, parseAddress(addressText));
+  if (!hasPort) return;
+  const colon = member.indexOf(":", comma);
+  const protocol = PROTOCOL_NUMBER[member.slice(comma + 1, colon)];
+  const port = Number(member.slice(colon + 1));
+  if (protocol === undefined || colon < 0 || !Number.isInteger(port) || port < 0 || port > 65535)
+    throw new ParseError(`member of a ${type} set`, member, "want 10.0.0.1,tcp:80");
+  w.u8(IPSET_ATTR_PROTO, protocol);
+  w.be16(IPSET_ATTR_PORT | NLA_F_NET_BYTEORDER, port);
+}
+
+export function writeTimeout(w: NetlinkWriter, seconds: number): void {
+  w.be32(IPSET_ATTR_TIMEOUT | NLA_F_NET_BYTEORDER, seconds);
+}
+
+function writeAddress(w: NetlinkWriter, address: IpAddress): void {
+  const nest = w.beginNest(IPSET_ATTR_IP);
+  w.bytes(
+    (ipVersion(address) === 4 ? IPSET_ATTR_IPADDR_IPV4 : IPSET_ATTR_IPADDR_IPV6) | NLA_F_NET_BYTEORDER,
+    addressBytes(address),
+  );
+  w.endNest(nest);
+}
+
+/** The canonical text of a listed member. */
+export function readMember(a: NetlinkReader, type: IpsetType): { readonly member: string; readonly timeout?: number } {
+  let address: IpAddress | undefined;
+  let length: number | undefined;
+  let protocol = 0;
+  let port = 0;
+  let timeout: number | undefined;
+  while (a.next()) {
+    if (a.type === IPSET_ATTR_IP) {
+      const inner = a.nested();
+      if (inner.next()) address = inner.address();
+    } else if (a.type === IPSET_ATTR_CIDR) length = a.u8();
+    else if (a.type === IPSET_ATTR_PORT) port = a.be16();
+    else if (a.type === IPSET_ATTR_PROTO) protocol = a.u8();
+    else if (a.type === IPSET_ATTR_TIMEOUT) timeout = a.be32();
+  }
+  let member: string = address ?? "";
+  if (address !== undefined && (type === "hash:net" || type === "hash:net,port"))
+    member =
+      length === undefined ? hostCidr(address) : `${address}/${Math.min(length, addressBits(ipVersion(address)))}`;
+  if (type === "hash:ip,port" || type === "hash:net,port")
+    member += `,${PROTOCOL_NAME.get(protocol) ?? protocol}:${port}`;
+  return timeout === undefined ? { member } : { member, timeout };
+}
