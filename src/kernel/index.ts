@@ -77,3 +77,14 @@ export { memoryRouteKernel } from "./memory-route-kernel.ts";
   type ListedIpset,
 } from "./ipset.ts";
 export type { IpsetType } from "./ipset-member.ts";
+export {
+  findIptablesProgram,
+  Iptables,
+  IptablesError,
+  type IptablesOptions,
+  type IptablesStore,
+  type IptablesTable,
+  type IptablesVariant,
+  legacyTableNamesPath,
+  runTool,
+} from "./iptables.ts";

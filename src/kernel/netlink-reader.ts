@@ -61,6 +61,10 @@ export class NetlinkReader {
   get length(): number {
     return this.#payload;
   }
+  /** Where the payload begins in the message's bytes. */
+  get start(): number {
+    return this.#start;
+  }
   u8(): number {
     return this.#payload < 1 ? 0 : this.#view.getUint8(this.#start);
   }

@@ -1,10 +1,10 @@
 // What the kernel holds: tables, chains, rules by handle and comment, sets and their elements. Rules come back without
 // their expressions: a rule is ours when its comment carries our mark, and the mark says what it holds.
-import type { NetlinkReader } from "./netlink-reader.ts";
-import type { NetlinkMessage } from "./netlink-reader.ts";
+import { type NetlinkMessage, NetlinkReader } from "./netlink-reader.ts";
 import type { BaseChain, Hook, NftFamily, TableRef } from "./nft-change.ts";
 import { FAMILY } from "./nft-encode.ts";
 import type { SetElement } from "./nft-set.ts";
+import type { Bytes } from "./sys.ts";
 import { type Verdict, verdictFromCode } from "./nft-verdict.ts";
 
 export interface DumpedTable extends TableRef {
@@ -167,14 +167,51 @@ export function parseSet(message: NetlinkMessage): DumpedSet | undefined {
   return { table: { family, name: table }, name, ...found };
 }
 
-/** All elements of one message of a dump. */
+/**
+ * All elements of one message of a dump. Sets hold a hundred thousand of them, so the usual element (a key, at most a
+ * flag) is read where it lies, without a cursor of its own.
+ */
 export function parseElements(message: NetlinkMessage, into: DumpedElement[]): void {
+  const { bytes, view } = message;
   const a = message.attributes(HEADER);
   while (a.next()) {
     if (a.type !== 3) continue; // NFTA_SET_ELEM_LIST_ELEMENTS
-    const list = a.nested();
-    while (list.next()) into.push(parseElement(list.nested()));
+    const end = a.start + a.length;
+    for (let at = a.start; at + 4 <= end; ) {
+      const length = view.getUint16(at, true);
+      if (length < 4 || at + length > end) return;
+      into.push(
+        plainElement(bytes, view, at + 4, at + length) ??
+          parseElement(new NetlinkReader(bytes, view, at + 4, at + length)),
+      );
+      at += (length + 3) & ~3;
+    }
   }
+}
+
+/** An element that is a key and perhaps a flag; nothing when it holds more. */
+function plainElement(
+  bytes: Bytes,
+  view: DataView<ArrayBuffer>,
+  start: number,
+  end: number,
+): DumpedElement | undefined {
+  let key: Uint8Array | undefined;
+  let isEnd = false;
+  for (let at = start; at + 4 <= end; ) {
+    const length = view.getUint16(at, true);
+    const type = view.getUint16(at + 2, true) & 0x3fff;
+    if (length < 4 || at + length > end) return undefined;
+    if (type === 1) {
+      const inner = view.getUint16(at + 4, true); // NFTA_DATA_VALUE
+      if (inner + 4 > length) return undefined;
+      key = bytes.slice(at + 8, at + 4 + inner);
+    } else if (type === 3) isEnd = (view.getUint32(at + 4) & 1) !== 0;
+    else return undefined;
+    at += (length + 3) & ~3;
+  }
+  if (key === undefined) return undefined;
+  return isEnd ? { key, isEnd } : { key };
 }
 
 function parseElement(a: NetlinkReader): DumpedElement {
