@@ -31,21 +31,6 @@ export {
   NetlinkSocket,
 } from "./netlink-socket.ts";
 export { NetlinkWriter } from "./netlink-writer.ts";
-export { Nft, NftError, type NftRuleset } from "./nft.ts";
-export {
-  type BaseChain,
-  describeChange,
-  type Hook,
-  type NftChange,
-  type NftFamily,
-  type RuleBody,
-  type TableRef,
-} from "./nft-change.ts";
-export type { DumpedChain, DumpedElement, DumpedRule, DumpedSet, DumpedTable } from "./nft-dump.ts";
-export type { Expression, LimitUnit } from "./nft-expression.ts";
-export * as nftMatch from "./nft-match.ts";
-export * from "./nft-set.ts";
-export { formatVerdict, type Verdict } from "./nft-verdict.ts";
 export {
   PacketProber,
   type ProbeOutcome,
@@ -68,23 +53,4 @@ export {
 export { type Rule, type Rules } from "./rules.ts";
 export { procSysctls, type SysctlPath, type Sysctls } from "./sysctl.ts";
 export { memoryRouteKernel } from "./memory-route-kernel.ts";
-  describeIpsetChange,
-  type IpsetChange,
-  type IpsetDefinition,
-  IpsetError,
-  Ipsets,
-  type IpsetStore,
-  type ListedIpset,
-} from "./ipset.ts";
-export type { IpsetType } from "./ipset-member.ts";
-export {
-  findIptablesProgram,
-  Iptables,
-  IptablesError,
-  type IptablesOptions,
-  type IptablesStore,
-  type IptablesTable,
-  type IptablesVariant,
-  legacyTableNamesPath,
-  runTool,
-} from "./iptables.ts";
+export * from "./netfilter.ts";

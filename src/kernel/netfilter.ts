@@ -1,0 +1,37 @@
+// nf_tables, IP sets and iptables, as the rooms above see them.
+export {
+  describeIpsetChange,
+  type IpsetChange,
+  type IpsetDefinition,
+  IpsetError,
+  Ipsets,
+  type IpsetStore,
+  type ListedIpset,
+} from "./ipset.ts";
+export type { IpsetType } from "./ipset-member.ts";
+export {
+  findIptablesProgram,
+  Iptables,
+  IptablesError,
+  type IptablesOptions,
+  type IptablesStore,
+  type IptablesTable,
+  type IptablesVariant,
+  legacyTableNamesPath,
+  runTool,
+} from "./iptables.ts";
+export { Nft, NftError, type NftRuleset } from "./nft.ts";
+export {
+  type BaseChain,
+  describeChange,
+  type Hook,
+  type NftChange,
+  type NftFamily,
+  type RuleBody,
+  type TableRef,
+} from "./nft-change.ts";
+export type { DumpedChain, DumpedElement, DumpedRule, DumpedSet, DumpedTable } from "./nft-dump.ts";
+export type { Expression, LimitUnit } from "./nft-expression.ts";
+export * as nftMatch from "./nft-match.ts";
+export * from "./nft-set.ts";
+export { formatVerdict, type Verdict } from "./nft-verdict.ts";
