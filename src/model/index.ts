@@ -1,6 +1,12 @@
 // The data model's front door. Light: schemas (zod) are loaded only by who validates, through `loadSchemas`.
 export * from "./derived.ts";
+export { escapeName, InvalidKey, isStoredKey, keyPath, parseKeyPath, parseStoredPath } from "./key-path.ts";
+export { keyMatches, type PathRange, queryRange } from "./key-query.ts";
 export * from "./keys.ts";
 export * from "./kinds.ts";
+export { isStagedKind, POLICY_KINDS, policyKindOf } from "./policy-key.ts";
+export * from "./policy-names.ts";
 export * from "./resource.ts";
 export * from "./selector.ts";
+export { decodeValue, encodeValue } from "./stored-values.ts";
+export { UnreadableValue } from "./unreadable-value.ts";
