@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 debian_packages=(
   bird2 conntrack containernetworking-plugins etcd-client etcd-server ethtool iproute2 ipset iptables
-  iperf3 jq netcat-openbsd nftables socat tcpdump
+  iperf3 iputils-ping jq netcat-openbsd nftables socat tcpdump
 )
 
 missing=()

@@ -5,15 +5,29 @@ import { BUILD } from "./lib/build.ts";
 
 type Program = (argv: readonly string[]) => Promise<number> | number;
 
-const programs: Readonly<Record<string, () => Promise<{ main: Program }>>> = {};
+type Load = () => Promise<{ main: Program }>;
+
+/** By the name the executable was called with. */
+const programs: Readonly<Record<string, Load>> = {};
+
+/** By the first word after `calico`. */
+const commands: Readonly<Record<string, Load>> = {
+  lab: () => import("./lab/index.ts"),
+};
 
 async function run(): Promise<number> {
-  const role = basename(process.argv0);
   const argv = process.argv.slice(2);
-  const load = programs[role];
-  if (load !== undefined) return (await load()).main(argv);
-  console.log(`calico ${BUILD.version} (${BUILD.commit})`);
-  return 0;
+  const program = programs[basename(process.argv0)];
+  if (program !== undefined) return (await program()).main(argv);
+  const [word = "version", ...rest] = argv;
+  const command = commands[word];
+  if (command !== undefined) return (await command()).main(rest);
+  if (word === "version" || word === "-v" || word === "--version") {
+    console.log(`calico ${BUILD.version} (${BUILD.commit})`);
+    return 0;
+  }
+  console.error(`calico: no command ${word}; there are version, ${Object.keys(commands).join(", ")}`);
+  return 2;
 }
 
 process.exitCode = await run();

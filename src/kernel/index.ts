@@ -1,7 +1,6 @@
 // What the rooms above may use of Linux.
 export { type Addresses, type InterfaceAddress, type NewAddress } from "./addresses.ts";
 export { type Errno, errnoName } from "./errno.ts";
-export { EventMonitor, type EventMonitorOptions, type EventSubject, type KernelEvent } from "./events.ts";
 export { type IpipSettings, type LinkKind, type VethPeer, type VxlanSettings } from "./link-kinds.ts";
 export { isLinkName, type Link, type LinkSettings, type Links, type NewLink } from "./links.ts";
 export { macBytes, macText } from "./mac.ts";

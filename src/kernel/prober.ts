@@ -48,6 +48,7 @@ interface Pending {
   readonly nonce: number;
   readonly fd: number;
   connecting: boolean;
+  established: boolean;
 }
 
 const IPPROTO: Readonly<Record<ProbeProtocol, number>> = { tcp: 6, udp: 17, icmp: 1, sctp: 132 };
@@ -91,7 +92,14 @@ export class PacketProber implements Disposable {
           outcomes[index] = { result: "refused", errno: opened };
           continue;
         }
-        const attempt = { index, request, nonce, fd: opened, connecting: request.protocol === "tcp" };
+        const attempt = {
+          index,
+          request,
+          nonce,
+          fd: opened,
+          connecting: request.protocol === "tcp",
+          established: false,
+        };
         pending.set(attempt.fd, attempt);
         byNonce.set(nonce, attempt);
       }
@@ -105,6 +113,9 @@ export class PacketProber implements Disposable {
         // Other tasks of this process may have work while we wait for packets.
         await new Promise((resolve) => setImmediate(resolve));
       }
+      // A stranger's server need not greet: a connection that stands has reached somebody.
+      for (const attempt of pending.values())
+        if (attempt.established) outcomes[attempt.index] ??= { result: "reached", by: "" };
       return outcomes.map((outcome) => outcome ?? { result: "silent" });
     } finally {
       for (const fd of pending.keys()) sys.close(fd);
@@ -218,6 +229,7 @@ function finishConnect(attempt: Pending): ProbeOutcome | undefined {
   const errno = new DataView(value.buffer).getInt32(0, true);
   if (errno !== 0) return failure(errno);
   attempt.connecting = false;
+  attempt.established = true;
   return undefined;
 }
 

@@ -1,0 +1,246 @@
+// `calico lab …`: the command line of the lab.
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { describeError } from "../lib/log.ts";
+import { down } from "./down.ts";
+import { breakLab, FAULTS, healLab } from "./faults.ts";
+import { baseEnvironment } from "./host.ts";
+import { Lab } from "./lab.ts";
+import { measureMatrix, renderMatrix } from "./matrix.ts";
+import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
+import { deletePod, parsePodName, podNamespace } from "./pods.ts";
+import { datastoreEnvironment } from "./programs.ts";
+import { labStatus, renderStatus } from "./status.ts";
+import { openTerminal, table } from "./terminal.ts";
+import { addPods, up } from "./up.ts";
+
+export const USAGE = `calico lab: a cluster in network namespaces on this machine
+
+  calico lab up [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]
+                [--dataplane nft|iptables] [--datastore sqlite|etcd] [--ipv6]
+  calico lab down                      remove it, completely
+  calico lab status [-o json]
+  calico lab exec NODE|POD -- COMMAND  run a command on a host or in a pod
+  calico lab pod add [NAMESPACE/]NAME [--node NODE] [--labels k=v,…] | pod del NAME | pod list [-o json]
+  calico lab apply -f FILE             calicoctl apply on the first node
+  calico lab matrix [--protocol tcp|udp|icmp|sctp] [--port N] [--version 4|6] [-o json]
+  calico lab break WHAT …              ${Object.values(FAULTS).join("\n                                       ")}
+  calico lab heal                      undo what was broken
+  calico lab capture NODE [-- FILTER]  tcpdump on a host
+
+Every command takes --name LAB (default ${DEFAULT_OPTIONS.name}); several labs can stand side by side.`;
+
+export async function main(argv: readonly string[]): Promise<number> {
+  try {
+    return await run(argv);
+  } catch (error) {
+    openTerminal({ fd: 2 }).line(`calico lab: ${describeError(error)}`);
+    return error instanceof UsageError ? 2 : 1;
+  }
+}
+
+async function run(argv: readonly string[]): Promise<number> {
+  const [command = "help", ...rest] = argv;
+  const split = rest.indexOf("--");
+  const [own, inner] = split < 0 ? [rest, []] : [rest.slice(0, split), rest.slice(split + 1)];
+  const { values, positionals } = parse(own);
+  const terminal = openTerminal();
+  const name = labName(values.name ?? DEFAULT_OPTIONS.name);
+  const json = values.output === "json";
+  const print = (value: unknown, text: () => string) => terminal.line(json ? JSON.stringify(value, null, 2) : text());
+  switch (command) {
+    case "up": {
+      requireRoot();
+      const started = performance.now();
+      const lab = await up(parseLabOptions(values), terminal);
+      const seconds = ((performance.now() - started) / 1000).toFixed(1);
+      terminal.line(
+        `lab ${name} is up: ${lab.plan.nodes.length} nodes, ${lab.record.pods.length} pods, ${seconds} s\n`,
+      );
+      terminal.line(nextSteps(lab));
+      return 0;
+    }
+    case "down":
+      requireRoot();
+      await down(name, terminal);
+      terminal.line(`lab ${name} is gone`);
+      return 0;
+    case "status": {
+      const lab = Lab.open(name);
+      const rows = labStatus(lab);
+      print(rows, () => renderStatus(lab, rows, terminal.colour));
+      return rows.every((row) => row.state === "ready") ? 0 : 3;
+    }
+    case "matrix": {
+      const lab = Lab.open(name);
+      const cells = await measureMatrix(lab, {
+        protocol: protocolOf(values.protocol ?? "tcp"),
+        port: portOf(values.port ?? "80"),
+        version: values.version === "6" ? 6 : 4,
+        timeoutMs: 600,
+      });
+      print(cells, () => renderMatrix(cells, terminal.colour));
+      return 0;
+    }
+    case "exec":
+      return execute(Lab.open(name), positionals[0], inner);
+    case "capture":
+      return capture(Lab.open(name), positionals[0], inner);
+    case "pod":
+      return pod(Lab.open(name), positionals, values, (value, text) => print(value, text));
+    case "apply": {
+      if (values.filename === undefined) throw new UsageError("apply -f FILE");
+      const text = readFileSync(values.filename === "-" ? 0 : values.filename, "utf8");
+      terminal.line(Lab.open(name).calicoctl(["apply", "-f", "-"], text).trimEnd());
+      return 0;
+    }
+    case "break":
+      terminal.line(breakLab(Lab.open(name), positionals));
+      return 0;
+    case "heal":
+      for (const line of healLab(Lab.open(name))) terminal.line(line);
+      return 0;
+    case "help":
+    case "-h":
+    case "--help":
+      terminal.line(USAGE);
+      return 0;
+    default:
+      throw new UsageError(`no command ${command}; calico lab help`);
+  }
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        name: { type: "string" },
+        nodes: { type: "string" },
+        pods: { type: "string" },
+        topology: { type: "string" },
+        backend: { type: "string" },
+        dataplane: { type: "string" },
+        datastore: { type: "string" },
+        ipv6: { type: "boolean" },
+        output: { type: "string", short: "o" },
+        filename: { type: "string", short: "f" },
+        node: { type: "string" },
+        labels: { type: "string" },
+        protocol: { type: "string" },
+        port: { type: "string" },
+        version: { type: "string" },
+      },
+    });
+  } catch (error) {
+    throw new UsageError(`${error instanceof Error ? error.message : String(error)}; calico lab help`);
+  }
+}
+
+function pod(
+  lab: Lab,
+  [verb, text]: readonly string[],
+  options: { readonly node?: string | undefined; readonly labels?: string | undefined },
+  print: (value: unknown, text: () => string) => void,
+): number {
+  if (verb === "list") {
+    const rows = lab.record.pods.map((p) => [
+      `${p.namespace}/${p.name}`,
+      p.node,
+      p.addresses.join(","),
+      labelText(p.labels),
+    ]);
+    print(lab.record.pods, () => table([["POD", "NODE", "ADDRESSES", "LABELS"], ...rows]));
+    return 0;
+  }
+  if (text === undefined || (verb !== "add" && verb !== "del")) throw new UsageError("pod add|del NAME, or pod list");
+  if (verb === "add") {
+    const wanted = {
+      ...parsePodName(text),
+      node: options.node ?? leastLoaded(lab),
+      labels: parseLabels(options.labels ?? ""),
+    };
+    lab.host(wanted.node);
+    addPods(lab, [wanted]);
+    const added = lab.pod(`${wanted.namespace}/${wanted.name}`);
+    print(added, () => `pod ${podNamespace(added)} on ${added.node}: ${added.addresses.join(", ")}`);
+    return 0;
+  }
+  const doomed = lab.pod(text);
+  deletePod(lab.folder, lab.options, lab.plan, doomed);
+  lab.update({ pods: lab.record.pods.filter((p) => p !== doomed) });
+  print(doomed, () => `pod ${podNamespace(doomed)} is gone`);
+  return 0;
+}
+
+function execute(lab: Lab, where: string | undefined, command: readonly string[]): number {
+  if (where === undefined || command.length === 0) throw new UsageError("exec NODE|POD -- COMMAND");
+  const isHost = lab.hostNames.includes(where);
+  const pod = isHost ? undefined : lab.pod(where);
+  const host = lab.host(pod?.node ?? where);
+  const inside = pod === undefined ? command : ["ip", "netns", "exec", podNamespace(pod), ...command];
+  const environment = { ...baseEnvironment(), ...datastoreEnvironment(lab.options, lab.plan), NODENAME: host.name };
+  const [file, ...args] = host.enter(inside);
+  return spawnSync(file, args, { stdio: "inherit", env: environment }).status ?? 1;
+}
+
+function capture(lab: Lab, node: string | undefined, filter: readonly string[]): number {
+  if (node === undefined) throw new UsageError("capture NODE [-- FILTER]");
+  const [file, ...args] = lab.host(node).enter(["tcpdump", "-n", "-l", "-i", "any", ...filter]);
+  return spawnSync(file, args, { stdio: "inherit", env: baseEnvironment() }).status ?? 1;
+}
+
+function leastLoaded(lab: Lab): string {
+  const load = (node: string) => lab.record.pods.filter((p) => p.node === node).length;
+  const [least] = lab.plan.nodes.map(({ name }) => name).sort((a, b) => load(a) - load(b));
+  if (least === undefined) throw new UsageError("the lab has no nodes");
+  return least;
+}
+
+function nextSteps(lab: Lab): string {
+  const [first] = lab.record.pods;
+  const flag = lab.folder.name === DEFAULT_OPTIONS.name ? "" : ` --name ${lab.folder.name}`;
+  return [
+    "try:",
+    `  calico lab matrix${flag}                     who reaches whom`,
+    `  calico lab exec node1${flag} -- calicoctl get nodes -o wide`,
+    `  calico lab exec ${first?.name ?? "node1"}${flag} -- ip route`,
+    `  calico lab apply -f policy.yaml${flag}`,
+    `  calico lab down${flag}`,
+  ].join("\n");
+}
+
+const labelText = (labels: Readonly<Record<string, string>>): string =>
+  Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(",");
+
+function parseLabels(text: string): Record<string, string> {
+  if (text === "") return {};
+  return Object.fromEntries(
+    text.split(",").map((pair) => {
+      const [key, value, more] = pair.split("=");
+      if (key === undefined || key === "" || value === undefined || more !== undefined)
+        throw new UsageError(`--labels ${text}: want key=value,key=value`);
+      return [key, value];
+    }),
+  );
+}
+
+function protocolOf(text: string) {
+  const protocol = (["tcp", "udp", "icmp", "sctp"] as const).find((p) => p === text);
+  if (protocol === undefined) throw new UsageError(`--protocol ${text}: want tcp, udp, icmp or sctp`);
+  return protocol;
+}
+
+function portOf(text: string): number {
+  const port = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (!(port >= 1 && port <= 65535)) throw new UsageError(`--port ${text}: want 1 to 65535`);
+  return port;
+}
+
+function requireRoot(): void {
+  if (process.getuid?.() !== 0) throw new UsageError("a lab makes network namespaces: run it as root");
+}

@@ -1,0 +1,60 @@
+// Removes a lab: every process in its namespaces, the namespaces, the folder. Goes by names, not by records, so that it
+// works after a crash at any point, twice, and on a lab that never came up.
+import { readdirSync } from "node:fs";
+import { deleteNamedNamespace, listNamedNamespaces, NetworkNamespace } from "../kernel/index.ts";
+import { LabFolder } from "./folder.ts";
+import { endProcesses, findProcess, processesIn } from "./process.ts";
+import type { Terminal } from "./terminal.ts";
+
+const GRACE_MS = 500;
+
+export interface Removed {
+  readonly processes: number;
+  readonly namespaces: number;
+}
+
+export async function down(name: string, terminal: Terminal): Promise<Removed> {
+  const folder = new LabFolder(name);
+  const namespaces = listNamedNamespaces().filter((ns) => ns.startsWith(folder.namespacePrefix));
+  const inside = new Set(namespaces.map(identityOf));
+  // Pods are namespaces known only inside their hosts: everything a host's holder can see goes with it.
+  for (const host of holders(folder)) for (const pod of podNamespaces(host)) inside.add(pod);
+  const processes = processesIn(inside);
+  await terminal.step(`${processes.length} processes`, async () => {
+    await endProcesses(processes, GRACE_MS);
+    // What was being started while we looked.
+    await endProcesses(processesIn(inside), 0);
+  });
+  await terminal.step(`${namespaces.length} namespaces`, () => {
+    for (const namespace of namespaces) deleteNamedNamespace(namespace);
+    folder.remove();
+  });
+  return { processes: processes.length, namespaces: namespaces.length };
+}
+
+function identityOf(name: string): string {
+  using namespace = NetworkNamespace.named(name);
+  return linkText(namespace);
+}
+
+/** How /proc/PID/ns/net names it. */
+const linkText = (namespace: NetworkNamespace): string => `net:[${namespace.inode}]`;
+
+function holders(folder: LabFolder): number[] {
+  return listNamedNamespaces()
+    .filter((ns) => ns.startsWith(folder.namespacePrefix))
+    .flatMap((ns) => findProcess(folder, `${ns.slice(folder.namespacePrefix.length)}-host`)?.pid ?? []);
+}
+
+/** `net:[inode]` of each named namespace a host made for itself. */
+function podNamespaces(holder: number): string[] {
+  const folder = `/proc/${holder}/root/run/netns`;
+  try {
+    return readdirSync(folder).map((name) => {
+      using namespace = NetworkNamespace.open(`${folder}/${name}`);
+      return linkText(namespace);
+    });
+  } catch {
+    return []; // the host, or a pod, is gone meanwhile
+  }
+}

@@ -1,0 +1,97 @@
+// The wires of a lab: one namespace holds a bridge per segment, every interface of every host is a veth into it. The
+// machine's own network is not touched.
+import {
+  createNamedNamespace,
+  listNamedNamespaces,
+  NetworkNamespace,
+  openRouteKernel,
+  procSysctls,
+  withNamespace,
+} from "../kernel/index.ts";
+import { parseAddress, parseCidr, parseNetwork } from "../lib/ip.ts";
+import type { LabFolder } from "./folder.ts";
+import type { LabPlan, PlannedHost, PlannedInterface } from "./plan.ts";
+
+export const FABRIC = "fabric";
+
+/** Bridges and the lab's own foot on the first segment. */
+export function buildFabric(folder: LabFolder, plan: LabPlan): void {
+  ensureNamespace(folder.namespace(FABRIC));
+  using namespace = NetworkNamespace.named(folder.namespace(FABRIC));
+  using kernel = openRouteKernel(namespace);
+  kernel.links.set("lo", { up: true });
+  withNamespace(namespace, () => {
+    // A bridge between lab hosts is wire: the fabric's own netfilter has no say in it.
+    for (const file of ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"]) {
+      try {
+        procSysctls.write(["net", "bridge", file], 0);
+      } catch {
+        // br_netfilter is not loaded: nothing to switch off
+      }
+    }
+  });
+  for (const segment of plan.segments) {
+    const name = bridgeName(segment);
+    if (kernel.links.get(name) === undefined) kernel.links.create({ name, type: { kind: "bridge", stp: false } });
+    kernel.links.set(name, { up: true });
+  }
+  addAddresses(kernel, bridgeName(plan.control.segment), plan.control.addresses);
+}
+
+/** A host's namespace with its interfaces plugged in, addresses and routes set, forwarding on. */
+export function connectHost(folder: LabFolder, host: PlannedHost): void {
+  ensureNamespace(folder.namespace(host.name));
+  using fabricNamespace = NetworkNamespace.named(folder.namespace(FABRIC));
+  using hostNamespace = NetworkNamespace.named(folder.namespace(host.name));
+  using fabric = openRouteKernel(fabricNamespace);
+  using kernel = openRouteKernel(hostNamespace);
+  kernel.links.set("lo", { up: true });
+  withNamespace(hostNamespace, () => {
+    procSysctls.write(["net", "ipv4", "ip_forward"], 1);
+    procSysctls.write(["net", "ipv6", "conf", "all", "forwarding"], 1);
+    // Neighbouring racks answer by another way than they were asked.
+    procSysctls.write(["net", "ipv4", "conf", "default", "rp_filter"], 0);
+  });
+  for (const nic of host.interfaces) {
+    const port = portName(host, nic);
+    if (kernel.links.get(nic.name) === undefined) {
+      const master = fabric.links.get(bridgeName(nic.segment))?.index;
+      if (master === undefined) throw new Error(`lab ${folder.name} has no segment ${nic.segment}`);
+      fabric.links.create({
+        name: port,
+        type: { kind: "veth", peer: { name: nic.name, namespaceFd: hostNamespace.fd } },
+        master,
+        up: true,
+      });
+    }
+    fabric.links.set(port, { up: true });
+    kernel.links.set(nic.name, { up: true });
+    addAddresses(kernel, nic.name, nic.addresses);
+  }
+  for (const route of host.routes)
+    kernel.routes.replace({
+      destination: parseCidr(route.destination),
+      gateway: parseAddress(route.via),
+    });
+}
+
+/** Pulls the plug of one interface, or puts it back. */
+export function setPlug(folder: LabFolder, host: PlannedHost, nic: PlannedInterface, plugged: boolean): void {
+  using namespace = NetworkNamespace.named(folder.namespace(FABRIC));
+  using fabric = openRouteKernel(namespace);
+  fabric.links.set(portName(host, nic), { up: plugged });
+}
+
+export const bridgeName = (segment: string): string => `br-${segment}`;
+export const portName = (host: PlannedHost, nic: PlannedInterface): string => `${host.name}-${nic.name}`;
+
+function ensureNamespace(name: string): void {
+  if (!listNamedNamespaces().includes(name)) createNamedNamespace(name);
+}
+
+function addAddresses(kernel: ReturnType<typeof openRouteKernel>, link: string, addresses: readonly string[]): void {
+  const index = kernel.links.get(link)?.index;
+  if (index === undefined) throw new Error(`no interface ${link}`);
+  for (const text of addresses)
+    kernel.addresses.replace({ link: index, ...parseNetwork(text), noDuplicateDetection: true });
+}

@@ -1,0 +1,110 @@
+// Breaking things on purpose, each in a way that `heal` can undo: a fault is recorded as the words it was asked with
+// before it is made.
+import { FABRIC, setPlug } from "./fabric.ts";
+import type { Lab } from "./lab.ts";
+import { UsageError } from "./options.ts";
+import { findProcess } from "./process.ts";
+import { startEtcd, startNode, startRouter } from "./programs.ts";
+
+/** Words: `link NODE [IFACE]`, `process NODE NAME`, `rules NODE`, `datastore`. */
+export const FAULTS = {
+  link: "link NODE [INTERFACE]   pull the plug of an interface",
+  process: "process NODE [NAME]     kill -9 a program of the host (calico-node, felix, bird, …)",
+  rules: "rules NODE              flush the packet filter, as a foreign tool would",
+  routes: "routes NODE             delete the routes Calico made",
+  datastore: "datastore               stop the datastore (etcd only)",
+} as const;
+
+export function breakLab(lab: Lab, words: readonly string[]): string {
+  const [kind = "", node = "", detail] = words;
+  const remember = () => lab.update({ faults: [...lab.record.faults, words.join(" ")] });
+  switch (kind) {
+    case "link": {
+      const { host, nic } = interfaceOf(lab, node, detail);
+      remember();
+      setPlug(lab.folder, host, nic, false);
+      return `${node} ${nic.name} is unplugged`;
+    }
+    case "process": {
+      const pids = processesNamed(lab, node, detail ?? "calico-node");
+      remember();
+      for (const pid of pids) process.kill(pid, "SIGKILL");
+      return `killed ${pids.length} process(es) on ${node}: ${pids.join(", ")}`;
+    }
+    case "rules": {
+      const host = lab.host(node);
+      remember();
+      host.run(["nft", "flush", "ruleset"]);
+      if (lab.options.dataplane === "iptables")
+        for (const tool of ["iptables", "ip6tables"])
+          for (const table of ["raw", "mangle", "nat", "filter"]) host.run([tool, "-t", table, "-F"]);
+      return `all packet filter rules on ${node} are gone`;
+    }
+    case "routes": {
+      const host = lab.host(node);
+      remember();
+      for (const protocol of ["80", "bird", "12"]) host.run(["ip", "route", "flush", "proto", protocol]);
+      return `routes of Calico and BIRD on ${node} are gone`;
+    }
+    case "datastore": {
+      const etcd = findProcess(lab.folder, "etcd");
+      if (etcd === undefined)
+        throw new UsageError(
+          `lab ${lab.folder.name} has no etcd to stop (datastore ${lab.options.datastore}, ${FABRIC})`,
+        );
+      remember();
+      process.kill(etcd.pid, "SIGKILL");
+      return "etcd is stopped";
+    }
+    default:
+      throw new UsageError(`break what? ${Object.values(FAULTS).join("; ")}`);
+  }
+}
+
+/** Undoes every recorded fault; what repairs itself (rules, routes, killed children) is left to the agents. */
+export function healLab(lab: Lab): string[] {
+  const done: string[] = [];
+  for (const fault of lab.record.faults) {
+    const [kind, node = "", detail] = fault.split(" ");
+    if (kind === "link") {
+      const { host, nic } = interfaceOf(lab, node, detail);
+      setPlug(lab.folder, host, nic, true);
+      done.push(`${node} ${nic.name} is plugged in`);
+    }
+  }
+  if (lab.options.datastore === "etcd" && findProcess(lab.folder, "etcd") === undefined) {
+    startEtcd(lab.folder, lab.plan);
+    done.push("etcd is started");
+  }
+  for (const router of lab.plan.routers) startRouter(lab.folder, router);
+  for (const node of lab.plan.nodes) {
+    if (lab.host(node.name).program("calico-node") !== undefined) continue;
+    startNode(lab.folder, lab.options, lab.plan, node);
+    done.push(`calico-node on ${node.name} is started`);
+  }
+  lab.update({ faults: [] });
+  return done;
+}
+
+function interfaceOf(lab: Lab, node: string, name = "eth0") {
+  lab.host(node); // says which hosts there are when this is none
+  const host = [...lab.plan.nodes, ...lab.plan.routers].find((h) => h.name === node);
+  const nic = host?.interfaces.find((i) => i.name === name);
+  if (host === undefined || nic === undefined)
+    throw new UsageError(`${node} has no interface ${name}; it has ${host?.interfaces.map((i) => i.name).join(", ")}`);
+  return { host, nic };
+}
+
+/** Processes of a host whose program or first arguments carry the name. */
+function processesNamed(lab: Lab, node: string, name: string): number[] {
+  const host = lab.host(node);
+  const listed = host.run(["ps", "-eo", "pid=,netns=,args="]).stdout;
+  const own = host.run(["readlink", "/proc/self/ns/net"]).stdout.replace(/\D/g, "");
+  const found = listed
+    .split("\n")
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, namespace, ...command]) => namespace === own && command.slice(0, 3).some((word) => word.includes(name)))
+    .map(([pid]) => Number(pid));
+  if (found.length === 0) throw new UsageError(`no process ${name} runs on ${node}`);
+  return found;
+}

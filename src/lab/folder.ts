@@ -1,0 +1,82 @@
+// Where a lab keeps what it must remember, and how everything it owns is named: from the lab's name alone, so that a
+// lab whose `up` was killed halfway is found and removed as completely as any other.
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { LabOptions } from "./options.ts";
+
+export const LAB_ROOT = "/var/lib/calico-lab";
+
+export interface LabPod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly node: string;
+  readonly addresses: readonly string[];
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+export interface LabRecord {
+  readonly options: LabOptions;
+  readonly pods: readonly LabPod[];
+  /** Links cut and processes stopped by `break`, to be undone by `heal`. */
+  readonly faults: readonly string[];
+}
+
+export class LabFolder {
+  readonly path: string;
+  constructor(readonly name: string) {
+    this.path = join(LAB_ROOT, name);
+  }
+
+  /** Network namespace of a host, or of the fabric that joins them. */
+  namespace(host: string): string {
+    return `lab-${this.name}-${host}`;
+  }
+  get namespacePrefix(): string {
+    return `lab-${this.name}-`;
+  }
+  /** Bound into every host: what hosts of one machine share. */
+  get shared(): string {
+    return join(this.path, "shared");
+  }
+  log(process: string): string {
+    return join(this.path, "log", `${process}.log`);
+  }
+  pidFile(process: string): string {
+    return join(this.path, "pid", process);
+  }
+
+  create(): void {
+    for (const folder of ["shared", "log", "pid"]) mkdirSync(join(this.path, folder), { recursive: true, mode: 0o755 });
+  }
+
+  read(): LabRecord | undefined {
+    try {
+      return JSON.parse(readFileSync(join(this.path, "lab.json"), "utf8")) as LabRecord;
+    } catch {
+      return undefined; // no lab, or an `up` that was killed before it wrote any
+    }
+  }
+
+  write(record: LabRecord): void {
+    const file = join(this.path, "lab.json");
+    writeFileSync(`${file}.new`, `${JSON.stringify(record, null, 2)}\n`);
+    renameSync(`${file}.new`, file);
+  }
+
+  remove(): void {
+    rmSync(this.path, { recursive: true, force: true });
+    try {
+      if (readdirSync(LAB_ROOT).length === 0) rmSync(LAB_ROOT, { recursive: true });
+    } catch {
+      // another lab is being made or removed right now
+    }
+  }
+}
+
+export function listLabs(): string[] {
+  try {
+    return readdirSync(LAB_ROOT).sort();
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,124 @@
+// A lab host: network, mount and UTS namespaces held by one sleeping process. Its /etc and /var are overlays, its /run
+// is its own, so programs inside find the paths of a real host and the machine keeps nothing of what they write. Named
+// network namespaces made inside (pods) are visible only inside and vanish with the host.
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { delay } from "../lib/retry.ts";
+import type { LabFolder } from "./folder.ts";
+import { findProcess, type Identity, startProcess } from "./process.ts";
+
+// $1 host name, $2 shared folder, $3 ready mark. Words arrive as arguments, never as script text. /mnt is only the
+// workbench: what is built there is bound to its place, then the bench is taken away.
+const HOLD = `set -eu
+mount --make-rprivate /
+umount -l /run/netns 2>/dev/null || true # or this copy would keep other labs' namespaces alive
+hostname "$1"
+mount -t tmpfs -o mode=0755 calico-lab /mnt
+mkdir -p /mnt/etc/upper /mnt/etc/work /mnt/var/upper /mnt/var/work /mnt/run/netns /mnt/run/calico /mnt/shared
+mount --bind "$2" /mnt/shared
+for tree in etc var; do
+  mount -t overlay overlay -o "lowerdir=/$tree,upperdir=/mnt/$tree/upper,workdir=/mnt/$tree/work" "/$tree"
+done
+mkdir -p /var/lib/calico/datastore /var/log/calico /etc/calico /etc/cni/net.d
+mount --bind /mnt/shared /var/lib/calico/datastore
+mount --bind /mnt/run /run
+mount -t sysfs sysfs /sys
+umount -l /mnt
+: > "$3"
+exec sleep infinity`;
+
+const HOLDER_WAIT_MS = 5000;
+
+export class LabHost {
+  constructor(
+    readonly folder: LabFolder,
+    readonly name: string,
+  ) {}
+
+  get holder(): Identity | undefined {
+    return findProcess(this.folder, this.#holderName);
+  }
+
+  /** Brings the host to life in its (existing) network namespace; nothing happens when it lives. */
+  async start(): Promise<void> {
+    if (this.holder !== undefined) return;
+    const mark = join(this.folder.shared, `.ready-${this.name}-${process.pid}`);
+    const namespace = `/run/netns/${this.folder.namespace(this.name)}`;
+    const inside = ["unshare", "--mount", "--uts", "--", "sh", "-c", HOLD, "hold", this.name, this.folder.shared];
+    // The mark is written through the shared folder's bind mount: the machine sees it.
+    const markInside = join("/var/lib/calico/datastore", `.ready-${this.name}-${process.pid}`);
+    startProcess(
+      this.folder,
+      this.#holderName,
+      ["nsenter", `--net=${namespace}`, "--", ...inside, markInside],
+      baseEnvironment(),
+    );
+    const deadline = performance.now() + HOLDER_WAIT_MS;
+    while (!existsSync(mark)) {
+      if (this.holder === undefined || performance.now() > deadline)
+        throw new Error(`host ${this.name} did not start: ${lastLine(this.folder.log(this.#holderName))}`);
+      await delay(5);
+    }
+    spawnSync("rm", ["-f", "--", mark]);
+  }
+
+  /** The command line that runs a command inside this host. */
+  enter(command: readonly string[]): readonly [string, ...string[]] {
+    const holder = this.holder;
+    if (holder === undefined) throw new Error(`host ${this.name} of lab ${this.folder.name} is down; calico lab up`);
+    return ["nsenter", "-t", String(holder.pid), "-m", "-u", "-n", "--", ...command];
+  }
+
+  /** Runs a command inside and waits for it. */
+  run(
+    command: readonly string[],
+    options: { readonly input?: string; readonly environment?: Readonly<Record<string, string>> } = {},
+  ): { readonly code: number; readonly stdout: string; readonly stderr: string } {
+    const [file, ...args] = this.enter(command);
+    const result = spawnSync(file, args, {
+      encoding: "utf8",
+      env: { ...baseEnvironment(), ...options.environment },
+      maxBuffer: 64 * 1024 * 1024,
+      ...(options.input === undefined ? {} : { input: options.input }),
+    });
+    return { code: result.status ?? 1, stdout: result.stdout, stderr: result.stderr };
+  }
+
+  /** Starts a long-running program inside, under the name `<host>-<role>`. */
+  startProgram(role: string, command: readonly string[], environment: Readonly<Record<string, string>>): Identity {
+    return startProcess(this.folder, this.programName(role), this.enter(command), {
+      ...baseEnvironment(),
+      ...environment,
+    });
+  }
+
+  program(role: string): Identity | undefined {
+    return findProcess(this.folder, this.programName(role));
+  }
+
+  programName(role: string): string {
+    return `${this.name}-${role}`;
+  }
+
+  get #holderName(): string {
+    return this.programName("host");
+  }
+}
+
+/** What every program of the lab starts with: nothing of the caller's but where programs are found. */
+export function baseEnvironment(): Record<string, string> {
+  return {
+    PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    HOME: process.env["HOME"] ?? "/",
+    TERM: process.env["TERM"] ?? "dumb",
+  };
+}
+
+export function lastLine(file: string): string {
+  try {
+    return readFileSync(file, "utf8").trim().split("\n").at(-1) ?? "";
+  } catch {
+    return "no log";
+  }
+}

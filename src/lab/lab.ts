@@ -1,0 +1,97 @@
+// A lab that exists: what it was asked to be, how it is laid out, what runs in it.
+import { closeSync, openSync } from "node:fs";
+import type { ProbeTarget } from "../kernel/index.ts";
+import type { Resource } from "../model/index.ts";
+import { LabFolder, type LabPod, type LabRecord, listLabs } from "./folder.ts";
+import { LabHost } from "./host.ts";
+import { type LabOptions, UsageError } from "./options.ts";
+import { type LabPlan, planLab } from "./plan.ts";
+import { parsePodName, podNamespace } from "./pods.ts";
+import { datastoreEnvironment, rolePath } from "./programs.ts";
+
+export class Lab {
+  readonly plan: LabPlan;
+  constructor(
+    readonly folder: LabFolder,
+    public record: LabRecord,
+  ) {
+    this.plan = planLab(record.options);
+  }
+
+  static open(name: string): Lab {
+    const folder = new LabFolder(name);
+    const record = folder.read();
+    if (record === undefined) {
+      const others = listLabs();
+      throw new UsageError(
+        `there is no lab ${name}; ${others.length === 0 ? "make one with calico lab up" : `there is ${others.join(", ")} (--name)`}`,
+      );
+    }
+    return new Lab(folder, record);
+  }
+
+  get options(): LabOptions {
+    return this.record.options;
+  }
+  host(name: string): LabHost {
+    if (![...this.plan.nodes, ...this.plan.routers].some((host) => host.name === name))
+      throw new UsageError(`lab ${this.folder.name} has no host ${name}; it has ${this.hostNames.join(", ")}`);
+    return new LabHost(this.folder, name);
+  }
+  get hostNames(): string[] {
+    return [...this.plan.nodes, ...this.plan.routers].map((host) => host.name);
+  }
+
+  pod(text: string): LabPod {
+    const { namespace, name } = parsePodName(text);
+    const found = this.record.pods.filter(
+      (pod) => pod.name === name && (!text.includes("/") || pod.namespace === namespace),
+    );
+    const [pod, second] = found;
+    if (pod === undefined) throw new UsageError(`lab ${this.folder.name} has no pod ${text}; calico lab pod list`);
+    if (second !== undefined) throw new UsageError(`pod ${text} is in several namespaces; say NAMESPACE/${text}`);
+    return pod;
+  }
+
+  update(change: Partial<LabRecord>): void {
+    this.record = { ...this.record, ...change };
+    this.folder.write(this.record);
+  }
+
+  /** calicoctl on the first node, as an operator logged in there would run it. */
+  calicoctl(args: readonly string[], input?: string): string {
+    const [first] = this.plan.nodes;
+    if (first === undefined) throw new UsageError(`lab ${this.folder.name} has no nodes`);
+    const result = this.host(first.name).run([rolePath("calicoctl"), ...args], {
+      environment: datastoreEnvironment(this.options, this.plan),
+      ...(input === undefined ? {} : { input }),
+    });
+    if (result.code !== 0) throw new Error(`calicoctl ${args.join(" ")}: ${(result.stderr || result.stdout).trim()}`);
+    return result.stdout;
+  }
+
+  apply(resources: readonly Resource[]): void {
+    if (resources.length > 0) this.calicoctl(["apply", "-f", "-"], JSON.stringify(resources));
+  }
+
+  /** Open namespaces of pods, to send packets from and to. Close them with the returned handle. */
+  openPods(pods: readonly LabPod[]): { readonly targets: ReadonlyMap<LabPod, ProbeTarget> } & Disposable {
+    const targets = new Map<LabPod, ProbeTarget>();
+    const close = () => {
+      for (const { namespace } of targets.values()) closeSync(namespace);
+    };
+    try {
+      for (const pod of pods) {
+        const holder = this.host(pod.node).holder;
+        if (holder === undefined) throw new Error(`host ${pod.node} is down`);
+        // The pod's name exists only in its host's mount namespace, which /proc lets us look into.
+        const namespace = openSync(`/proc/${holder.pid}/root/run/netns/${podNamespace(pod)}`, "r");
+        targets.set(pod, { namespace, name: `${pod.namespace}/${pod.name}` });
+      }
+    } catch (error) {
+      close();
+      throw error;
+    }
+    return { targets, [Symbol.dispose]: close };
+  }
+}

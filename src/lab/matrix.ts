@@ -1,0 +1,67 @@
+// Who reaches whom, by real packets: every pod to every pod at once.
+import { PacketProber, type ProbeOutcome, type ProbeProtocol } from "../kernel/index.ts";
+import { parseAddress } from "../lib/ip.ts";
+import type { LabPod } from "./folder.ts";
+import type { Lab } from "./lab.ts";
+import { paint, table } from "./terminal.ts";
+
+export interface MatrixCell {
+  readonly from: string;
+  readonly to: string;
+  readonly address: string;
+  readonly result: ProbeOutcome["result"];
+}
+
+export interface MatrixOptions {
+  readonly protocol: ProbeProtocol;
+  readonly port: number;
+  readonly timeoutMs: number;
+  readonly version: 4 | 6;
+}
+
+export async function measureMatrix(lab: Lab, options: MatrixOptions): Promise<MatrixCell[]> {
+  const pods = lab.record.pods;
+  using open = lab.openPods(pods);
+  using prober = new PacketProber();
+  for (const target of open.targets.values()) prober.listen(target, options.protocol, options.port);
+  const pairs = pods.flatMap((from) => pods.flatMap((to) => pairOf(from, to, options.version)));
+  const requests = pairs.flatMap(({ from, address }) => {
+    const target = open.targets.get(from);
+    return target === undefined
+      ? []
+      : [{ from: target, to: parseAddress(address), protocol: options.protocol, port: options.port }];
+  });
+  const outcomes = await prober.probe(requests, { timeoutMs: options.timeoutMs });
+  return pairs.map(({ from, to, address }, i) => ({
+    from: nameOf(from),
+    to: nameOf(to),
+    address,
+    result: outcomes[i]?.result ?? "silent",
+  }));
+}
+
+function pairOf(from: LabPod, to: LabPod, version: 4 | 6): { from: LabPod; to: LabPod; address: string }[] {
+  const address = to.addresses.find((a) => a.includes(":") === (version === 6));
+  return address === undefined ? [] : [{ from, to, address }];
+}
+
+const nameOf = (pod: LabPod): string => `${pod.namespace}/${pod.name}`;
+const SIGN = { reached: "✓", refused: "✗", silent: "·" } as const;
+const COLOUR = { reached: "green", refused: "red", silent: "red" } as const;
+
+export function renderMatrix(cells: readonly MatrixCell[], colour: boolean): string {
+  const names = [...new Set(cells.map((cell) => cell.from))];
+  const short = (name: string) => name.replace(/^default\//, "");
+  const rows = [["from \\ to", ...names.map(short)]];
+  const byPair = new Map(cells.map((cell) => [`${cell.from} ${cell.to}`, cell]));
+  for (const from of names)
+    rows.push([
+      short(from),
+      ...names.map((to) => {
+        const result = byPair.get(`${from} ${to}`)?.result;
+        return result === undefined ? "" : paint(colour, COLOUR[result], SIGN[result]);
+      }),
+    ]);
+  const reached = cells.filter((cell) => cell.result === "reached").length;
+  return `${table(rows)}\n${SIGN.reached} reached  ${SIGN.refused} refused  ${SIGN.silent} no answer   ${reached} of ${cells.length} connections work`;
+}

@@ -1,0 +1,87 @@
+// What a lab is asked to be. Names become namespaces, folders and interfaces, so they are checked here, once.
+
+export const TOPOLOGIES = ["switch", "racks", "reflectors", "dual-nic"] as const;
+export const BACKENDS = ["bird", "vxlan"] as const;
+export const DATAPLANES = ["nft", "iptables"] as const;
+export const DATASTORES = ["sqlite", "etcd"] as const;
+
+export interface LabOptions {
+  readonly name: string;
+  readonly nodes: number;
+  readonly podsPerNode: number;
+  readonly topology: (typeof TOPOLOGIES)[number];
+  readonly backend: (typeof BACKENDS)[number];
+  readonly dataplane: (typeof DATAPLANES)[number];
+  readonly datastore: (typeof DATASTORES)[number];
+  readonly ipv6: boolean;
+}
+
+export const DEFAULT_OPTIONS: LabOptions = {
+  name: "lab",
+  nodes: 3,
+  podsPerNode: 3,
+  topology: "switch",
+  backend: "bird",
+  dataplane: "nft",
+  datastore: "sqlite",
+  ipv6: false,
+};
+
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+const MAX_NODES = 100;
+
+/** Checked options from command-line words; what is absent keeps its default. */
+export function parseLabOptions(given: Readonly<Record<string, string | boolean | undefined>>): LabOptions {
+  return {
+    name: labName(text(given, "name") ?? DEFAULT_OPTIONS.name),
+    nodes: count(given, "nodes", DEFAULT_OPTIONS.nodes, 1, MAX_NODES),
+    podsPerNode: count(given, "pods", DEFAULT_OPTIONS.podsPerNode, 0, 200),
+    topology: oneOf(given, "topology", TOPOLOGIES, DEFAULT_OPTIONS.topology),
+    backend: oneOf(given, "backend", BACKENDS, DEFAULT_OPTIONS.backend),
+    dataplane: oneOf(given, "dataplane", DATAPLANES, DEFAULT_OPTIONS.dataplane),
+    datastore: oneOf(given, "datastore", DATASTORES, DEFAULT_OPTIONS.datastore),
+    ipv6: given["ipv6"] === true,
+  };
+}
+
+export function labName(name: string): string {
+  if (!/^[a-z][a-z0-9]{0,9}$/.test(name))
+    throw new UsageError(`lab name ${JSON.stringify(name)}: want a letter and at most nine more letters or digits`);
+  return name;
+}
+
+function text(given: Readonly<Record<string, string | boolean | undefined>>, option: string): string | undefined {
+  const value = given[option];
+  return typeof value === "string" ? value : undefined;
+}
+
+function count(
+  given: Readonly<Record<string, string | boolean | undefined>>,
+  option: string,
+  fallback: number,
+  min: number,
+  max: number,
+): number {
+  const value = text(given, option);
+  if (value === undefined) return fallback;
+  const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
+  if (!(number >= min && number <= max))
+    throw new UsageError(`--${option} ${value}: want a number from ${min} to ${max}`);
+  return number;
+}
+
+function oneOf<T extends string>(
+  given: Readonly<Record<string, string | boolean | undefined>>,
+  option: string,
+  choices: readonly T[],
+  fallback: T,
+): T {
+  const value = text(given, option);
+  if (value === undefined) return fallback;
+  const choice = choices.find((c) => c === value);
+  if (choice === undefined) throw new UsageError(`--${option} ${value}: want ${choices.join(", ")}`);
+  return choice;
+}

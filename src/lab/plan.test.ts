@@ -1,0 +1,49 @@
+import { expect, test } from "bun:test";
+import { DEFAULT_OPTIONS, parseLabOptions, TOPOLOGIES, UsageError } from "./options.ts";
+import { type PlannedHost, planLab } from "./plan.ts";
+
+const hostsOf = (options: Parameters<typeof planLab>[0]): PlannedHost[] => {
+  const plan = planLab(options);
+  return [...plan.nodes, ...plan.routers];
+};
+
+for (const topology of TOPOLOGIES)
+  for (const nodes of [1, 2, 3, 7])
+    test(`${topology} of ${nodes}: every interface has a network, no address twice`, () => {
+      const options = { ...DEFAULT_OPTIONS, topology, nodes, ipv6: true };
+      const plan = planLab(options);
+      const interfaces = hostsOf(options).flatMap((host) => host.interfaces);
+      const addresses = [...interfaces.flatMap((nic) => nic.addresses), ...plan.control.addresses];
+      expect(plan.nodes).toHaveLength(nodes);
+      expect(new Set(addresses).size).toBe(addresses.length);
+      expect(interfaces.every((nic) => plan.segments.includes(nic.segment))).toBe(true);
+      expect(interfaces.every((nic) => nic.addresses.length === 2)).toBe(true);
+    });
+
+test("racks: every node has its router as neighbour and way out, routers know one another", () => {
+  const plan = planLab({ ...DEFAULT_OPTIONS, topology: "racks", nodes: 4 });
+  expect(plan.routers.map((router) => router.name)).toEqual(["tor1", "tor2"]);
+  expect(plan.nodes[3]?.routes).toEqual([{ destination: "0.0.0.0/0", via: "10.81.0.1" }]);
+  expect(plan.routers[1]?.neighbours).toContainEqual({ address: "10.81.0.14", asNumber: 65002 });
+  expect(plan.routers[1]?.neighbours).toContainEqual({ address: "10.79.0.11", asNumber: 65101 });
+});
+
+test("reflectors: two nodes reflect, the mesh is off", () => {
+  const plan = planLab({ ...DEFAULT_OPTIONS, topology: "reflectors", nodes: 5 });
+  expect(plan.nodes.filter((node) => node.labels["route-reflector"] === "true").map((node) => node.name)).toEqual([
+    "node1",
+    "node2",
+  ]);
+  expect(plan.resources.map((resource) => resource.kind)).toEqual(["BGPConfiguration", "BGPPeer"]);
+});
+
+const refused = [
+  { nodes: "0" },
+  { nodes: "x" },
+  { nodes: "101" },
+  { name: "../x" },
+  { name: "" },
+  { topology: "ring" },
+];
+for (const given of refused)
+  test(`options refuse ${JSON.stringify(given)}`, () => expect(() => parseLabOptions(given)).toThrow(UsageError));

@@ -1,0 +1,104 @@
+// Pods: a namespace inside a host, attached by the real CNI plugin, with the labels and profiles a cluster's
+// controllers would give its endpoint.
+import { createHash } from "node:crypto";
+import type { LabFolder, LabPod } from "./folder.ts";
+import { LabHost } from "./host.ts";
+import { UsageError, type LabOptions } from "./options.ts";
+import type { LabPlan } from "./plan.ts";
+import { datastoreEnvironment, rolePath, SQLITE_PATH } from "./programs.ts";
+import { dirname } from "node:path";
+
+const NAME = /^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$/;
+
+export function parsePodName(text: string): { readonly namespace: string; readonly name: string } {
+  const [first = "", second] = text.split("/");
+  const [namespace, name] = second === undefined ? ["default", first] : [first, second];
+  if (!NAME.test(namespace) || !NAME.test(name) || text.split("/").length > 2)
+    throw new UsageError(
+      `pod ${JSON.stringify(text)}: want NAME or NAMESPACE/NAME in lower-case letters, digits and -`,
+    );
+  return { namespace, name };
+}
+
+export const podNamespace = (pod: { readonly namespace: string; readonly name: string }): string =>
+  `${pod.namespace}.${pod.name}`;
+
+/** Creates the namespace and runs ADD; the endpoint's labels are set by the caller, for many pods at once. */
+export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: Omit<LabPod, "addresses">): LabPod {
+  const host = new LabHost(folder, pod.node);
+  const made = host.run(["ip", "netns", "add", podNamespace(pod)]);
+  if (made.code !== 0 && !made.stderr.includes("File exists"))
+    throw new Error(`pod ${podNamespace(pod)} on ${pod.node}: ${made.stderr.trim()}`);
+  host.run(["ip", "-n", podNamespace(pod), "link", "set", "lo", "up"]);
+  const added = runCni(host, "ADD", options, plan, pod);
+  if (added.code !== 0) {
+    host.run(["ip", "netns", "del", podNamespace(pod)]);
+    throw new Error(`pod ${podNamespace(pod)} on ${pod.node}: ${cniFault(added.stdout, added.stderr)}`);
+  }
+  const result = JSON.parse(added.stdout) as { readonly ips: readonly { readonly address: string }[] };
+  return { ...pod, addresses: result.ips.map(({ address }) => address.split("/")[0] ?? address) };
+}
+
+export function deletePod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: LabPod): void {
+  const host = new LabHost(folder, pod.node);
+  const deleted = runCni(host, "DEL", options, plan, pod);
+  if (deleted.code !== 0) throw new Error(`pod ${podNamespace(pod)}: ${cniFault(deleted.stdout, deleted.stderr)}`);
+  host.run(["ip", "netns", "del", podNamespace(pod)]);
+}
+
+/** The endpoint's name as the plugin stores it: segments joined by `-`, an inner `-` doubled. */
+export function endpointName(pod: Omit<LabPod, "addresses">): string {
+  const double = (text: string) => text.replaceAll("-", "--");
+  return `${double(pod.node)}-k8s-${double(pod.name)}-eth0`;
+}
+
+function runCni(
+  host: LabHost,
+  command: "ADD" | "DEL",
+  options: LabOptions,
+  plan: LabPlan,
+  pod: Omit<LabPod, "addresses">,
+) {
+  const plugin = rolePath("calico");
+  return host.run([plugin], {
+    input: JSON.stringify(networkConfig(options, plan, pod.node)),
+    environment: {
+      CNI_COMMAND: command,
+      CNI_CONTAINERID: containerId(pod),
+      CNI_NETNS: `/run/netns/${podNamespace(pod)}`,
+      CNI_IFNAME: "eth0",
+      CNI_PATH: dirname(plugin),
+      CNI_ARGS: `IgnoreUnknown=1;K8S_POD_NAMESPACE=${pod.namespace};K8S_POD_NAME=${pod.name}`,
+    },
+  });
+}
+
+/** The network configuration an operator would put into /etc/cni/net.d. */
+export function networkConfig(options: LabOptions, plan: LabPlan, node: string): object {
+  const environment = datastoreEnvironment(options, plan);
+  return {
+    name: "calico-lab",
+    cniVersion: "1.0.0",
+    type: "calico",
+    nodename: node,
+    log_level: "error",
+    ...(options.datastore === "sqlite"
+      ? { datastore_type: "sqlite", sqlite_path: SQLITE_PATH }
+      : { datastore_type: "etcdv3", etcd_endpoints: environment["ETCD_ENDPOINTS"] }),
+    ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: options.ipv6 ? "true" : "false" },
+  };
+}
+
+const containerId = (pod: Omit<LabPod, "addresses">): string =>
+  createHash("sha256")
+    .update(`${pod.node}/${podNamespace(pod)}`)
+    .digest("hex");
+
+function cniFault(stdout: string, stderr: string): string {
+  try {
+    const fault = JSON.parse(stdout) as { readonly msg: string; readonly details?: string };
+    return [fault.msg, fault.details].filter(Boolean).join(": ");
+  } catch {
+    return stderr.trim() || stdout.trim() || "the plugin said nothing";
+  }
+}

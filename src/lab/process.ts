@@ -1,0 +1,119 @@
+// Processes of a lab: started into the background with a log and a pid file, recognised again later by pid and start
+// time (a pid alone may have been given to somebody else), and ended for certain.
+import { spawn } from "node:child_process";
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname } from "node:path";
+import { delay } from "../lib/retry.ts";
+import type { LabFolder } from "./folder.ts";
+
+export interface Identity {
+  readonly pid: number;
+  readonly startTime: string;
+}
+
+/** Starts a command detached from us; its output goes to its log. */
+export function startProcess(
+  folder: LabFolder,
+  name: string,
+  command: readonly [string, ...string[]],
+  environment: Readonly<Record<string, string>>,
+): Identity {
+  const log = folder.log(name);
+  mkdirSync(dirname(log), { recursive: true });
+  const out = openSync(log, "a");
+  try {
+    const [file, ...args] = command;
+    const child = spawn(file, args, { detached: true, stdio: ["ignore", out, out], env: { ...environment } });
+    child.on("error", () => {}); // a missing program shows as a process that is not there
+    child.unref();
+    if (child.pid === undefined) throw new Error(`cannot start ${file}`);
+    const identity = { pid: child.pid, startTime: startTimeOf(child.pid) ?? "gone" };
+    writeFileSync(folder.pidFile(name), `${identity.pid} ${identity.startTime}\n`);
+    return identity;
+  } finally {
+    closeSync(out);
+  }
+}
+
+/** The process of that name if it still runs. */
+export function findProcess(folder: LabFolder, name: string): Identity | undefined {
+  let text: string;
+  try {
+    text = readFileSync(folder.pidFile(name), "utf8");
+  } catch {
+    return undefined;
+  }
+  const [pid, startTime] = text.trim().split(" ");
+  const identity = { pid: Number(pid), startTime: startTime ?? "" };
+  return isRunning(identity) ? identity : undefined;
+}
+
+export function isRunning({ pid, startTime }: Identity): boolean {
+  return startTimeOf(pid) === startTime;
+}
+
+/** SIGTERM, then SIGKILL when it does not go. */
+export async function stopProcess(folder: LabFolder, name: string, graceMs: number): Promise<void> {
+  const identity = findProcess(folder, name);
+  if (identity !== undefined) await endProcesses([identity], graceMs);
+  rmSync(folder.pidFile(name), { force: true });
+}
+
+export async function endProcesses(identities: readonly Identity[], graceMs: number): Promise<void> {
+  for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+    for (const identity of identities) if (isRunning(identity)) signalProcess(identity.pid, signal);
+    const deadline = performance.now() + (signal === "SIGTERM" ? graceMs : 5000);
+    while (identities.some(isRunning)) {
+      if (performance.now() > deadline) break;
+      await delay(10);
+    }
+  }
+}
+
+function signalProcess(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // it ended between the look and the signal
+  }
+}
+
+/** Every process in one of these network namespaces, whoever started it. */
+export function processesIn(namespaces: ReadonlySet<string>): Identity[] {
+  return readdirSync("/proc")
+    .filter((entry) => /^\d+$/.test(entry))
+    .map(Number)
+    .filter((pid) => pid !== process.pid && namespaces.has(namespaceOf(pid)))
+    .flatMap((pid) => {
+      const startTime = startTimeOf(pid);
+      return startTime === undefined ? [] : [{ pid, startTime }];
+    });
+}
+
+function namespaceOf(pid: number): string {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`);
+  } catch {
+    return ""; // ended meanwhile
+  }
+}
+
+/** Field 22 of /proc/PID/stat; undefined for a process that is gone or only waits to be reaped. */
+function startTimeOf(pid: number): string | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return fields[0] === "Z" ? undefined : fields[19];
+  } catch {
+    return undefined;
+  }
+}

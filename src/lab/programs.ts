@@ -1,0 +1,100 @@
+// What runs on a lab's hosts: the real calico-node, stock BIRD on routers, and etcd where it was asked for. Each gets
+// the environment an operator would give it and nothing else.
+import { existsSync, realpathSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { LabFolder } from "./folder.ts";
+import { FABRIC } from "./fabric.ts";
+import { baseEnvironment, LabHost } from "./host.ts";
+import type { LabOptions } from "./options.ts";
+import { type LabPlan, type PlannedNode, type PlannedRouter, POD_CIDR } from "./plan.ts";
+import { findProcess, startProcess } from "./process.ts";
+
+export const SQLITE_PATH = "/var/lib/calico/datastore/calico.db";
+const ETCD_PORT = 2379;
+
+/** Where this executable's roles stand. A run from source has none. */
+export function rolePath(role: string): string {
+  const path = join(dirname(realpathSync(process.execPath)), role);
+  if (!existsSync(path))
+    throw new Error(`${role} is not beside ${process.execPath}; make build, then dist/calico lab …`);
+  return path;
+}
+
+/** How every program of the lab finds the datastore. */
+export function datastoreEnvironment(options: LabOptions, plan: LabPlan): Record<string, string> {
+  if (options.datastore === "sqlite") return { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: SQLITE_PATH };
+  return { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: `http://${controlAddress(plan)}:${ETCD_PORT}` };
+}
+
+const controlAddress = (plan: LabPlan): string => (plan.control.addresses[0] ?? "").split("/")[0] ?? "";
+
+export function nodeEnvironment(options: LabOptions, plan: LabPlan, node: PlannedNode): Record<string, string> {
+  const vxlan = options.backend === "vxlan" ? "Always" : "Never";
+  return {
+    ...datastoreEnvironment(options, plan),
+    NODENAME: node.name,
+    CALICO_NETWORKING_BACKEND: options.backend,
+    CALICO_IPV4POOL_CIDR: POD_CIDR.v4,
+    CALICO_IPV4POOL_IPIP: "Never",
+    CALICO_IPV4POOL_VXLAN: vxlan,
+    CALICO_IPV4POOL_NAT_OUTGOING: "false",
+    ...(options.ipv6
+      ? { CALICO_IPV6POOL_CIDR: POD_CIDR.v6, CALICO_IPV6POOL_VXLAN: vxlan, FELIX_IPV6SUPPORT: "true" }
+      : { FELIX_IPV6SUPPORT: "false" }),
+    CLUSTER_TYPE: "lab",
+    FELIX_NFTABLESMODE: options.dataplane === "nft" ? "Enabled" : "Disabled",
+    FELIX_HEALTHENABLED: "true",
+    FELIX_LOGSEVERITYSCREEN: "info",
+    FELIX_USAGEREPORTINGENABLED: "false",
+    CALICO_DISABLE_FILE_LOGGING: "true",
+    ...node.environment,
+  };
+}
+
+export function startNode(folder: LabFolder, options: LabOptions, plan: LabPlan, node: PlannedNode): void {
+  const host = new LabHost(folder, node.name);
+  if (host.program("calico-node") !== undefined) return;
+  host.startProgram("calico-node", [rolePath("calico-node")], nodeEnvironment(options, plan, node));
+}
+
+export function startRouter(folder: LabFolder, router: PlannedRouter): void {
+  const host = new LabHost(folder, router.name);
+  if (host.program("bird") !== undefined) return;
+  const config = join(folder.shared, `${router.name}.conf`);
+  writeFileSync(config, routerConfig(router));
+  const inside = `/var/lib/calico/datastore/${router.name}.conf`;
+  host.startProgram("bird", ["bird", "-f", "-c", inside, "-s", "/run/bird.ctl"], {});
+}
+
+export function startEtcd(folder: LabFolder, plan: LabPlan): void {
+  if (findProcess(folder, "etcd") !== undefined) return;
+  const url = `http://${controlAddress(plan)}:${ETCD_PORT}`;
+  const command = ["etcd", "--data-dir", join(folder.path, "etcd"), "--listen-client-urls", url];
+  const more = ["--advertise-client-urls", url, "--listen-peer-urls", "http://127.0.0.1:0", "--unsafe-no-fsync"];
+  startProcess(
+    folder,
+    "etcd",
+    ["nsenter", `--net=/run/netns/${folder.namespace(FABRIC)}`, "--", ...command, ...more],
+    baseEnvironment(),
+  );
+}
+
+/** A top-of-rack router as its owner would write it: eBGP to each neighbour, everything learned is passed on. */
+function routerConfig(router: PlannedRouter): string {
+  const neighbours = router.neighbours.map(({ address, asNumber }, i) => {
+    const family = address.includes(":") ? "ipv6" : "ipv4";
+    return `protocol bgp peer${i + 1} {
+  local as ${router.asNumber};
+  neighbor ${address} as ${asNumber};
+  ${family} { import all; export all; next hop self; };
+  graceful restart on;
+}
+`;
+  });
+  return `router id ${router.routerId};
+protocol device { scan time 2; }
+protocol direct { ipv4; ipv6; }
+protocol kernel kernel4 { ipv4 { export all; }; merge paths on; }
+protocol kernel kernel6 { ipv6 { export all; }; merge paths on; }
+${neighbours.join("")}`;
+}

@@ -1,0 +1,56 @@
+// What stands and what does not, per host.
+import type { Lab } from "./lab.ts";
+import { datastoreEnvironment, rolePath } from "./programs.ts";
+import { paint, table } from "./terminal.ts";
+
+export interface HostStatus {
+  readonly host: string;
+  readonly addresses: readonly string[];
+  readonly state: "ready" | "not ready" | "down";
+  readonly detail: string;
+  readonly pods: number;
+}
+
+export function labStatus(lab: Lab): HostStatus[] {
+  return [...lab.plan.nodes, ...lab.plan.routers].map((planned) => {
+    const host = lab.host(planned.name);
+    const base = {
+      host: planned.name,
+      addresses: planned.interfaces.flatMap((nic) => nic.addresses),
+      pods: lab.record.pods.filter((pod) => pod.node === planned.name).length,
+    };
+    if (host.holder === undefined) return { ...base, state: "down", detail: "the host is gone; calico lab up" };
+    const isRouter = lab.plan.routers.some((router) => router.name === planned.name);
+    if (isRouter) {
+      const runs = host.program("bird") !== undefined;
+      return { ...base, state: runs ? "ready" : "not ready", detail: runs ? "bird runs" : "bird is not running" };
+    }
+    if (host.program("calico-node") === undefined)
+      return { ...base, state: "not ready", detail: "calico-node is not running" };
+    const bird = lab.options.backend === "bird" ? ["-bird-ready"] : [];
+    const probe = host.run([rolePath("calico-node"), "-felix-ready", ...bird], {
+      environment: { ...datastoreEnvironment(lab.options, lab.plan), NODENAME: planned.name },
+    });
+    const detail = (probe.stderr || probe.stdout).trim().split("\n")[0] ?? "";
+    return { ...base, state: probe.code === 0 ? "ready" : "not ready", detail: probe.code === 0 ? "" : detail };
+  });
+}
+
+export function renderStatus(lab: Lab, rows: readonly HostStatus[], colour: boolean): string {
+  const { topology, backend, dataplane, datastore } = lab.options;
+  const faults = lab.record.faults.map((fault) => `broken: ${fault} (calico lab heal)`);
+  return [
+    `lab ${lab.folder.name}: topology ${topology}, backend ${backend}, dataplane ${dataplane}, datastore ${datastore}`,
+    table([
+      ["HOST", "ADDRESSES", "STATE", "PODS", "DETAIL"],
+      ...rows.map((row) => [
+        row.host,
+        row.addresses.join(","),
+        paint(colour, row.state === "ready" ? "green" : "red", row.state),
+        String(row.pods),
+        row.detail,
+      ]),
+    ]),
+    ...faults,
+  ].join("\n");
+}

@@ -1,0 +1,60 @@
+// What a person sees: steps with their time, tables, colour only on a terminal. Written with writeSync, so that a lab's
+// output is complete even when a later step dies.
+import { writeSync } from "node:fs";
+import { isatty } from "node:tty";
+
+export interface Terminal {
+  readonly colour: boolean;
+  line(text?: string): void;
+  /** Runs a step, saying what and for how long. */
+  step<T>(what: string, work: () => T | Promise<T>): Promise<T>;
+}
+
+const CODES = { green: 32, red: 31, yellow: 33, dim: 2, bold: 1 } as const;
+export type Colour = keyof typeof CODES;
+
+export function openTerminal(options: { readonly quiet?: boolean; readonly fd?: number } = {}): Terminal {
+  const fd = options.fd ?? 1;
+  const isTerminal = isatty(fd);
+  const colour = isTerminal && process.env["NO_COLOR"] === undefined;
+  const write = (text: string) => {
+    if (options.quiet !== true) writeSync(fd, text);
+  };
+  return {
+    colour,
+    line: (text = "") => write(`${text}\n`),
+    async step(what, work) {
+      const started = performance.now();
+      if (isTerminal) write(`  … ${what}`);
+      try {
+        const result = await work();
+        const seconds = ((performance.now() - started) / 1000).toFixed(2);
+        write(
+          `${isTerminal ? "\r\x1b[K" : ""}  ${paint(colour, "green", "✓")} ${what} ${paint(colour, "dim", `${seconds} s`)}\n`,
+        );
+        return result;
+      } catch (error) {
+        write(`${isTerminal ? "\r\x1b[K" : ""}  ${paint(colour, "red", "✗")} ${what}\n`);
+        throw error;
+      }
+    },
+  };
+}
+
+export const paint = (on: boolean, colour: Colour, text: string): string =>
+  on ? `\x1b[${CODES[colour]}m${text}\x1b[0m` : text;
+
+/** Columns padded to their widest cell; widths ignore colour codes. */
+export function table(rows: readonly (readonly string[])[]): string {
+  const plain = (cell: string) => cell.replace(/\x1b\[\d+m/g, "").length;
+  const widths: number[] = [];
+  for (const row of rows) for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, plain(cell));
+  return rows
+    .map((row) =>
+      row
+        .map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - plain(cell)))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}

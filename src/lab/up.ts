@@ -1,0 +1,164 @@
+// Brings a lab up, step by step. Every step looks at what is there first, so that running it again finishes what a
+// killed run began and changes nothing in a lab that stands.
+import { readFileSync } from "node:fs";
+import { API_VERSION, type Resource } from "../model/index.ts";
+import { delay } from "../lib/retry.ts";
+import { buildFabric, connectHost } from "./fabric.ts";
+import { LabFolder, type LabPod } from "./folder.ts";
+import { lastLine, LabHost } from "./host.ts";
+import { Lab } from "./lab.ts";
+import { type LabOptions, UsageError } from "./options.ts";
+import { addPod, endpointName } from "./pods.ts";
+import { datastoreEnvironment, rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
+import type { Terminal } from "./terminal.ts";
+
+const READY_WAIT_MS = 30_000;
+
+export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> {
+  const folder = new LabFolder(options.name);
+  const existing = folder.read();
+  if (existing !== undefined && JSON.stringify(existing.options) !== JSON.stringify(options))
+    throw new UsageError(
+      `lab ${options.name} exists with other settings; calico lab down --name ${options.name}, or another --name`,
+    );
+  rolePath("calico-node"); // fails early when nothing is built
+  folder.create();
+  const lab = new Lab(folder, existing ?? { options, pods: [], faults: [] });
+  const hosts = [...lab.plan.nodes, ...lab.plan.routers];
+  folder.write(lab.record);
+
+  await terminal.step(
+    `${hosts.length} hosts on ${lab.plan.segments.length} network(s), topology ${options.topology}`,
+    async () => {
+      buildFabric(folder, lab.plan);
+      for (const host of hosts) connectHost(folder, host);
+      await Promise.all(hosts.map((host) => new LabHost(folder, host.name).start()));
+    },
+  );
+  await terminal.step(`datastore ${options.datastore}`, async () => {
+    if (options.datastore === "etcd") startEtcd(folder, lab.plan);
+    await eventually(
+      "the datastore answers",
+      () => lab.calicoctl(["get", "ippools", "-o", "json"]),
+      folder.log("etcd"),
+    );
+    lab.apply(lab.plan.resources);
+  });
+  await terminal.step(`calico-node on ${lab.plan.nodes.length} hosts`, async () => {
+    for (const router of lab.plan.routers) startRouter(folder, router);
+    for (const node of lab.plan.nodes) startNode(folder, options, lab.plan, node);
+    await Promise.all(lab.plan.nodes.map((node) => untilReady(lab, node.name)));
+    labelNodes(lab);
+  });
+  const wanted = plannedPods(lab);
+  if (wanted.length > 0)
+    await terminal.step(`${wanted.length} pods through the CNI plugin`, () => addPods(lab, wanted));
+  return lab;
+}
+
+/** Adds pods that are not there yet, then gives all their endpoints labels and profiles in one write. */
+export function addPods(lab: Lab, wanted: readonly Omit<LabPod, "addresses">[]): void {
+  const missing = wanted.filter(
+    (pod) => !lab.record.pods.some((p) => p.namespace === pod.namespace && p.name === pod.name),
+  );
+  if (missing.length === 0) return;
+  lab.apply(namespaceProfiles(missing));
+  for (const pod of missing) {
+    const added = addPod(lab.folder, lab.options, lab.plan, pod);
+    lab.update({ pods: [...lab.record.pods, added] });
+  }
+  labelEndpoints(lab, missing);
+}
+
+/** What a cluster's controllers do when a namespace appears: a profile that allows and carries the labels. */
+function namespaceProfiles(pods: readonly Omit<LabPod, "addresses">[]): Resource[] {
+  return [...new Set(pods.map((pod) => pod.namespace))].map((namespace) => ({
+    apiVersion: API_VERSION,
+    kind: "Profile",
+    metadata: { name: `kns.${namespace}` },
+    spec: {
+      ingress: [{ action: "Allow" }],
+      egress: [{ action: "Allow" }],
+      labelsToApply: { "pcns.projectcalico.org/name": namespace, "pcns.kubernetes.io/metadata.name": namespace },
+    },
+  }));
+}
+
+function labelEndpoints(lab: Lab, pods: readonly Omit<LabPod, "addresses">[]): void {
+  const stored = JSON.parse(lab.calicoctl(["get", "workloadendpoints", "--all-namespaces", "-o", "json"])) as {
+    readonly items: readonly Resource<"WorkloadEndpoint", { readonly profiles?: readonly string[] }>[];
+  };
+  const changed = pods.flatMap((pod) => {
+    const endpoint = stored.items.find(
+      ({ metadata }) => metadata.name === endpointName(pod) && metadata.namespace === pod.namespace,
+    );
+    if (endpoint === undefined) throw new Error(`the plugin stored no endpoint for ${pod.namespace}/${pod.name}`);
+    const labels = { ...endpoint.metadata.labels, name: pod.name, ...pod.labels };
+    const { resourceVersion: _, ...metadata } = endpoint.metadata;
+    return [
+      {
+        ...endpoint,
+        metadata: { ...metadata, labels },
+        spec: { ...endpoint.spec, profiles: [`kns.${pod.namespace}`] },
+      },
+    ];
+  });
+  lab.apply(changed);
+}
+
+function labelNodes(lab: Lab): void {
+  for (const node of lab.plan.nodes)
+    for (const [key, value] of Object.entries(node.labels))
+      lab.calicoctl(["label", "nodes", node.name, `${key}=${value}`, "--overwrite"]);
+}
+
+/** Pods spread over the nodes: web1, web2, … in namespace default. */
+function plannedPods(lab: Lab): Omit<LabPod, "addresses">[] {
+  return lab.plan.nodes.flatMap((node, n) =>
+    Array.from({ length: lab.options.podsPerNode }, (_, i) => ({
+      namespace: "default",
+      name: `pod${n * lab.options.podsPerNode + i + 1}`,
+      node: node.name,
+      labels: { app: `app${i + 1}` },
+    })),
+  );
+}
+
+async function untilReady(lab: Lab, node: string): Promise<void> {
+  const host = lab.host(node);
+  const probe = [rolePath("calico-node"), "-felix-ready", ...(lab.options.backend === "bird" ? ["-bird-ready"] : [])];
+  const environment = { ...datastoreEnvironment(lab.options, lab.plan), NODENAME: node };
+  const deadline = performance.now() + READY_WAIT_MS;
+  for (;;) {
+    const answer = host.run(probe, { environment });
+    if (answer.code === 0) return;
+    if (host.program("calico-node") === undefined)
+      throw new Error(`calico-node on ${node} ended: ${lastLine(lab.folder.log(host.programName("calico-node")))}`);
+    if (performance.now() > deadline)
+      throw new Error(
+        `${node} is not ready: ${(answer.stderr || answer.stdout).trim()} (log: ${lab.folder.log(host.programName("calico-node"))})`,
+      );
+    await delay(100);
+  }
+}
+
+async function eventually(what: string, attempt: () => unknown, log: string): Promise<void> {
+  const deadline = performance.now() + READY_WAIT_MS;
+  for (;;) {
+    try {
+      attempt();
+      return;
+    } catch (error) {
+      if (performance.now() > deadline) throw new Error(`waited in vain: ${what} (${readTail(log)})`, { cause: error });
+      await delay(50);
+    }
+  }
+}
+
+function readTail(log: string): string {
+  try {
+    return readFileSync(log, "utf8").trim().split("\n").at(-1) ?? "";
+  } catch {
+    return "no log";
+  }
+}
