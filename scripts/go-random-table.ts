@@ -57,8 +57,7 @@ function power(exponent: bigint): Polynomial {
 
 // The generator walks its vector downwards: step n writes place (334 - n) mod 607. In the order of writing, the
 // sequence is s(n) = s(n - 607) + s(n - 273).
-const place = (n: bigint): number =>
-  Number((((334n - n) % BigInt(LENGTH)) + BigInt(LENGTH)) % BigInt(LENGTH));
+const place = (n: bigint): number => Number((((334n - n) % BigInt(LENGTH)) + BigInt(LENGTH)) % BigInt(LENGTH));
 const start = seeded(1);
 const sequence = Array.from({ length: LENGTH }, (_, i) => start[place(BigInt(i) + 1n)] ?? 0n);
 

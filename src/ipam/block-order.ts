@@ -1,7 +1,14 @@
 // In which order a host goes through the blocks of a pool: from a start that its name decides, upwards and around.
 // Hosts thus spread over the pool and rarely meet. Blocks are numbered, never enumerated: a /48 has 2^74 of them.
-import { addressFromBigInt, addressToBigInt, type Cidr, cidrAddress, cidrLength, ipVersion, maskCidr } from "../lib/ip.ts";
-import { addressBits } from "../lib/ip.ts";
+import {
+  addressBits,
+  addressFromBigInt,
+  addressToBigInt,
+  type Cidr,
+  cidrAddress,
+  cidrLength,
+  ipVersion,
+} from "../lib/ip.ts";
 import { fnv32, GoRandom } from "./go-random.ts";
 
 export interface PoolShape {
@@ -42,13 +49,13 @@ export class BlockOrder {
     return (index - this.#start + this.count) % this.count;
   }
 
+  /** How many places from here on go upwards without a wrap. */
+  untilWrap(place: bigint): bigint {
+    return this.count - ((this.#start + place) % this.count);
+  }
+
   /** All blocks in order; ask for no more than needed. */
   *[Symbol.iterator](): Generator<Cidr> {
     for (let place = 0n; place < this.count; place++) yield this.at(place);
   }
-}
-
-/** The block of a pool that holds an address. */
-export function blockAround(pool: PoolShape, address: Parameters<typeof maskCidr>[0]): Cidr {
-  return maskCidr(address, pool.blockSize);
 }

@@ -47,8 +47,7 @@ export function newBlock(cidr: Cidr, owner: Owner, nowMs: number, reserved?: Hos
     affinity: ownerText(owner),
     allocations: ordinals.map((ordinal) => (kept(ordinal) ? 0 : null)),
     unallocated: ordinals.filter((ordinal) => !kept(ordinal)),
-    attributes:
-      reserved === undefined ? [] : [{ handleId: reserved.handleId, secondary: { note: reserved.note } }],
+    attributes: reserved === undefined ? [] : [{ handleId: reserved.handleId, secondary: { note: reserved.note } }],
     sequenceNumber: BigInt(Math.floor(nowMs)) * 1_000_000n,
     sequenceNumberForAllocation: {},
     deleted: false,

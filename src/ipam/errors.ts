@@ -26,7 +26,10 @@ export class BlockLimitReached extends IpamError {
 /** Blocks are made by hand only (autoAllocateBlocks: false) and none of this host has room. */
 export class NoBlockAllowed extends IpamError {
   override readonly name = "NoBlockAllowed";
-  constructor(readonly host: string) {
+  constructor(
+    readonly host: string,
+    readonly assigned: readonly Cidr[] = [],
+  ) {
     super(`failed to find or claim a block: ${host} has no free address and autoAllocateBlocks is off`);
   }
 }

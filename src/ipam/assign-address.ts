@@ -1,0 +1,77 @@
+// Giving out one address that was asked for by name. Selectors, reservations, assignment mode and block limits do not
+// apply: whoever names an address means it.
+import { type IpAddress, ipVersion, maskCidr } from "../lib/ip.ts";
+import { claimBlock } from "./affinities.ts";
+import { ownerFor } from "./auto-assign.ts";
+import {
+  type AllocationOwner,
+  allocationAt,
+  isCooling,
+  ordinalOf,
+  ownerText,
+  sameHandle,
+  takeOrdinal,
+} from "./block.ts";
+import { readConfig } from "./config.ts";
+import { type Context, untilWon } from "./context.ts";
+import { AddressTaken, BlockClaimed, NotInPool, NotOurBlock, UseNotAllowed } from "./errors.ts";
+import { rested } from "./free-block.ts";
+import { type PoolUse, poolAround, readPools } from "./pools.ts";
+import { writeTaken } from "./take.ts";
+
+export interface AssignAddressRequest extends AllocationOwner {
+  readonly address: IpAddress;
+  readonly host: string;
+  /** Checked against the pool when given. */
+  readonly use?: PoolUse;
+  /** Fine when this very handle holds the address already. */
+  readonly mayBeHeld?: boolean;
+}
+
+export async function assignAddress(context: Context, request: AssignAddressRequest): Promise<void> {
+  const { address, handleId, attributes } = request;
+  const owner = ownerFor(request.host, request.use ?? "Workload");
+  const [config, pools] = await Promise.all([readConfig(context), readPools(context.records, ipVersion(address))]);
+  const pool = poolAround(
+    pools.filter((candidate) => candidate.enabled),
+    address,
+  );
+  if (pool === undefined) throw new NotInPool(address);
+  if (request.use !== undefined && !pool.allowedUses.includes(request.use))
+    throw new UseNotAllowed(address, pool.name, request.use);
+  const cidr = maskCidr(address, pool.blockSize);
+
+  await untilWon(context, `address ${address}`, async () => {
+    const known = await context.records.block(cidr);
+    const stored = known ?? (await claimOrRead(context, cidr, owner));
+    if (stored === undefined) return undefined;
+    if (config.strictAffinity && stored.value.affinity !== ownerText(owner))
+      throw new NotOurBlock(cidr, stored.value.affinity);
+    const block = rested(context, stored, config.ipCooldownSeconds ?? 0);
+    const ordinal = ordinalOf(block.value, address);
+    const held = allocationAt(block.value, ordinal);
+    if (held !== undefined) {
+      if (request.mayBeHeld === true && handleId !== undefined && sameHandle(held.handleId, handleId)) return true;
+      throw new AddressTaken(address, held.handleId, isCooling(held) ? "Address is in cooldown" : undefined);
+    }
+    const taken = takeOrdinal(block.value, ordinal, {
+      ...(handleId === undefined ? {} : { handleId }),
+      ...(attributes === undefined ? {} : { attributes }),
+    });
+    return (await writeTaken(context, block, taken, handleId, 1)) ? true : undefined;
+  });
+}
+
+/** A block nobody has becomes ours; where another was faster, its block serves as well. */
+async function claimOrRead(
+  context: Context,
+  cidr: Parameters<typeof claimBlock>[1],
+  owner: Parameters<typeof claimBlock>[2],
+) {
+  try {
+    return await claimBlock(context, cidr, owner);
+  } catch (error) {
+    if (error instanceof BlockClaimed) return context.records.block(cidr);
+    throw error;
+  }
+}

@@ -1,0 +1,103 @@
+// A handle says in which blocks a container's addresses are, so that they can be found when only its name is known.
+// The blocks hold the truth; the handle must name every block that holds an address of it, with at least the count.
+//
+// Order makes this hold under races and crashes. Whoever adds: read block, raise the handle, write block. Whoever
+// removes: read the handle, write block, then set the handle to what the block now holds, only if the handle is
+// unchanged. A writer between the two either had its block write refused or has moved the handle on.
+import type { Cidr } from "../lib/ip.ts";
+import type { IpamHandle } from "../model/index.ts";
+import { heldBy } from "./block.ts";
+import { type Context, isLost, untilWon } from "./context.ts";
+import type { StoredHandle } from "./records.ts";
+
+/** A raised count, and what stood there before (undefined: nothing). */
+export interface Raised {
+  readonly stored: StoredHandle;
+  readonly before: IpamHandle | undefined;
+}
+
+/** Announces that `count` more addresses of a block will be held. Only after that block was read. */
+export async function raiseHandle(context: Context, handleId: string, block: Cidr, count: number): Promise<Raised> {
+  const { records } = context;
+  return untilWon(context, `handle ${handleId}`, async () => {
+    const created = await records.createHandle({ handleId, block: { [block]: count }, deleted: false });
+    if (created !== undefined) return { stored: created, before: undefined };
+    const known = await records.handle(handleId);
+    if (known === undefined) return undefined;
+    const before = known.value;
+    const value = { ...before, block: { ...before.block, [block]: (before.block[block] ?? 0) + count } };
+    try {
+      return { stored: await records.updateHandle(known, value), before };
+    } catch (error) {
+      if (isLost(error)) return undefined;
+      throw error;
+    }
+  });
+}
+
+/** Takes an announcement back. When the handle has moved on the count stays too high, which is safe. */
+export async function lowerHandle(context: Context, raised: Raised): Promise<void> {
+  const { records } = context;
+  try {
+    if (raised.before === undefined) await records.deleteHandle(raised.stored);
+    else await records.updateHandle(raised.stored, raised.before);
+  } catch (error) {
+    if (!isLost(error)) throw error;
+  }
+}
+
+/**
+ * Sets a handle to what its blocks hold after a release.
+ * @param seen the handle as it was before those blocks were written
+ */
+export async function settleHandle(
+  context: Context,
+  seen: StoredHandle,
+  left: ReadonlyMap<Cidr, number>,
+): Promise<void> {
+  const { records } = context;
+  let handle = seen;
+  let counts = left;
+  await untilWon(context, `handle ${seen.value.handleId}`, async () => {
+    try {
+      const block = { ...handle.value.block };
+      for (const [cidr, count] of counts)
+        if (count > 0) block[cidr] = count;
+        else delete block[cidr];
+      if (Object.keys(block).length === 0) await records.deleteHandle(handle);
+      else await records.updateHandle(handle, { ...handle.value, block });
+      return true;
+    } catch (error) {
+      if (!isLost(error)) throw error;
+    }
+    const again = await records.handle(seen.value.handleId);
+    if (again === undefined) return true;
+    handle = again;
+    counts = await recount(context, seen.value.handleId, [...left.keys()]);
+    return undefined;
+  });
+}
+
+/** What each block holds of a handle, with the block written anew so that whoever read it earlier must look again. */
+export async function recount(
+  context: Context,
+  handleId: string,
+  blocks: readonly Cidr[],
+): Promise<ReadonlyMap<Cidr, number>> {
+  const counts = new Map<Cidr, number>();
+  for (const cidr of blocks) {
+    const count = await untilWon(context, `block ${cidr}`, async () => {
+      const block = await context.records.block(cidr);
+      if (block === undefined) return 0;
+      try {
+        await context.records.updateBlock(block, block.value);
+        return heldBy(block.value, handleId);
+      } catch (error) {
+        if (isLost(error)) return undefined;
+        throw error;
+      }
+    });
+    counts.set(cidr, count);
+  }
+  return counts;
+}

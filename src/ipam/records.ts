@@ -1,0 +1,134 @@
+// Typed access to the stored objects of IPAM. Absent is `undefined`, not an error; every write compares revisions.
+import { AlreadyExists, type CallOptions, type Datastore, NotFound, type Stored } from "../datastore/index.ts";
+import type { Cidr, IpVersion } from "../lib/ip.ts";
+import type {
+  Block,
+  BlockAffinity,
+  BlockAffinityKey,
+  BlockKey,
+  IpamHandle,
+  IpamHandleKey,
+  KindName,
+  Resource,
+  StoredKey,
+  ValueOf,
+} from "../model/index.ts";
+import type { Owner } from "./block.ts";
+
+export type StoredBlock = Stored<BlockKey>;
+export type StoredAffinity = Stored<BlockAffinityKey>;
+export type StoredHandle = Stored<IpamHandleKey>;
+
+export class Records {
+  constructor(
+    readonly store: Datastore,
+    readonly call: CallOptions = {},
+  ) {}
+
+  block(cidr: Cidr): Promise<StoredBlock | undefined> {
+    return this.#get({ type: "block", cidr });
+  }
+
+  async blocks(version?: IpVersion): Promise<readonly StoredBlock[]> {
+    return (await this.store.list({ type: "block", ...(version === undefined ? {} : { version }) }, this.call)).items;
+  }
+
+  /** Undefined when a block of that CIDR exists already. */
+  createBlock(value: Block): Promise<StoredBlock | undefined> {
+    return this.#create({ type: "block", cidr: value.cidr }, value);
+  }
+
+  /** Every write of a block moves its sequence number on. */
+  updateBlock(stored: StoredBlock, value: Block): Promise<StoredBlock> {
+    return this.#update(stored, { ...value, sequenceNumber: stored.value.sequenceNumber + 1n });
+  }
+
+  deleteBlock(stored: StoredBlock): Promise<StoredBlock> {
+    return this.#delete(stored);
+  }
+
+  affinity(owner: Owner, cidr: Cidr): Promise<StoredAffinity | undefined> {
+    return this.#get(affinityKey(owner, cidr));
+  }
+
+  async affinitiesOf(owner: Owner, version?: IpVersion): Promise<readonly StoredAffinity[]> {
+    const query = { type: "blockAffinity", host: owner.name, affinityType: owner.type } as const;
+    return (await this.store.list(version === undefined ? query : { ...query, version }, this.call)).items;
+  }
+
+  async affinities(version?: IpVersion): Promise<readonly StoredAffinity[]> {
+    const query = { type: "blockAffinity" } as const;
+    return (await this.store.list(version === undefined ? query : { ...query, version }, this.call)).items;
+  }
+
+  createAffinity(owner: Owner, cidr: Cidr, state: BlockAffinity["state"]): Promise<StoredAffinity | undefined> {
+    return this.#create(affinityKey(owner, cidr), { state, deleted: false });
+  }
+
+  updateAffinity(stored: StoredAffinity, state: BlockAffinity["state"]): Promise<StoredAffinity> {
+    return this.#update(stored, { ...stored.value, state });
+  }
+
+  deleteAffinity(stored: StoredAffinity): Promise<StoredAffinity> {
+    return this.#delete(stored);
+  }
+
+  handle(handleId: string): Promise<StoredHandle | undefined> {
+    return this.#get({ type: "ipamHandle", handleId });
+  }
+
+  async handles(): Promise<readonly StoredHandle[]> {
+    return (await this.store.list({ type: "ipamHandle" }, this.call)).items;
+  }
+
+  createHandle(value: IpamHandle): Promise<StoredHandle | undefined> {
+    return this.#create({ type: "ipamHandle", handleId: value.handleId }, value);
+  }
+
+  updateHandle(stored: StoredHandle, value: IpamHandle): Promise<StoredHandle> {
+    return this.#update(stored, value);
+  }
+
+  deleteHandle(stored: StoredHandle): Promise<StoredHandle> {
+    return this.#delete(stored);
+  }
+
+  async resource(kind: KindName, name: string): Promise<Resource | undefined> {
+    return (await this.#get({ type: "resource", kind, name }))?.value;
+  }
+
+  async resources(kind: KindName): Promise<readonly Resource[]> {
+    return (await this.store.list({ type: "resource", kind }, this.call)).items.map((item) => item.value);
+  }
+
+  async #get<K extends StoredKey>(key: K): Promise<Stored<K> | undefined> {
+    try {
+      return await this.store.get(key, this.call);
+    } catch (error) {
+      if (error instanceof NotFound) return undefined;
+      throw error;
+    }
+  }
+
+  async #create<K extends StoredKey>(key: K, value: ValueOf<K>): Promise<Stored<K> | undefined> {
+    try {
+      return await this.store.create({ key, value }, this.call);
+    } catch (error) {
+      if (error instanceof AlreadyExists) return undefined;
+      throw error;
+    }
+  }
+
+  #update<K extends StoredKey>(stored: Stored<K>, value: ValueOf<K>): Promise<Stored<K>> {
+    const { key, revision, uid } = stored;
+    return this.store.update({ key, value, revision, ...(uid === undefined ? {} : { uid }) }, this.call);
+  }
+
+  #delete<K extends StoredKey>({ key, revision, uid }: Stored<K>): Promise<Stored<K>> {
+    return this.store.delete(key, { ...this.call, revision, ...(uid === undefined ? {} : { uid }) });
+  }
+}
+
+function affinityKey(owner: Owner, cidr: Cidr): BlockAffinityKey {
+  return { type: "blockAffinity", affinityType: owner.type, host: owner.name, cidr };
+}

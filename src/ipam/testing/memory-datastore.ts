@@ -1,0 +1,152 @@
+// A datastore in memory for tests of IPAM: revisions and compare-and-swap as the drivers promise, a gate before every
+// operation where a test can interleave tasks in the order it wants, fail an operation or end the caller's life.
+import {
+  AlreadyExists,
+  Conflict,
+  type Datastore,
+  type DeleteOptions,
+  type Entry,
+  type KeyOfQuery,
+  type ListResult,
+  NotFound,
+  type Stored,
+  Unsupported,
+  type Watch,
+} from "../../datastore/index.ts";
+import { ipVersion } from "../../lib/ip.ts";
+import type { StoredKey, StoredQuery } from "../../model/index.ts";
+
+export interface Operation {
+  readonly name: "create" | "update" | "apply" | "delete" | "get" | "list";
+  readonly key?: StoredKey;
+}
+
+export class MemoryDatastore implements Datastore {
+  readonly name = "sqlite";
+  readonly #items = new Map<string, Stored>();
+  #revision = 0;
+  /** Runs before an operation takes effect; what it throws, the caller gets. */
+  before: (operation: Operation) => void | Promise<void> = () => {};
+  /** Runs after an operation took effect and before its caller learns: a crash here has written. */
+  after: (operation: Operation) => void = () => {};
+
+  /** A second client of the same data, with gates of its own. */
+  connect(): MemoryDatastore {
+    const other = new MemoryDatastore();
+    Object.defineProperty(other, "shared", { value: this.shared });
+    return other;
+  }
+  /** Where the data lives. */
+  readonly shared: MemoryDatastore = this;
+
+  create<K extends StoredKey>(entry: Entry<K>): Promise<Stored<K>> {
+    return this.#run("create", entry.key, () => {
+      const known = this.#data.get(pathOf(entry.key));
+      if (known !== undefined) throw new AlreadyExists(pathOf(entry.key), known);
+      return this.#put(entry);
+    });
+  }
+
+  update<K extends StoredKey>(entry: Entry<K>): Promise<Stored<K>> {
+    return this.#run("update", entry.key, () => {
+      this.#expect(entry.key, entry.revision);
+      return this.#put(entry);
+    });
+  }
+
+  apply<K extends StoredKey>(entry: Entry<K>): Promise<Stored<K>> {
+    return this.#run("apply", entry.key, () => this.#put(entry));
+  }
+
+  delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Stored<K>> {
+    return this.#run("delete", key, () => {
+      const known = this.#expect(key, options.revision);
+      this.#data.delete(pathOf(key));
+      return known;
+    });
+  }
+
+  get<K extends StoredKey>(key: K): Promise<Stored<K>> {
+    return this.#run("get", key, () => this.#expect(key, undefined));
+  }
+
+  list<Q extends StoredQuery>(query: Q): Promise<ListResult<KeyOfQuery<Q>>> {
+    return this.#run("list", undefined, () => ({
+      items: [...this.#data]
+        .filter(([, item]) => matches(item.key, query))
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .map(([, item]) => item as Stored<KeyOfQuery<Q>>),
+      revision: String(this.shared.#revision),
+    }));
+  }
+
+  watch<Q extends StoredQuery>(query: Q): Promise<Watch<KeyOfQuery<Q>>> {
+    return Promise.reject(new Unsupported("watch", query.type));
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** Everything there is, without passing a gate. */
+  snapshot(): readonly Stored[] {
+    return [...this.#data.values()];
+  }
+
+  get #data(): Map<string, Stored> {
+    return this.shared.#items;
+  }
+
+  async #run<T>(name: Operation["name"], key: StoredKey | undefined, effect: () => T): Promise<T> {
+    const operation = key === undefined ? { name } : { name, key };
+    await this.before(operation);
+    const result = effect();
+    this.after(operation);
+    return result;
+  }
+
+  #expect<K extends StoredKey>(key: K, revision: string | undefined): Stored<K> {
+    const known = this.#data.get(pathOf(key));
+    if (known === undefined) throw new NotFound(pathOf(key));
+    if (revision !== undefined && known.revision !== revision) throw new Conflict(pathOf(key), known);
+    return known as Stored<K>;
+  }
+
+  #put<K extends StoredKey>({ key, value }: Entry<K>): Stored<K> {
+    const stored = { key, value, revision: String(++this.shared.#revision) };
+    this.#data.set(pathOf(key), stored as Stored);
+    return stored;
+  }
+}
+
+function pathOf(key: StoredKey): string {
+  switch (key.type) {
+    case "resource":
+      return `${key.kind}/${key.namespace ?? ""}/${key.name}`;
+    case "block":
+      return `block/${key.cidr}`;
+    case "blockAffinity":
+      return `${key.affinityType}/${key.host}/${key.cidr}`;
+    case "ipamHandle":
+      return `handle/${key.handleId}`;
+    case "ipamHost":
+      return `ipamHost/${key.host}`;
+    default:
+      return key.type;
+  }
+}
+
+function matches(key: StoredKey, query: StoredQuery): boolean {
+  if (key.type !== query.type) return false;
+  if (key.type === "resource" && query.type === "resource")
+    return key.kind === query.kind && (query.name === undefined || key.name === query.name);
+  if (key.type === "block" && query.type === "block")
+    return query.version === undefined || ipVersion(key.cidr) === query.version;
+  if (key.type === "blockAffinity" && query.type === "blockAffinity")
+    return (
+      (query.host === undefined || key.host === query.host) &&
+      (query.affinityType === undefined || key.affinityType === query.affinityType) &&
+      (query.version === undefined || ipVersion(key.cidr) === query.version)
+    );
+  return true;
+}
