@@ -1,0 +1,244 @@
+// The one thread that writes: messages in, kernel state out.
+//
+//   calc messages ─┐                     ┌ managers.apply ─ sets ─ tables ─ set deletions ┐
+//   interfaces ────┼► queue ─► onUpdate ─┤                                                ├─► reports
+//   timers ────────┘                     └───────────── links, routes ────────────────────┘
+//
+// Nothing is written before both the datastore and the interfaces are in sync: the first round compares complete
+// desired state with the kernel, which is what makes a restart invisible to traffic.
+import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc/index.ts";
+import type { HealthReport } from "../lib/health.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import {
+  type ApplyOutcome,
+  FatalDataplaneError,
+  type InterfaceMessage,
+  type Manager,
+  type ManagerMessage,
+  type Reconciler,
+  type SetReconciler,
+} from "./manager.ts";
+import { Throttle } from "./throttle.ts";
+
+export interface ApplyLoopParts {
+  /** In the order they see messages and apply. */
+  readonly managers: readonly Manager[];
+  readonly sets: readonly SetReconciler[];
+  readonly tables: readonly Reconciler[];
+  /** Forwarding entries and link addresses: before routes. */
+  readonly links: readonly Reconciler[];
+  readonly routes: readonly Reconciler[];
+}
+
+export interface ApplyLoopOptions {
+  readonly parts: ApplyLoopParts;
+  readonly logger: Logger;
+  readonly report: (report: DataplaneReport) => void;
+  readonly health?: (report: HealthReport) => void;
+  /** 0 or less: never. */
+  readonly setRefreshMs: number;
+  readonly routeRefreshMs: number;
+  readonly statusIntervalMs?: number;
+  readonly onApplied?: (round: { readonly seconds: number; readonly ok: boolean; readonly isFirst: boolean }) => void;
+  /** How soon a failed round is tried again. */
+  readonly retryMs?: number;
+  readonly random?: () => number;
+}
+
+const QUEUE_LIMIT = 100;
+const BATCH_LIMIT = 100;
+const RETRY_MS = 10_000;
+const HEALTH_MS = 10_000;
+const FIRST_STATUS_MS = 10_000;
+
+export class ApplyLoop implements DataplaneDriver {
+  readonly #options: ApplyLoopOptions;
+  readonly #parts: ApplyLoopParts;
+  readonly #log: Logger;
+  readonly #throttle: Throttle;
+  readonly #queue: ManagerMessage[] = [];
+  readonly #startedAt = performance.now();
+  #wake: () => void = () => {};
+  #waiting: (() => void)[] = [];
+  #isDatastoreInSync = false;
+  #areInterfacesInSync = false;
+  #hasApplied = false;
+  #needsApply = true;
+  /** When to apply again although nothing came in. */
+  #applyAt = Number.POSITIVE_INFINITY;
+  #setResyncAt: number;
+  #routeResyncAt: number;
+  #failures = 0;
+
+  constructor(options: ApplyLoopOptions) {
+    this.#options = options;
+    this.#parts = options.parts;
+    this.#log = options.logger;
+    const random = options.random ?? Math.random;
+    this.#throttle = new Throttle({ capacity: 10, initial: 1, refillMs: 100 + 10 * random() });
+    this.#setResyncAt = this.#nextResync(options.setRefreshMs);
+    this.#routeResyncAt = this.#nextResync(options.routeRefreshMs);
+  }
+
+  /** From the calculation graph. */
+  send(message: DataplaneMessage): void {
+    this.#queue.push(message);
+    this.#wake();
+  }
+
+  ready(): Promise<void> {
+    if (this.#queue.length < QUEUE_LIMIT) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  sendInterface(message: InterfaceMessage): void {
+    this.#queue.push(message);
+    this.#wake();
+  }
+
+  /** The first complete list of interfaces was sent. */
+  interfacesInSync(): void {
+    this.#areInterfacesInSync = true;
+    this.#needsApply = true;
+    this.#wake();
+  }
+
+  /** Ends when the signal aborts; throws when the kernel cannot be brought to the desired state. */
+  async run(signal: AbortSignal): Promise<void> {
+    const onAbort = () => this.#wake();
+    signal.addEventListener("abort", onAbort);
+    const statusMs = this.#options.statusIntervalMs ?? 0;
+    let statusAt = statusMs > 0 ? performance.now() + FIRST_STATUS_MS : Number.POSITIVE_INFINITY;
+    this.#reportHealth();
+    try {
+      while (!signal.aborted) {
+        this.#takeBatch();
+        const now = performance.now();
+        if (now >= statusAt) {
+          this.#reportProcess();
+          statusAt = now + statusMs;
+        }
+        let waitMs = Math.min(HEALTH_MS, statusAt - now);
+        if (this.#isDatastoreInSync && this.#areInterfacesInSync) {
+          if (now >= this.#applyAt) this.#needsApply = true;
+          this.#queueResyncs(now);
+          if (this.#needsApply) {
+            const turn = this.#throttle.take();
+            if (turn.ok) {
+              await this.#apply(signal);
+              this.#reportHealth();
+              continue;
+            }
+            waitMs = Math.min(waitMs, turn.waitMs);
+          }
+          waitMs = Math.min(waitMs, Math.min(this.#applyAt, this.#setResyncAt, this.#routeResyncAt) - now);
+        }
+        this.#reportHealth();
+        if (this.#queue.length === 0 || this.#needsApply) await this.#sleep(waitMs, signal);
+      }
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** A first message and up to a hundred more that are already there. */
+  #takeBatch(): void {
+    const batch = this.#queue.splice(0, BATCH_LIMIT + 1);
+    if (batch.length === 0) return;
+    for (const message of batch) {
+      if (message.type === "inSync") {
+        this.#isDatastoreInSync = true;
+        this.#log.info("datastore is in sync", { seconds: this.#seconds() });
+      }
+      for (const manager of this.#parts.managers) manager.onUpdate(message);
+    }
+    this.#needsApply = true;
+    if (this.#queue.length < QUEUE_LIMIT) for (const resolve of this.#waiting.splice(0)) resolve();
+  }
+
+  async #apply(signal: AbortSignal): Promise<void> {
+    const started = performance.now();
+    this.#needsApply = false;
+    this.#applyAt = Number.POSITIVE_INFINITY;
+    let failures = 0;
+    const attempt = async (what: string, work: () => Promise<ApplyOutcome | void> | ApplyOutcome | void) => {
+      try {
+        const outcome = await work();
+        if (outcome?.againInMs !== undefined)
+          this.#applyAt = Math.min(this.#applyAt, performance.now() + outcome.againInMs);
+      } catch (error) {
+        if (signal.aborted || error instanceof FatalDataplaneError) throw error;
+        failures++;
+        this.#log.warn("part of the dataplane failed; it is tried again", { part: what, error: describeError(error) });
+      }
+    };
+    const { managers, sets, tables, links, routes } = this.#parts;
+    for (const manager of managers) manager.resolve?.();
+    for (const manager of managers) if (manager.apply) await attempt(manager.name, () => manager.apply?.(signal));
+    const all = (parts: readonly Reconciler[]) =>
+      Promise.all(parts.map((part) => attempt(part.name, () => part.apply(signal))));
+    const settingRoutes = all(links).then(() => all(routes));
+    // A rule naming an unknown set is refused, and a set in use cannot be deleted.
+    const settingRules = all(sets)
+      .then(() => all(tables))
+      .then(() => Promise.all(sets.map((set) => attempt(set.name, () => set.applyDeletions(signal)))));
+    await Promise.all([settingRoutes, settingRules]);
+
+    if (failures > 0) this.#applyAt = Math.min(this.#applyAt, performance.now() + (this.#options.retryMs ?? RETRY_MS));
+    if (failures === 0 && this.#failures > 0) this.#log.info("the dataplane is whole again");
+    this.#failures = failures;
+    for (const manager of managers) for (const report of manager.reports?.() ?? []) this.#options.report(report);
+    const isFirst = !this.#hasApplied;
+    this.#hasApplied = true;
+    if (isFirst) {
+      this.#options.report({ type: "dataplaneInSync" });
+      this.#log.info("first round applied", { seconds: this.#seconds(), ok: failures === 0 });
+    }
+    this.#options.onApplied?.({ seconds: (performance.now() - started) / 1000, ok: failures === 0, isFirst });
+  }
+
+  #queueResyncs(now: number): void {
+    if (now >= this.#setResyncAt) {
+      for (const part of this.#parts.sets) part.queueResync();
+      this.#setResyncAt = this.#nextResync(this.#options.setRefreshMs);
+      this.#needsApply = true;
+    }
+    if (now >= this.#routeResyncAt) {
+      for (const part of [...this.#parts.links, ...this.#parts.routes]) part.queueResync();
+      this.#routeResyncAt = this.#nextResync(this.#options.routeRefreshMs);
+      this.#needsApply = true;
+    }
+  }
+
+  /** Up to a tenth later than the interval, so that nodes do not march in step. */
+  #nextResync(intervalMs: number): number {
+    if (intervalMs <= 0) return Number.POSITIVE_INFINITY;
+    return performance.now() + intervalMs * (1 + 0.1 * (this.#options.random ?? Math.random)());
+  }
+
+  #reportHealth(): void {
+    this.#options.health?.({ live: true, ready: this.#hasApplied && this.#areInterfacesInSync });
+  }
+
+  #reportProcess(): void {
+    const uptimeSeconds = (performance.now() - this.#startedAt) / 1000;
+    this.#options.report({ type: "processStatus", time: new Date().toISOString(), uptimeSeconds });
+  }
+
+  #seconds(): number {
+    return Math.round(performance.now() - this.#startedAt) / 1000;
+  }
+
+  #sleep(ms: number, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        this.#wake = () => {};
+        resolve();
+      };
+      const timer = setTimeout(done, Math.max(0, Math.min(ms, HEALTH_MS)));
+      this.#wake = done;
+    });
+  }
+}

@@ -1,0 +1,3 @@
+// The Linux dataplane, as felix sees it.
+export { ApplyLoop, type ApplyLoopOptions, type ApplyLoopParts } from "./apply-loop.ts";
+export * from "./manager.ts";
