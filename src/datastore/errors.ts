@@ -1,5 +1,7 @@
 // What can go wrong between us and a datastore, as types: callers branch on the class, people read the message.
-import type { StoredKey } from "../model/index.ts";
+import { describeValue, type FieldFault, type StoredKey } from "../model/index.ts";
+
+export type { FieldFault } from "../model/index.ts";
 
 export abstract class DatastoreError extends Error {}
 
@@ -36,12 +38,6 @@ export class Conflict extends DatastoreError {
   ) {
     super(`update conflict: ${id}`, options);
   }
-}
-
-export interface FieldFault {
-  readonly field: string;
-  readonly value?: unknown;
-  readonly reason: string;
 }
 
 export class ValidationFailed extends DatastoreError {
@@ -129,7 +125,7 @@ export class UnreadableEntry extends DatastoreError {
 
 function describeFaults(faults: readonly FieldFault[]): string {
   const one = (fault: FieldFault) =>
-    `${fault.field}${fault.value === undefined ? "" : ` = '${String(fault.value)}'`} (${fault.reason})`;
+    `${fault.field}${fault.value === undefined ? "" : ` = '${describeValue(fault.value)}'`} (${fault.reason})`;
   const [first] = faults;
   if (first === undefined) return "unknown validation error";
   if (faults.length === 1) return `error with field ${one(first)}`;

@@ -1,0 +1,50 @@
+// What is wrong with a resource, field by field: where, what stands there, what is wanted.
+
+export interface FieldFault {
+  /** Path from the resource's top: `spec.ingress[0].source.nets[1]`. */
+  readonly field: string;
+  readonly value?: unknown;
+  /** What is wanted, for people. */
+  readonly reason: string;
+}
+
+/** Collects faults under a path. Keys are joined by dots, indices stand in brackets. */
+export type Report = (path: readonly (string | number)[] | string, value: unknown, reason: string) => void;
+
+export function fieldPath(path: readonly PropertyKey[]): string {
+  let text = "";
+  for (const part of path)
+    text += typeof part === "number" ? `[${part}]` : text === "" ? String(part) : `.${String(part)}`;
+  return text;
+}
+
+/** A value as it reads best in one line. */
+export function describeValue(value: unknown): string {
+  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? String(value));
+  return text.length > 200 ? `${text.slice(0, 197)}...` : text;
+}
+
+/** The known name most like what was written, for a hint; nothing when none is near. */
+export function nearest(name: string, known: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Math.max(2, Math.floor(name.length / 4)) + 1;
+  for (const candidate of known) {
+    const distance = editDistance(name.toLowerCase(), candidate.toLowerCase(), bestDistance);
+    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
+  }
+  return best;
+}
+
+function editDistance(a: string, b: string, limit: number): number {
+  if (Math.abs(a.length - b.length) >= limit) return limit;
+  let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substitution = (previous[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row.push(Math.min((previous[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1, substitution));
+    }
+    previous = row;
+  }
+  return previous[b.length] ?? limit;
+}

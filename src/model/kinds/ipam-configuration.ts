@@ -1,0 +1,24 @@
+// IPAMConfiguration: how blocks of addresses are handed to nodes.
+import { always, choice, field, flag, integer, object, pointer } from "./fields.ts";
+import { defineKind, type ResourceFor } from "./kind.ts";
+
+const spec = object({
+  strictAffinity: always(flag(), false),
+  maxBlocksPerHost: field(integer(0, 1_000_000)),
+  autoAllocateBlocks: always(flag(), true),
+  kubeVirtVMAddressPersistence: pointer(choice("Enabled", "Disabled")),
+  ipCooldownSeconds: field(integer(0, 1200)),
+});
+export type IPAMConfigurationResource = ResourceFor<"IPAMConfiguration", typeof spec>;
+
+export default defineKind({
+  kind: "IPAMConfiguration",
+  description: "How blocks of addresses are handed to nodes.",
+  spec,
+  nameRule: (name) => (name === "default" ? undefined : "there is one, named default"),
+  printerColumns: [
+    { name: "StrictAffinity", type: "boolean", jsonPath: ".spec.strictAffinity" },
+    { name: "MaxBlocksPerHost", type: "integer", jsonPath: ".spec.maxBlocksPerHost" },
+    { name: "AutoAllocateBlocks", type: "boolean", jsonPath: ".spec.autoAllocateBlocks" },
+  ],
+});

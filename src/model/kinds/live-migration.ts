@@ -1,0 +1,16 @@
+// LiveMigration: a workload on its way between nodes; read from KubeVirt, never written by users.
+import type { Resource } from "../resource.ts";
+
+interface WorkloadIdentifier {
+  readonly hostname?: string;
+  readonly orchestratorID?: string;
+  readonly workloadID?: string;
+}
+interface EndpointIdentifier extends WorkloadIdentifier {
+  readonly endpointID?: string;
+}
+export interface LiveMigrationSpec {
+  readonly source?: { readonly workload: WorkloadIdentifier } | { readonly workloadEndpoint: EndpointIdentifier };
+  readonly target?: { readonly selector: string } | { readonly workloadEndpoint: EndpointIdentifier };
+}
+export type LiveMigrationResource = Resource<"LiveMigration", LiveMigrationSpec, never>;
