@@ -1,6 +1,9 @@
 // What the rooms above may use of Linux.
 export { type Addresses, type InterfaceAddress, type NewAddress } from "./addresses.ts";
+export { type Conntrack, type Flow, type FlowTuple, openConntrack } from "./conntrack.ts";
 export { type Errno, errnoName } from "./errno.ts";
+export { hasTransmitChecksumOffload, setTransmitChecksumOffload } from "./ethtool.ts";
+export { EventMonitor, type EventMonitorOptions, type EventSubject, type KernelEvent } from "./events.ts";
 export { type IpipSettings, type LinkKind, type VethPeer, type VxlanSettings } from "./link-kinds.ts";
 export { isLinkName, type Link, type LinkSettings, type Links, type NewLink } from "./links.ts";
 export { macBytes, macText } from "./mac.ts";
@@ -54,3 +57,11 @@ export { type Rule, type Rules } from "./rules.ts";
 export { procSysctls, type SysctlPath, type Sysctls } from "./sysctl.ts";
 export { memoryRouteKernel } from "./memory-route-kernel.ts";
 export * from "./netfilter.ts";
+export { burstTicks, openTrafficControl, type TokenBucket, type TrafficControl } from "./traffic-control.ts";
+export { openWireguard, type Wireguard } from "./wireguard.ts";
+export {
+  type WireguardChange,
+  type WireguardDevice,
+  type WireguardPeer,
+  type WireguardPeerState,
+} from "./wireguard-wire.ts";

@@ -1,0 +1,158 @@
+// Connection tracking over ctnetlink: forgetting the flows of addresses that moved or went.
+import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
+import { withNamespace } from "./namespace.ts";
+import { NetlinkError } from "./netlink-error.ts";
+import type { NetlinkMessage, NetlinkReader, RawAttribute } from "./netlink-reader.ts";
+import { NETLINK_NETFILTER, NetlinkSocket } from "./netlink-socket.ts";
+import type { NetlinkWriter } from "./netlink-writer.ts";
+import { AF_INET, AF_INET6 } from "./sys.ts";
+
+const SUBSYSTEM = 1 << 8; // NFNL_SUBSYS_CTNETLINK
+const IPCTNL_MSG_CT_GET = SUBSYSTEM | 1;
+const IPCTNL_MSG_CT_DELETE = SUBSYSTEM | 2;
+const CTA_TUPLE_ORIG = 1;
+const CTA_TUPLE_REPLY = 2;
+const CTA_MARK = 8;
+const CTA_ID = 12;
+const CTA_ZONE = 18;
+const CTA_TUPLE_IP = 1;
+const CTA_TUPLE_PROTO = 2;
+const CTA_IP_V4_SRC = 1;
+const CTA_IP_V4_DST = 2;
+const CTA_IP_V6_SRC = 3;
+const CTA_IP_V6_DST = 4;
+const CTA_PROTO_NUM = 1;
+const CTA_PROTO_SRC_PORT = 2;
+const CTA_PROTO_DST_PORT = 3;
+const HEADER = 4; // nfgenmsg
+const BATCH = 2048;
+
+export interface FlowTuple {
+  readonly source: IpAddress;
+  readonly destination: IpAddress;
+  readonly protocol: number;
+  readonly sourcePort?: number;
+  readonly destinationPort?: number;
+}
+
+export interface Flow {
+  readonly original: FlowTuple;
+  readonly reply: FlowTuple;
+  readonly mark: number;
+  /** What names the flow to the kernel, as it came. */
+  readonly identity: readonly RawAttribute[];
+}
+
+export interface Conntrack extends Disposable {
+  list(version: IpVersion): Flow[];
+  /** Forgets all flows that one of the addresses began or answers; how many there were. */
+  deleteByAddress(addresses: Iterable<IpAddress>): number;
+}
+
+export function openConntrack(namespace?: { readonly fd: number }): Conntrack {
+  const open = (): NetlinkSocket => NetlinkSocket.open(NETLINK_NETFILTER);
+  return new NetlinkConntrack(namespace === undefined ? open() : withNamespace(namespace, open));
+}
+
+class NetlinkConntrack implements Conntrack {
+  readonly #socket: NetlinkSocket;
+  constructor(socket: NetlinkSocket) {
+    this.#socket = socket;
+  }
+
+  list(version: IpVersion): Flow[] {
+    return this.#dump(version, () => true);
+  }
+
+  deleteByAddress(addresses: Iterable<IpAddress>): number {
+    const wanted = new Set(addresses);
+    let count = 0;
+    for (const version of new Set([...wanted].map(ipVersion)))
+      count += this.#delete(
+        version,
+        this.#dump(version, (flow) => wanted.has(flow.original.source) || wanted.has(flow.reply.source)),
+      );
+    return count;
+  }
+
+  #dump(version: IpVersion, isWanted: (flow: Flow) => boolean): Flow[] {
+    const body = (w: NetlinkWriter): void => writeHeader(w, version);
+    return this.#socket.dump({ what: `list IPv${version} flows`, type: IPCTNL_MSG_CT_GET, body }, (message) => {
+      const flow = parseFlow(message);
+      return flow !== undefined && isWanted(flow) ? flow : undefined;
+    });
+  }
+
+  #delete(version: IpVersion, flows: readonly Flow[]): number {
+    let gone = 0;
+    for (let start = 0; start < flows.length; start += BATCH) {
+      const part = flows.slice(start, start + BATCH);
+      const w = this.#socket.batch();
+      for (const flow of part)
+        w.message(IPCTNL_MSG_CT_DELETE, 0, () => {
+          writeHeader(w, version);
+          for (const attribute of flow.identity) w.raw(attribute);
+        });
+      const faults = this.#socket.sendBatch(w, `delete ${part.length} flows`);
+      const real = faults.find((fault) => fault.errno !== "ENOENT"); // ended by itself meanwhile: as good
+      if (real !== undefined) throw new NetlinkError(`delete flows`, real.errno, real.extack);
+      gone += part.length - faults.length;
+    }
+    return gone;
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+}
+
+function writeHeader(w: NetlinkWriter, version: IpVersion): void {
+  w.putU8(version === 4 ? AF_INET : AF_INET6);
+  w.putZero(3);
+}
+
+export function parseFlow(message: NetlinkMessage): Flow | undefined {
+  let original: FlowTuple | undefined;
+  let reply: FlowTuple | undefined;
+  let mark = 0;
+  const identity: RawAttribute[] = [];
+  const a = message.attributes(HEADER);
+  while (a.next())
+    switch (a.type) {
+      case CTA_TUPLE_ORIG:
+        original = readTuple(a.nested());
+        identity.push(a.raw());
+        break;
+      case CTA_TUPLE_REPLY:
+        reply = readTuple(a.nested());
+        break;
+      case CTA_MARK:
+        mark = a.be32();
+        break;
+      case CTA_ID: // so that a new flow with the same addresses and ports is spared
+      case CTA_ZONE:
+        identity.push(a.raw());
+        break;
+    }
+  return original === undefined || reply === undefined ? undefined : { original, reply, mark, identity };
+}
+
+function readTuple(a: NetlinkReader): FlowTuple | undefined {
+  let source: IpAddress | undefined;
+  let destination: IpAddress | undefined;
+  let protocol = 0;
+  const ports: { sourcePort?: number; destinationPort?: number } = {};
+  while (a.next()) {
+    const inner = a.nested();
+    if (a.type === CTA_TUPLE_IP)
+      while (inner.next())
+        if (inner.type === CTA_IP_V4_SRC || inner.type === CTA_IP_V6_SRC) source = inner.address();
+        else if (inner.type === CTA_IP_V4_DST || inner.type === CTA_IP_V6_DST) destination = inner.address();
+    if (a.type === CTA_TUPLE_PROTO)
+      while (inner.next())
+        if (inner.type === CTA_PROTO_NUM) protocol = inner.u8();
+        else if (inner.type === CTA_PROTO_SRC_PORT) ports.sourcePort = inner.be16();
+        else if (inner.type === CTA_PROTO_DST_PORT) ports.destinationPort = inner.be16();
+  }
+  return source === undefined || destination === undefined ? undefined : { source, destination, protocol, ...ports };
+}

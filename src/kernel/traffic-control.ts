@@ -1,0 +1,212 @@
+// Queueing disciplines over rtnetlink: what bandwidth limits need. A token bucket on the way out; on the way in a
+// redirect of everything to an ifb device, which has a token bucket of its own.
+import { withNamespace } from "./namespace.ts";
+import type { NetlinkMessage, NetlinkReader } from "./netlink-reader.ts";
+import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
+import { type NetlinkWriter, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from "./netlink-writer.ts";
+
+const RTM_NEWQDISC = 36;
+const RTM_DELQDISC = 37;
+const RTM_GETQDISC = 38;
+const RTM_NEWTFILTER = 44;
+const RTM_GETTFILTER = 46;
+const TCA_KIND = 1;
+const TCA_OPTIONS = 2;
+const TCA_TBF_PARMS = 1;
+const TCA_TBF_RATE64 = 4;
+const TCA_U32_ACT = 7;
+const TCA_U32_SEL = 5;
+const TCA_ACT_KIND = 1;
+const TCA_ACT_OPTIONS = 2;
+const TCA_MIRRED_PARMS = 2;
+const TC_H_ROOT = 0xffffffff;
+const TC_H_INGRESS = 0xfffffff1;
+const INGRESS_HANDLE = 0xffff0000;
+const TC_ACT_STOLEN = 4;
+const TCA_EGRESS_REDIR = 1;
+const ETH_P_ALL_BE = 0x0300;
+const HEADER = 20; // tcmsg
+const TICKS_PER_MICROSECOND = 15.625; // the kernel counts 64 ns
+
+export interface TokenBucket {
+  readonly bytesPerSecond: bigint;
+  /** Bytes that may wait. */
+  readonly limit: number;
+  /** The burst as time at that rate, in the kernel's ticks. */
+  readonly bufferTicks: number;
+}
+
+export interface TrafficControl extends Disposable {
+  /** The token bucket at the device's root, if that is what is there. */
+  tokenBucket(link: number): TokenBucket | undefined;
+  setTokenBucket(link: number, bucket: TokenBucket): void;
+  deleteTokenBucket(link: number): void;
+  /** Index of the device all incoming packets are redirected to. */
+  ingressRedirect(link: number): number | undefined;
+  setIngressRedirect(link: number, target: number): void;
+  /** The ingress discipline with all its filters. */
+  deleteIngress(link: number): void;
+}
+
+/** How long a burst of that many bytes takes at that rate, in the kernel's ticks. */
+export function burstTicks(bytesPerSecond: number, burstBytes: number): number {
+  return Math.floor((burstBytes / bytesPerSecond) * 1e6 * TICKS_PER_MICROSECOND);
+}
+
+export function openTrafficControl(namespace?: { readonly fd: number }): TrafficControl {
+  const open = (): NetlinkSocket => NetlinkSocket.open(NETLINK_ROUTE);
+  return new NetlinkTrafficControl(namespace === undefined ? open() : withNamespace(namespace, open));
+}
+
+interface Target {
+  readonly link: number;
+  readonly parent: number;
+  readonly handle?: number;
+  readonly info?: number;
+}
+
+class NetlinkTrafficControl implements TrafficControl {
+  readonly #socket: NetlinkSocket;
+  constructor(socket: NetlinkSocket) {
+    this.#socket = socket;
+  }
+
+  tokenBucket(link: number): TokenBucket | undefined {
+    const body = (w: NetlinkWriter): void => writeTarget(w, { link, parent: 0 });
+    return this.#socket.dump({ what: `list queueing of link ${link}`, type: RTM_GETQDISC, body }, (message) =>
+      message.i32(4) === link && message.u32(12) === TC_H_ROOT ? parseTokenBucket(message) : undefined,
+    )[0];
+  }
+
+  setTokenBucket(link: number, bucket: TokenBucket): void {
+    this.#socket.request({
+      what: `limit link ${link} to ${bucket.bytesPerSecond} B/s`,
+      type: RTM_NEWQDISC,
+      flags: NLM_F_CREATE | NLM_F_REPLACE,
+      body: (w) => {
+        writeTarget(w, { link, parent: TC_H_ROOT });
+        w.string(TCA_KIND, "tbf");
+        w.nest(TCA_OPTIONS, () => writeTokenBucket(w, bucket));
+      },
+    });
+  }
+
+  deleteTokenBucket(link: number): void {
+    const body = (w: NetlinkWriter): void => writeTarget(w, { link, parent: TC_H_ROOT });
+    this.#socket.request({ what: `lift the limit of link ${link}`, type: RTM_DELQDISC, body });
+  }
+
+  ingressRedirect(link: number): number | undefined {
+    const body = (w: NetlinkWriter): void => writeTarget(w, { link, parent: INGRESS_HANDLE });
+    return this.#socket.dump({ what: `list filters of link ${link}`, type: RTM_GETTFILTER, body }, parseRedirect)[0];
+  }
+
+  setIngressRedirect(link: number, target: number): void {
+    this.#socket.request({
+      what: `add ingress queueing to link ${link}`,
+      type: RTM_NEWQDISC,
+      flags: NLM_F_CREATE | NLM_F_EXCL,
+      body: (w) => {
+        writeTarget(w, { link, parent: TC_H_INGRESS, handle: INGRESS_HANDLE });
+        w.string(TCA_KIND, "ingress");
+      },
+    });
+    this.#socket.request({
+      what: `redirect what enters link ${link} to link ${target}`,
+      type: RTM_NEWTFILTER,
+      flags: NLM_F_CREATE | NLM_F_EXCL,
+      body: (w) => {
+        writeTarget(w, { link, parent: INGRESS_HANDLE, info: (1 << 16) | ETH_P_ALL_BE });
+        w.string(TCA_KIND, "u32");
+        w.nest(TCA_OPTIONS, () => {
+          w.bytes(TCA_U32_SEL, matchAll());
+          w.nest(TCA_U32_ACT, () => w.nest(1, () => writeRedirect(w, target)));
+        });
+      },
+    });
+  }
+
+  deleteIngress(link: number): void {
+    const body = (w: NetlinkWriter): void => writeTarget(w, { link, parent: TC_H_INGRESS, handle: INGRESS_HANDLE });
+    this.#socket.request({ what: `delete ingress queueing of link ${link}`, type: RTM_DELQDISC, body });
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+}
+
+function writeTarget(w: NetlinkWriter, { link, parent, handle = 0, info = 0 }: Target): void {
+  w.putU32(0); // family and padding
+  w.putI32(link);
+  w.putU32(handle);
+  w.putU32(parent);
+  w.putU32(info);
+}
+
+/** tc_tbf_qopt: two rates of 12 bytes, limit, buffer, mtu. Rates past 32 bits stand in an attribute of their own. */
+function writeTokenBucket(w: NetlinkWriter, bucket: TokenBucket): void {
+  const bytes = new Uint8Array(36);
+  const view = new DataView(bytes.buffer);
+  const isLarge = bucket.bytesPerSecond > 0xffffffffn;
+  view.setUint8(1, 1); // linklayer Ethernet: no rate table needed
+  view.setUint32(8, isLarge ? 0xffffffff : Number(bucket.bytesPerSecond), true);
+  view.setUint32(24, bucket.limit, true);
+  view.setUint32(28, bucket.bufferTicks, true);
+  w.bytes(TCA_TBF_PARMS, bytes);
+  if (isLarge) w.u64(TCA_TBF_RATE64, bucket.bytesPerSecond);
+}
+
+function parseTokenBucket(message: NetlinkMessage): TokenBucket | undefined {
+  let kind = "";
+  let options: NetlinkReader | undefined;
+  const a = message.attributes(HEADER);
+  while (a.next())
+    if (a.type === TCA_KIND) kind = a.string();
+    else if (a.type === TCA_OPTIONS) options = a.nested();
+  if (kind !== "tbf" || options === undefined) return undefined;
+  let bucket: TokenBucket | undefined;
+  while (options.next())
+    if (options.type === TCA_TBF_PARMS) {
+      const view = new DataView(options.bytes().buffer);
+      bucket = {
+        bytesPerSecond: BigInt(view.getUint32(8, true)),
+        limit: view.getUint32(24, true),
+        bufferTicks: view.getUint32(28, true),
+      };
+    } else if (options.type === TCA_TBF_RATE64 && bucket !== undefined)
+      bucket = { ...bucket, bytesPerSecond: options.u64() };
+  return bucket;
+}
+
+/** tc_u32_sel with one key that compares nothing: 16 bytes and 16 of the key. */
+function matchAll(): Uint8Array {
+  const bytes = new Uint8Array(32);
+  bytes[0] = 1; // TC_U32_TERMINAL
+  bytes[2] = 1; // keys
+  return bytes;
+}
+
+function writeRedirect(w: NetlinkWriter, target: number): void {
+  w.string(TCA_ACT_KIND, "mirred");
+  w.nest(TCA_ACT_OPTIONS, () => {
+    const bytes = new Uint8Array(28); // tc_mirred
+    const view = new DataView(bytes.buffer);
+    view.setInt32(8, TC_ACT_STOLEN, true);
+    view.setInt32(20, TCA_EGRESS_REDIR, true);
+    view.setUint32(24, target, true);
+    w.bytes(TCA_MIRRED_PARMS, bytes);
+  });
+}
+
+function parseRedirect(message: NetlinkMessage): number | undefined {
+  const step = (a: NetlinkReader | undefined, type: number): NetlinkReader | undefined => {
+    while (a?.next()) if (a.type === type) return a.nested();
+    return undefined;
+  };
+  const action = step(step(step(message.attributes(HEADER), TCA_OPTIONS), TCA_U32_ACT), 1);
+  const options = step(action, TCA_ACT_OPTIONS);
+  while (options?.next())
+    if (options.type === TCA_MIRRED_PARMS) return new DataView(options.bytes().buffer).getUint32(24, true);
+  return undefined;
+}

@@ -1,0 +1,262 @@
+// WireGuard devices as the kernel carries them. https://www.kernel.org/doc/html/latest/networking/netlink_spec/wireguard.html
+// One device may take several messages both ways: a peer that continues in the next message shows its key again.
+import {
+  addressBytes,
+  addressFromBytes,
+  type Cidr,
+  cidrAddress,
+  cidrLength,
+  type IpAddress,
+  ipVersion,
+} from "../lib/ip.ts";
+import { GENERIC_HEADER, writeGenericHeader } from "./generic-netlink.ts";
+import type { NetlinkMessage, NetlinkReader } from "./netlink-reader.ts";
+import type { NetlinkWriter } from "./netlink-writer.ts";
+import { AF_INET, AF_INET6 } from "./sys.ts";
+
+export const WG_CMD_GET_DEVICE = 0;
+export const WG_CMD_SET_DEVICE = 1;
+const WGDEVICE_A_IFNAME = 2;
+const WGDEVICE_A_PRIVATE_KEY = 3;
+const WGDEVICE_A_PUBLIC_KEY = 4;
+const WGDEVICE_A_FLAGS = 5;
+const WGDEVICE_A_LISTEN_PORT = 6;
+const WGDEVICE_A_FWMARK = 7;
+const WGDEVICE_A_PEERS = 8;
+const WGDEVICE_F_REPLACE_PEERS = 1;
+const WGPEER_A_PUBLIC_KEY = 1;
+const WGPEER_A_FLAGS = 3;
+const WGPEER_A_ENDPOINT = 4;
+const WGPEER_A_KEEPALIVE = 5;
+const WGPEER_A_LAST_HANDSHAKE = 6;
+const WGPEER_A_RX_BYTES = 7;
+const WGPEER_A_TX_BYTES = 8;
+const WGPEER_A_ALLOWEDIPS = 9;
+const WGPEER_F_REMOVE_ME = 1;
+const WGPEER_F_REPLACE_ALLOWEDIPS = 2;
+const WGALLOWEDIP_A_FAMILY = 1;
+const WGALLOWEDIP_A_IPADDR = 2;
+const WGALLOWEDIP_A_CIDR_MASK = 3;
+/** Allowed prefixes per piece of a peer and bytes per message: both far below the 64 KiB of an attribute. */
+const PREFIXES_PER_PIECE = 500;
+const BYTES_PER_MESSAGE = 24 * 1024;
+
+export interface WireguardPeer {
+  /** Base64, as `wg show` prints it. */
+  readonly publicKey: string;
+  readonly endpoint?: { readonly address: IpAddress; readonly port: number };
+  readonly keepaliveSeconds?: number;
+  readonly allowed: readonly Cidr[];
+}
+
+export interface WireguardPeerState extends WireguardPeer {
+  /** Seconds since 1970; 0 never. */
+  readonly lastHandshake: number;
+  readonly receivedBytes: bigint;
+  readonly sentBytes: bigint;
+}
+
+export interface WireguardDevice {
+  readonly name: string;
+  /** None before a private key was set. */
+  readonly publicKey?: string;
+  readonly port: number;
+  readonly mark: number;
+  readonly peers: readonly WireguardPeerState[];
+}
+
+export interface WireguardChange {
+  /** Base64. Never logged. */
+  readonly privateKey?: string;
+  readonly port?: number;
+  readonly mark?: number;
+  /** Peers that are not named go. */
+  readonly replacePeers?: boolean;
+  /** Added, or changed to exactly this. */
+  readonly set?: readonly WireguardPeer[];
+  /** Public keys. */
+  readonly remove?: readonly string[];
+}
+
+type Piece = { readonly peer: WireguardPeer; readonly allowed: readonly Cidr[]; readonly isFirst: boolean };
+
+/** The change as messages of that type, in order, to be sent one after the other. */
+export function wireguardMessages(type: number, name: string, change: WireguardChange): ((w: NetlinkWriter) => void)[] {
+  const pieces = (change.set ?? []).flatMap(piecesOf);
+  const messages: ((w: NetlinkWriter) => void)[] = [];
+  const removals = change.remove ?? [];
+  let next = 0;
+  do {
+    const isFirst = messages.length === 0;
+    const start = next;
+    let bytes = 0;
+    while (next < pieces.length && bytes < BYTES_PER_MESSAGE) bytes += sizeOf(pieces[next++]);
+    const part = pieces.slice(start, next);
+    messages.push((w) =>
+      w.message(type, 0, () => {
+        writeGenericHeader(w, WG_CMD_SET_DEVICE, 1);
+        w.string(WGDEVICE_A_IFNAME, name);
+        if (isFirst) writeDevice(w, change);
+        w.nest(WGDEVICE_A_PEERS, () => {
+          if (isFirst) for (const key of removals) writeRemoval(w, key);
+          for (const piece of part) writePeer(w, piece);
+        });
+      }),
+    );
+  } while (next < pieces.length);
+  return messages;
+}
+
+function piecesOf(peer: WireguardPeer): Piece[] {
+  const pieces: Piece[] = [];
+  for (let start = 0; start === 0 || start < peer.allowed.length; start += PREFIXES_PER_PIECE)
+    pieces.push({ peer, allowed: peer.allowed.slice(start, start + PREFIXES_PER_PIECE), isFirst: start === 0 });
+  return pieces;
+}
+
+const sizeOf = (piece: Piece | undefined): number => 100 + (piece?.allowed.length ?? 0) * 40;
+
+function writeDevice(w: NetlinkWriter, change: WireguardChange): void {
+  if (change.replacePeers === true) w.u32(WGDEVICE_A_FLAGS, WGDEVICE_F_REPLACE_PEERS);
+  if (change.privateKey !== undefined) w.bytes(WGDEVICE_A_PRIVATE_KEY, keyBytes(change.privateKey));
+  if (change.port !== undefined) w.u16(WGDEVICE_A_LISTEN_PORT, change.port);
+  if (change.mark !== undefined) w.u32(WGDEVICE_A_FWMARK, change.mark);
+}
+
+function writeRemoval(w: NetlinkWriter, publicKey: string): void {
+  w.nest(0, () => {
+    w.bytes(WGPEER_A_PUBLIC_KEY, keyBytes(publicKey));
+    w.u32(WGPEER_A_FLAGS, WGPEER_F_REMOVE_ME);
+  });
+}
+
+function writePeer(w: NetlinkWriter, { peer, allowed, isFirst }: Piece): void {
+  w.nest(0, () => {
+    w.bytes(WGPEER_A_PUBLIC_KEY, keyBytes(peer.publicKey));
+    if (isFirst) {
+      w.u32(WGPEER_A_FLAGS, WGPEER_F_REPLACE_ALLOWEDIPS);
+      if (peer.endpoint !== undefined) w.bytes(WGPEER_A_ENDPOINT, socketAddress(peer.endpoint));
+      if (peer.keepaliveSeconds !== undefined) w.u16(WGPEER_A_KEEPALIVE, peer.keepaliveSeconds);
+    }
+    w.nest(WGPEER_A_ALLOWEDIPS, () => {
+      for (const cidr of allowed)
+        w.nest(0, () => {
+          w.u16(WGALLOWEDIP_A_FAMILY, ipVersion(cidr) === 4 ? AF_INET : AF_INET6);
+          w.address(WGALLOWEDIP_A_IPADDR, cidrAddress(cidr));
+          w.u8(WGALLOWEDIP_A_CIDR_MASK, cidrLength(cidr));
+        });
+    });
+  });
+}
+
+type PeerDraft = { -readonly [K in keyof WireguardPeerState]: WireguardPeerState[K] } & { allowed: Cidr[] };
+
+/** Puts the messages of one dump together. */
+export class WireguardCollector {
+  #name = "";
+  #publicKey: string | undefined;
+  #port = 0;
+  #mark = 0;
+  readonly #peers: PeerDraft[] = [];
+
+  add(message: NetlinkMessage): void {
+    const a = message.attributes(GENERIC_HEADER);
+    while (a.next())
+      switch (a.type) {
+        case WGDEVICE_A_IFNAME:
+          this.#name = a.string();
+          break;
+        case WGDEVICE_A_PUBLIC_KEY:
+          this.#publicKey = keyText(a.bytes());
+          break;
+        case WGDEVICE_A_LISTEN_PORT:
+          this.#port = a.u16();
+          break;
+        case WGDEVICE_A_FWMARK:
+          this.#mark = a.u32();
+          break;
+        case WGDEVICE_A_PEERS:
+          for (const peers = a.nested(); peers.next(); ) this.#addPeer(readPeer(peers.nested()));
+          break;
+      }
+  }
+
+  device(): WireguardDevice {
+    return {
+      name: this.#name,
+      ...(this.#publicKey === undefined ? {} : { publicKey: this.#publicKey }),
+      port: this.#port,
+      mark: this.#mark,
+      peers: this.#peers,
+    };
+  }
+
+  #addPeer(peer: PeerDraft): void {
+    const last = this.#peers.at(-1);
+    if (last?.publicKey === peer.publicKey) last.allowed.push(...peer.allowed);
+    else this.#peers.push(peer);
+  }
+}
+
+function readPeer(a: NetlinkReader): PeerDraft {
+  const peer: PeerDraft = { publicKey: "", allowed: [], lastHandshake: 0, receivedBytes: 0n, sentBytes: 0n };
+  while (a.next())
+    switch (a.type) {
+      case WGPEER_A_PUBLIC_KEY:
+        peer.publicKey = keyText(a.bytes());
+        break;
+      case WGPEER_A_ENDPOINT:
+        peer.endpoint = readSocketAddress(a.bytes());
+        break;
+      case WGPEER_A_KEEPALIVE:
+        if (a.u16() !== 0) peer.keepaliveSeconds = a.u16();
+        break;
+      case WGPEER_A_LAST_HANDSHAKE:
+        peer.lastHandshake = Number(a.u64());
+        break;
+      case WGPEER_A_RX_BYTES:
+        peer.receivedBytes = a.u64();
+        break;
+      case WGPEER_A_TX_BYTES:
+        peer.sentBytes = a.u64();
+        break;
+      case WGPEER_A_ALLOWEDIPS:
+        for (const prefixes = a.nested(); prefixes.next(); ) peer.allowed.push(readPrefix(prefixes.nested()));
+        break;
+    }
+  return peer;
+}
+
+function readPrefix(a: NetlinkReader): Cidr {
+  let address = "";
+  let length = 0;
+  while (a.next())
+    if (a.type === WGALLOWEDIP_A_IPADDR) address = a.address();
+    else if (a.type === WGALLOWEDIP_A_CIDR_MASK) length = a.u8();
+  return `${address}/${length}` as Cidr; // the kernel keeps no host bits
+}
+
+/** sockaddr_in or sockaddr_in6. */
+function socketAddress(endpoint: { readonly address: IpAddress; readonly port: number }): Uint8Array {
+  const version = ipVersion(endpoint.address);
+  const bytes = new Uint8Array(version === 4 ? 16 : 28);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, version === 4 ? AF_INET : AF_INET6, true);
+  view.setUint16(2, endpoint.port);
+  bytes.set(addressBytes(endpoint.address), version === 4 ? 4 : 8);
+  return bytes;
+}
+
+function readSocketAddress(bytes: Uint8Array): { address: IpAddress; port: number } {
+  const isV4 = bytes[0] === AF_INET;
+  const address = addressFromBytes(isV4 ? bytes.subarray(4, 8) : bytes.subarray(8, 24));
+  return { address, port: ((bytes[2] ?? 0) << 8) | (bytes[3] ?? 0) };
+}
+
+export function keyBytes(text: string): Uint8Array {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  if (bytes.length !== 32) throw new RangeError(`a WireGuard key has 32 bytes, not ${bytes.length}`);
+  return bytes;
+}
+
+const keyText = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
