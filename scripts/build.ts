@@ -19,6 +19,8 @@ const roles = [
   "check-status",
   "install",
 ];
+/** Threads are entries of their own; in the executable they lie at /$bunfs/root/<path>.js. */
+const workers = ["kernel/event-worker.ts"];
 
 const version = (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string }).version;
 const commit = revision();
@@ -31,6 +33,7 @@ execFileSync(
     `--define=BUILD_VERSION=${JSON.stringify(`v${version}`)}`,
     `--define=BUILD_COMMIT=${JSON.stringify(commit)}`,
     join(root, "src/main.ts"),
+    ...workers.map((worker) => join(root, "src", worker)),
     `--outfile=${join(dist, "calico")}`,
   ],
   { cwd: root, stdio: ["ignore", "ignore", "inherit"] },

@@ -106,7 +106,7 @@ export class NetlinkReader {
   }
   /** 4 or 16 bytes as an address. */
   address(): IpAddress {
-    return addressFromBytes(this.#bytes.subarray(this.#start, this.#start + this.#payload));
+    return addressFromBytes(this.#bytes, this.#start, this.#payload);
   }
   nested(): NetlinkReader {
     return new NetlinkReader(this.#bytes, this.#view, this.#start, this.#start + this.#payload);

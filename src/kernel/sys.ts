@@ -56,6 +56,7 @@ function load() {
     recvmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
     poll: { args: ["buffer", "u64", "i32"], returns: "i32" },
     close: { args: ["i32"], returns: "i32" },
+    eventfd: { args: ["u32", "i32"], returns: "i32" },
     setns: { args: ["i32", "i32"], returns: "i32" },
     unshare: { args: ["i32"], returns: "i32" },
     mount: { args: ["buffer", "buffer", "buffer", "u64", "buffer"], returns: "i32" },
@@ -82,6 +83,7 @@ export const connect = (fd: number, address: Bytes): number => outcome(libc().co
 export const listen = (fd: number, backlog: number): number => outcome(libc().listen(fd, backlog));
 /** The next waiting connection, non-blocking; who it is from is not asked. */
 export const accept = (fd: number): number => outcome(libc().accept4(fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK));
+/** Of what was opened here. Files of `node:fs` are closed by it. */
 export const close = (fd: number): number => outcome(libc().close(fd));
 export const setns = (fd: number, kind: number): number => outcome(libc().setns(fd, kind));
 export const unshare = (kinds: number): number => outcome(libc().unshare(kinds));
@@ -146,6 +148,9 @@ export function poll(
   const result = outcome(libc().poll(set, wanted.length, timeoutMs));
   return result < 0 ? result : wanted.map((_, i) => view.getInt16(i * 8 + 6, true));
 }
+
+/** A descriptor that becomes readable once 8 bytes are written to it: how one thread wakes another from poll(). */
+export const eventfd = (): number => outcome(libc().eventfd(0, SOCK_CLOEXEC));
 
 /** Waits until one of the descriptors is readable; the indexes of those that are (or have failed). */
 export function pollReadable(fds: readonly number[], timeoutMs: number): number[] | number {

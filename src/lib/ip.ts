@@ -135,15 +135,13 @@ export function addressBytes(address: IpAddress): Uint8Array {
   return bytes;
 }
 
-export function addressFromBytes(bytes: Uint8Array): IpAddress {
-  if (bytes.length === 4) {
-    const [a = 0, b = 0, c = 0, d = 0] = bytes;
-    return `${a}.${b}.${c}.${d}` as IpAddress;
-  }
-  if (bytes.length !== 16) throw new RangeError(`an address has 4 or 16 bytes, not ${bytes.length}`);
-  let value = 0n;
-  for (const byte of bytes) value = (value << 8n) | BigInt(byte);
-  return formatV6(value);
+export function addressFromBytes(bytes: Uint8Array, start = 0, length = bytes.length - start): IpAddress {
+  const at = (i: number): number => bytes[start + i] ?? 0;
+  if (length === 4) return `${at(0)}.${at(1)}.${at(2)}.${at(3)}` as IpAddress;
+  if (length !== 16) throw new RangeError(`an address has 4 or 16 bytes, not ${length}`);
+  const groups: number[] = [];
+  for (let i = 0; i < 16; i += 2) groups.push((at(i) << 8) | at(i + 1));
+  return formatGroups(groups);
 }
 
 /** Whether `outer` holds all of `inner`; prefixes of two families never hold one another. */
@@ -221,6 +219,10 @@ function formatV4(value: number): IpAddress {
 function formatV6(value: bigint): IpAddress {
   const groups: number[] = [];
   for (let shift = 112n; shift >= 0n; shift -= 16n) groups.push(Number((value >> shift) & 0xffffn));
+  return formatGroups(groups);
+}
+
+function formatGroups(groups: readonly number[]): IpAddress {
   // The longest run of at least two zero groups becomes `::`, the first of equals.
   let bestStart = -1;
   let bestLength = 1;
@@ -230,7 +232,7 @@ function formatV6(value: bigint): IpAddress {
     if (length > bestLength) [bestStart, bestLength] = [start, length];
     if (length > 0) start += length - 1;
   }
-  const hex = (list: number[]) => list.map((group) => group.toString(16)).join(":");
+  const hex = (list: readonly number[]) => list.map((group) => group.toString(16)).join(":");
   if (bestStart < 0) return hex(groups) as IpAddress;
   return `${hex(groups.slice(0, bestStart))}::${hex(groups.slice(bestStart + bestLength))}` as IpAddress;
 }
