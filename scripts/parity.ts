@@ -1,0 +1,137 @@
+// Writes docs/parity.md: every row of the parity checklists with its state. A row is done when the name of a test
+// carries its ID; what tests cannot say stands in test/parity-notes.txt.
+//
+//   bun scripts/parity.ts            write it
+//   bun scripts/parity.ts --check    fail when the file is not what this would write
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+export const STATES = ["done", "partly", "not yet", "later", "won't"] as const;
+export type State = (typeof STATES)[number];
+
+export interface Row {
+  readonly id: string;
+  readonly era: string;
+  readonly title: string;
+}
+export interface Note {
+  readonly state: State;
+  readonly why: string;
+}
+
+const AREAS: readonly { readonly prefix: string; readonly title: string }[] = [
+  { prefix: "DM-", title: "Data model and datastores" },
+  { prefix: "FC-", title: "Felix: configuration and calculation" },
+  { prefix: "FD-", title: "Felix: dataplane" },
+  { prefix: "CI-", title: "CNI plugin and address management" },
+  { prefix: "NB-", title: "Node and BGP" },
+  { prefix: "TC-T", title: "Typha" },
+  { prefix: "TC-K", title: "kube-controllers" },
+  { prefix: "TC-C", title: "calicoctl" },
+  { prefix: "TC-O", title: "Other components" },
+  { prefix: "TC-I", title: "Installation" },
+];
+
+/** `DM-001`, `TC-C21`, and the families `FC-P-<Name>`, `FC-M-<name>`, which count for the row that names them. */
+const ID = /\b(?:(?:DM|FC|FD|CI|NB)-\d{3}|TC-[TKCOI]\d{2}|FC-[PM]-\w+)\b/g;
+const FAMILIES: Readonly<Record<string, string>> = { "FC-P-": "FC-037", "FC-M-": "FC-099" };
+
+if (import.meta.main) {
+  const root = join(import.meta.dir, "..");
+  const file = join(root, "docs/parity.md");
+  const text = render(
+    parseRows(readFileSync(join(root, "test/parity-rows.txt"), "utf8")),
+    parseNotes(readFileSync(join(root, "test/parity-notes.txt"), "utf8")),
+    findTests(root),
+  );
+  if (!process.argv.includes("--check")) {
+    mkdirSync(join(root, "docs"), { recursive: true });
+    writeFileSync(file, text);
+    console.log("parity: wrote docs/parity.md");
+  } else if (!existsSync(file) || readFileSync(file, "utf8") !== text) {
+    console.error("parity: docs/parity.md is not what the tests say; run `make parity`");
+    process.exitCode = 1;
+  } else console.log("parity: docs/parity.md says what the tests say");
+}
+
+export function parseRows(text: string): Row[] {
+  return meaningful(text).map((line) => {
+    const [id = "", era = "", ...title] = line.split("|").map((part) => part.trim());
+    return { id, era, title: title.join("|") };
+  });
+}
+
+export function parseNotes(text: string): Map<string, Note> {
+  return new Map(
+    meaningful(text).map((line) => {
+      const found = /^(\S+): ([^#]+?) # (.+)$/.exec(line);
+      const state = STATES.find((s) => s === found?.[2]);
+      if (found === null || state === undefined)
+        throw new Error(`parity-notes.txt: want "ID: state # why", got ${line}`);
+      return [found[1] ?? "", { state, why: found[3] ?? "" }];
+    }),
+  );
+}
+
+function meaningful(text: string): string[] {
+  return text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
+}
+
+/** Which test files carry which ID in the name of a test that runs. */
+export function findTests(root: string): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>();
+  for (const folder of ["src", "test"]) {
+    if (!existsSync(join(root, folder))) continue;
+    for (const name of readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).sort()) {
+      if (!name.endsWith(".test.ts")) continue;
+      for (const id of idsOf(readFileSync(join(root, folder, name), "utf8")))
+        found.set(id, (found.get(id) ?? new Set()).add(`${folder}/${name}`));
+    }
+  }
+  return found;
+}
+
+/** IDs inside text constants; neither comments nor tests that are skipped or only planned count. */
+export function idsOf(source: string): Set<string> {
+  const ids = new Set<string>();
+  for (const line of source.split("\n")) {
+    if (/^\s*(\/\/|\*|\/\*)/.test(line) || /\b(test|it|describe)\.(skip|todo)\(/.test(line)) continue;
+    for (const constant of line.match(/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`/g) ?? [])
+      for (const id of constant.match(ID) ?? []) ids.add(FAMILIES[id.slice(0, 5)] ?? id);
+  }
+  return ids;
+}
+
+export function render(
+  rows: readonly Row[],
+  notes: ReadonlyMap<string, Note>,
+  tests: ReadonlyMap<string, ReadonlySet<string>>,
+): string {
+  const judged = rows.map((row) => {
+    const files = [...(tests.get(row.id) ?? [])];
+    const note = notes.get(row.id);
+    const state: State = note?.state ?? (files.length > 0 ? "done" : "not yet");
+    const proof = files.slice(0, 2).map((file) => `[${file.split("/").at(-1)}](../${file})`);
+    return { ...row, state, remark: [...(note === undefined ? [] : [note.why]), ...proof].join("; ") };
+  });
+  const count = (prefix: string, state: State) =>
+    judged.filter((row) => row.id.startsWith(prefix) && row.state === state).length;
+  const areas = AREAS.filter((area) => rows.some((row) => row.id.startsWith(area.prefix)));
+  const summary = areas.map((a) => `| ${a.title} | ${STATES.map((state) => count(a.prefix, state)).join(" | ")} |`);
+  const tables = areas.map((area) => {
+    const lines = judged
+      .filter((row) => row.id.startsWith(area.prefix))
+      .map((row) => `| ${row.id} | ${row.era} | ${row.title.replaceAll("|", "\\|")} | ${row.state} | ${row.remark} |`);
+    return `## ${area.title}\n\n| ID | era | what | state | proof or reason |\n|---|---|---|---|---|\n${lines.join("\n")}\n`;
+  });
+  return [
+    "# Parity\n",
+    "What the original system does, row by row, and how far ours is. Written by `make parity` from the IDs in the",
+    "names of the tests (`test/parity-notes.txt` has what tests cannot say); do not edit.\n",
+    `| | ${STATES.join(" | ")} |`,
+    `|---|${STATES.map(() => "---").join("|")}|`,
+    ...summary,
+    `| **all** | ${STATES.map((state) => count("", state)).join(" | ")} |\n`,
+    ...tables,
+  ].join("\n");
+}
