@@ -91,6 +91,7 @@ export async function openDatastore(config: DatastoreConfig, options: OpenOption
     case "sqlite":
       return (await import("./sqlite/sqlite-datastore.ts")).openSqliteFile(config.path, options);
     case "etcdv3":
+      return (await import("./etcd/etcd-datastore.ts")).openEtcd(config, options);
     case "kubernetes":
       throw new InvalidConfig(`datastore type ${config.type} is not built in`);
   }

@@ -74,6 +74,11 @@ export class Unavailable extends DatastoreError {
   }
 }
 
+/** The datastore refused for a reason of its own, told in its words. */
+export class DatastoreFailure extends DatastoreError {
+  override readonly name = "DatastoreFailure";
+}
+
 export class Unauthorized extends DatastoreError {
   override readonly name = "Unauthorized";
   constructor(reason: string, options?: ErrorOptions) {

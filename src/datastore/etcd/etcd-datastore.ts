@@ -1,0 +1,228 @@
+// The etcdv3 driver: the same paths and JSON as ever, compare-and-swap by transaction, leases for what must vanish.
+import type { StoredKey, StoredQuery } from "../../model/index.ts";
+import { decodeValue, encodeValue, type PathRange, parsePath, pathOf, rangeOf } from "../codec.ts";
+import type { EtcdConfig, OpenOptions } from "../config.ts";
+import type {
+  CallOptions,
+  Datastore,
+  DeleteOptions,
+  Entry,
+  KeyOfQuery,
+  ListResult,
+  ReadOptions,
+  Revision,
+  Stored,
+  Watch,
+} from "../datastore.ts";
+import { AlreadyExists, Compacted, Conflict, NotFound, UnreadableEntry } from "../errors.ts";
+import { nameOfKey } from "../key-name.ts";
+import { parseRevision, requireRevision } from "../revision.ts";
+import type { EtcdApi } from "./api.ts";
+import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
+import type { EtcdRow, Operation, TxnRequest } from "./messages.ts";
+import { EtcdWatch } from "./watch.ts";
+
+const TIMEOUT_MS = 10_000;
+/** Entries per request of a list: keeps single answers to some megabytes. */
+const PAGE = 5_000;
+
+export interface EtcdOptions extends OpenOptions {
+  readonly resolveSrv?: ResolveSrv;
+}
+
+/** Connects when first asked something; fails here only for what is wrong on our side. */
+export async function openEtcd(config: EtcdConfig, options: EtcdOptions = {}): Promise<EtcdDatastore> {
+  const endpoints = await findEndpoints(config, options.resolveSrv);
+  const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
+  const api =
+    options.oneShot === true
+      ? new (await import("./gateway.ts")).GatewayEtcdApi(config, endpoints, timeoutMs)
+      : new (await import("./grpc-api.ts")).GrpcEtcdApi(config, endpoints, timeoutMs);
+  return new EtcdDatastore(api, options);
+}
+
+export class EtcdDatastore implements Datastore {
+  readonly name = "etcdv3";
+  readonly #api: EtcdApi;
+  readonly #onUnreadable: (error: UnreadableEntry) => void;
+
+  constructor(api: EtcdApi, options: Pick<OpenOptions, "onUnreadable"> = {}) {
+    this.#api = api;
+    this.#onUnreadable = options.onUnreadable ?? (() => {});
+  }
+
+  async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
+    const key = pathOf(entry.key);
+    const answer = await this.#txn(
+      {
+        compare: [{ key, field: "version", equals: 0 }],
+        success: [await this.#put(key, entry, options)],
+        failure: [{ type: "range", range: { key } }],
+      },
+      options,
+    );
+    if (answer.succeeded) return { key: entry.key, value: entry.value, revision: String(answer.revision) };
+    throw new AlreadyExists(nameOfKey(entry.key), this.#decodeIfReadable(entry.key, answer.row));
+  }
+
+  async update<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
+    const expected = requireRevision(entry.revision);
+    const key = pathOf(entry.key);
+    const answer = await this.#txn(
+      {
+        compare: [{ key, field: "mod", equals: expected }],
+        success: [await this.#put(key, entry, options)],
+        failure: [{ type: "range", range: { key } }],
+      },
+      options,
+    );
+    if (answer.succeeded) return { key: entry.key, value: entry.value, revision: String(answer.revision) };
+    throw this.#mismatch(entry.key, answer.row);
+  }
+
+  async apply<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
+    const success = [await this.#put(pathOf(entry.key), entry, options)];
+    const answer = await this.#txn({ compare: [], success, failure: [] }, options, true);
+    return { key: entry.key, value: entry.value, revision: String(answer.revision) };
+  }
+
+  async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Stored<K>> {
+    const expected = parseRevision(options.revision);
+    const path = pathOf(key);
+    const answer = await this.#txn(
+      {
+        compare: expected === 0 ? [] : [{ key: path, field: "mod", equals: expected }],
+        success: [{ type: "delete", delete: { key: path } }],
+        failure: [{ type: "range", range: { key: path } }],
+      },
+      options,
+    );
+    if (answer.succeeded && answer.row !== undefined) return this.#decode(key, answer.row);
+    throw this.#mismatch(key, answer.succeeded ? undefined : answer.row);
+  }
+
+  async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
+    const revision = parseRevision(options.revision);
+    const { rows } = await this.#api.range({ key: pathOf(key), revision }, options);
+    const [row] = rows;
+    if (row === undefined) throw new NotFound(nameOfKey(key));
+    return this.#decode(key, row);
+  }
+
+  async list<Q extends StoredQuery>(query: Q, options: ReadOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
+    const at = parseRevision(options.revision);
+    const range = rangeOf(query);
+    const { items, revision } = await this.#list(range, at, options);
+    return { items: items as Stored<KeyOfQuery<Q>>[], revision: String(revision) };
+  }
+
+  async watch<Q extends StoredQuery>(
+    query: Q,
+    options: { readonly after?: Revision; readonly signal: AbortSignal },
+  ): Promise<Watch<KeyOfQuery<Q>>> {
+    const range = rangeOf(query);
+    const after = parseRevision(options.after);
+    const initial = after === 0 ? await this.#list(range, 0, options) : undefined;
+    const start = initial?.revision ?? after;
+    const stream = await this.#api.openWatch({ ...span(range), startRevision: start + 1 }, options.signal);
+    if (stream.revision < start) {
+      // The server is behind us: it was restored from a backup. Waiting for our revision would be waiting in the dark.
+      stream.close();
+      throw new Compacted(String(start));
+    }
+    const items = initial?.items as Stored<KeyOfQuery<Q>>[] | undefined;
+    return new EtcdWatch<KeyOfQuery<Q>>({ stream, range, after: start, initial: items });
+  }
+
+  /** Forgets history up to a revision. */
+  compact(revision: Revision): Promise<void> {
+    return this.#api.compact(parseRevision(revision), {});
+  }
+
+  close(): Promise<void> {
+    return this.#api.close();
+  }
+
+  /** All pages at the revision of the first; again from the start when history was compacted in between. */
+  async #list(
+    range: PathRange,
+    at: number,
+    options: { readonly signal?: AbortSignal },
+  ): Promise<{ items: Stored[]; revision: number }> {
+    const { key: first, end } = span(range);
+    for (;;) {
+      const items: Stored[] = [];
+      let key = first;
+      let fixed = at;
+      let revision = 0;
+      try {
+        for (;;) {
+          const page = await this.#api.range({ key, limit: PAGE, revision: fixed, ...(end && { end }) }, options);
+          if (revision === 0) revision = page.revision;
+          if (fixed === 0) fixed = page.revision;
+          for (const row of page.rows) this.#collect(range, row, items);
+          const last = page.rows.at(-1);
+          if (!page.more || last === undefined) return { items, revision };
+          key = `${last.path}\0`;
+        }
+      } catch (error) {
+        if (!(error instanceof Compacted) || at !== 0) throw error;
+      }
+    }
+  }
+
+  #collect(range: PathRange, row: EtcdRow, items: Stored[]): void {
+    const key = parsePath(row.path);
+    if (key === undefined || !range.accepts(key)) return;
+    try {
+      items.push(this.#decode(key, row));
+    } catch (error) {
+      if (!(error instanceof UnreadableEntry)) throw error;
+      this.#onUnreadable(error);
+    }
+  }
+
+  async #put<K extends StoredKey>(key: string, entry: Entry<K>, options: CallOptions): Promise<Operation> {
+    const ttl = entry.ttlSeconds ?? 0;
+    const lease = ttl > 0 ? await this.#api.grantLease(Math.ceil(ttl), options) : undefined;
+    const value = encodeValue(entry.key, entry.value);
+    return { type: "put", put: { key, value, ...(lease === undefined ? {} : { lease }) } };
+  }
+
+  async #txn(
+    request: TxnRequest,
+    options: CallOptions,
+    repeatable = false,
+  ): Promise<{ succeeded: boolean; revision: number; row: EtcdRow | undefined }> {
+    const { succeeded, revision, rows } = await this.#api.txn(request, { signal: options.signal, repeatable });
+    return { succeeded, revision, row: rows[0]?.[0] };
+  }
+
+  #mismatch(key: StoredKey, current: EtcdRow | undefined): Error {
+    if (current === undefined) return new NotFound(nameOfKey(key));
+    return new Conflict(nameOfKey(key), this.#decodeIfReadable(key, current));
+  }
+
+  #decode<K extends StoredKey>(key: K, row: EtcdRow): Stored<K> {
+    return { key, value: decodeValue(key, row.path, row.value), revision: String(row.modRevision) };
+  }
+
+  #decodeIfReadable(key: StoredKey, row: EtcdRow | undefined): Stored | undefined {
+    if (row === undefined) return undefined;
+    try {
+      return this.#decode(key, row);
+    } catch (error) {
+      if (error instanceof UnreadableEntry) return undefined;
+      throw error;
+    }
+  }
+}
+
+/** The keys of a range as etcd wants them: a prefix ends before its last byte plus one. */
+function span(range: PathRange): { readonly key: string; readonly end?: string } {
+  if (range.exact) return { key: range.start };
+  const last = range.start.charCodeAt(range.start.length - 1);
+  // Names may end in any character; beyond ASCII the next one in UTF-8 order is not simply one more.
+  const end = last < 0x7f ? range.start.slice(0, -1) + String.fromCharCode(last + 1) : `${range.start}\u{10FFFF}`;
+  return { key: range.start, end };
+}

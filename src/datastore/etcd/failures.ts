@@ -1,0 +1,58 @@
+// What etcd's status codes mean to us. The texts matched here are etcd's own and part of its API: the codes alone do
+// not tell a wrong password from a malformed request.
+import { Compacted, type DatastoreError, DatastoreFailure, Unauthorized, ValidationFailed } from "../errors.ts";
+
+/** One try on one endpoint came to nothing; another endpoint or a later moment may do better. */
+export class AttemptFailed extends Error {
+  override readonly name = "AttemptFailed";
+  /** @param reached whether the request may have been carried out */
+  constructor(
+    readonly reason: string,
+    readonly reached: boolean,
+    options?: ErrorOptions,
+  ) {
+    super(reason, options);
+  }
+}
+
+/** The session token is no longer known: log in again. */
+export class TokenExpired extends Error {
+  override readonly name = "TokenExpired";
+}
+
+const INVALID_ARGUMENT = 3;
+const DEADLINE_EXCEEDED = 4;
+const PERMISSION_DENIED = 7;
+const FAILED_PRECONDITION = 9;
+const ABORTED = 10;
+const OUT_OF_RANGE = 11;
+const INTERNAL = 13;
+const UNAVAILABLE = 14;
+const UNAUTHENTICATED = 16;
+
+/** @param revision what the request asked for, when it asked for one */
+export function failureOf(code: number, message: string, revision = 0): DatastoreError | AttemptFailed | TokenExpired {
+  switch (code) {
+    case OUT_OF_RANGE:
+      if (message.includes("compacted")) return new Compacted(String(revision));
+      if (message.includes("future revision"))
+        return new ValidationFailed([
+          { field: "ResourceVersion", value: String(revision), reason: "lies in the future" },
+        ]);
+      break;
+    case UNAUTHENTICATED:
+      return message.includes("invalid auth token") ? new TokenExpired(message) : new Unauthorized(message);
+    case PERMISSION_DENIED:
+      return new Unauthorized(message);
+    case INVALID_ARGUMENT:
+    case FAILED_PRECONDITION:
+      if (/authentication failed|user name|permission denied|auth/i.test(message)) return new Unauthorized(message);
+      break;
+    case UNAVAILABLE:
+    case DEADLINE_EXCEEDED:
+    case ABORTED:
+    case INTERNAL:
+      return new AttemptFailed(message, true);
+  }
+  return new DatastoreFailure(message);
+}

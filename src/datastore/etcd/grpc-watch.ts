@@ -1,0 +1,134 @@
+// One watch stream over gRPC. Asks for a sign of life when the server has been silent: a connection whose other end
+// vanished would stay silent for ever.
+import type { ClientDuplexStream, ServiceError } from "@grpc/grpc-js";
+import { Compacted, Unavailable } from "../errors.ts";
+import type { EtcdWatchStream } from "./api.ts";
+import { AttemptFailed, failureOf, TokenExpired } from "./failures.ts";
+import type { WatchCreate, WatchRequest, WatchResponse } from "./messages.ts";
+
+/** Silent so long: ask. Still silent after as long again: gone. */
+const SILENCE_MS = 10_000;
+/** Answers waiting to be read before the stream is told to pause. */
+const QUEUE_LIMIT = 64;
+
+interface WatchOptions {
+  readonly stream: ClientDuplexStream<WatchRequest, WatchResponse>;
+  readonly create: WatchCreate;
+  readonly signal: AbortSignal;
+  readonly budgetMs: number;
+  readonly endpoint: string;
+}
+
+export class GrpcWatchStream implements EtcdWatchStream {
+  readonly #options: WatchOptions;
+  readonly #queue: WatchResponse[] = [];
+  readonly #onAbort = () => this.close();
+  #waiting: { resolve: (response: WatchResponse | undefined) => void; reject: (error: unknown) => void } | undefined;
+  #failure: Error | undefined;
+  #closed = false;
+  #heardAt = performance.now();
+  #asked = false;
+  #timer: Timer | undefined;
+  revision = 0;
+
+  /** Starts the watch and waits until the server has accepted it. */
+  static async open(options: WatchOptions): Promise<GrpcWatchStream> {
+    const watch = new GrpcWatchStream(options);
+    const deadline = setTimeout(() => watch.#fail(new AttemptFailed("no answer in time", false)), options.budgetMs);
+    try {
+      const first = await watch.next();
+      options.signal.throwIfAborted();
+      if (first?.created !== true) throw new AttemptFailed("the watch was not accepted", false);
+      watch.revision = first.revision;
+      return watch;
+    } catch (error) {
+      watch.close();
+      throw error;
+    } finally {
+      clearTimeout(deadline);
+    }
+  }
+
+  private constructor(options: WatchOptions) {
+    this.#options = options;
+    const { stream, signal } = options;
+    stream.on("data", (response: WatchResponse) => this.#receive(response));
+    stream.on("error", (error: ServiceError) => this.#fail(this.#explain(error)));
+    stream.on("end", () => this.#fail(new AttemptFailed("the server ended the watch", true)));
+    stream.write({ create: options.create });
+    signal.addEventListener("abort", this.#onAbort, { once: true });
+    this.#timer = setInterval(() => this.#checkAlive(), SILENCE_MS / 2);
+    if (signal.aborted) this.close();
+  }
+
+  next(): Promise<WatchResponse | undefined> {
+    const queued = this.#queue.shift();
+    if (queued !== undefined) {
+      if (this.#queue.length === 0) this.#options.stream.resume();
+      return Promise.resolve(queued);
+    }
+    if (this.#closed) return Promise.resolve(undefined);
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+    });
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#release();
+    this.#waiting?.resolve(undefined);
+    this.#waiting = undefined;
+  }
+
+  #receive(response: WatchResponse): void {
+    this.#heardAt = performance.now();
+    this.#asked = false;
+    if (response.canceled) return this.#fail(this.#refusal(response));
+    if (this.#waiting !== undefined) {
+      this.#waiting.resolve(response);
+      this.#waiting = undefined;
+    } else if (this.#queue.push(response) >= QUEUE_LIMIT) this.#options.stream.pause();
+  }
+
+  #fail(error: Error): void {
+    if (this.#closed || this.#failure !== undefined) return;
+    const broken = error instanceof AttemptFailed && this.revision > 0;
+    this.#failure = broken ? new Unavailable(this.#options.endpoint, error.reason, { cause: error }) : error;
+    this.#release();
+    this.#waiting?.reject(this.#failure);
+    this.#waiting = undefined;
+  }
+
+  #release(): void {
+    clearInterval(this.#timer);
+    this.#options.signal.removeEventListener("abort", this.#onAbort);
+    this.#options.stream.cancel();
+  }
+
+  #checkAlive(): void {
+    if (this.#queue.length > 0 || performance.now() - this.#heardAt < SILENCE_MS) return; // a slow reader is no dead server
+    if (this.#asked) {
+      const seconds = Math.round((performance.now() - this.#heardAt) / 1000);
+      return this.#fail(new AttemptFailed(`silent for ${seconds} s`, true));
+    }
+    this.#asked = true;
+    this.#options.stream.write({ progress: true });
+  }
+
+  #refusal(response: WatchResponse): Error {
+    const { startRevision } = this.#options.create;
+    if (response.compactRevision > 0) return new Compacted(String(startRevision - 1));
+    // Permissions are refused inside the stream, as text only.
+    const code = response.cancelReason.includes("permission denied") ? 7 : 14;
+    return failureOf(code, response.cancelReason === "" ? "the server cancelled the watch" : response.cancelReason);
+  }
+
+  #explain(error: ServiceError): Error {
+    const failure = failureOf(error.code, error.details);
+    return failure instanceof TokenExpired && this.revision > 0
+      ? new AttemptFailed("the session expired", true, { cause: error })
+      : failure;
+  }
+}

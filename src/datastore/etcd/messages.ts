@@ -1,0 +1,242 @@
+// The messages of etcd's v3 API that we send and read, and their protobuf encoding. Field numbers are those of the
+// service's public definition: https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/
+import { ProtoReader, ProtoWriter } from "./protobuf.ts";
+
+export interface EtcdRow {
+  readonly path: string;
+  readonly value: string;
+  readonly createRevision: number;
+  readonly modRevision: number;
+}
+export interface RangeRequest {
+  readonly key: string;
+  /** Up to here, exclusive; absent = exactly `key`. */
+  readonly end?: string;
+  readonly limit?: number;
+  /** As of then; 0 = now. */
+  readonly revision?: number;
+}
+export interface RangeResponse {
+  readonly rows: readonly EtcdRow[];
+  readonly more: boolean;
+  readonly revision: number;
+}
+export interface PutRequest {
+  readonly key: string;
+  readonly value: string;
+  readonly lease?: bigint;
+}
+export interface DeleteRequest {
+  readonly key: string;
+  readonly end?: string;
+}
+export type Operation =
+  | { readonly type: "range"; readonly range: RangeRequest }
+  | { readonly type: "put"; readonly put: PutRequest }
+  | { readonly type: "delete"; readonly delete: DeleteRequest };
+
+/** All conditions hold → `success`, else `failure`; one revision either way. */
+export interface TxnRequest {
+  readonly compare: readonly { readonly key: string; readonly field: "version" | "mod"; readonly equals: number }[];
+  readonly success: readonly Operation[];
+  readonly failure: readonly Operation[];
+}
+export interface TxnResponse {
+  readonly succeeded: boolean;
+  readonly revision: number;
+  /** What each operation read or removed, in order. */
+  readonly rows: readonly (readonly EtcdRow[])[];
+}
+export interface WatchCreate {
+  readonly key: string;
+  readonly end?: string;
+  readonly startRevision: number;
+}
+export interface EtcdEvent {
+  readonly type: "put" | "delete";
+  readonly row: EtcdRow;
+  readonly previous?: EtcdRow;
+}
+export interface WatchResponse {
+  readonly revision: number;
+  readonly created: boolean;
+  readonly canceled: boolean;
+  /** Not 0: the start revision is gone, this is the oldest that is left. */
+  readonly compactRevision: number;
+  readonly cancelReason: string;
+  readonly events: readonly EtcdEvent[];
+}
+
+/** A unary method: where it lives and how its messages are written and read. */
+export interface Method<Q, S> {
+  readonly path: string;
+  readonly encode: (request: Q) => Buffer;
+  readonly decode: (bytes: Buffer) => S;
+}
+
+export const RANGE: Method<RangeRequest, RangeResponse> = {
+  path: "/etcdserverpb.KV/Range",
+  encode: (request) => writeRange(new ProtoWriter(), request).finish(),
+  decode: (bytes) => readRange(new ProtoReader(bytes)),
+};
+export const TXN: Method<TxnRequest, TxnResponse> = {
+  path: "/etcdserverpb.KV/Txn",
+  encode: (request) => writeTxn(new ProtoWriter(), request).finish(),
+  decode: (bytes) => readTxn(new ProtoReader(bytes)),
+};
+export const COMPACT: Method<{ readonly revision: number }, void> = {
+  path: "/etcdserverpb.KV/Compact",
+  encode: (request) => new ProtoWriter().number(1, request.revision).finish(),
+  decode: () => undefined,
+};
+export const LEASE_GRANT: Method<{ readonly ttlSeconds: number }, bigint> = {
+  path: "/etcdserverpb.Lease/LeaseGrant",
+  encode: (request) => new ProtoWriter().number(1, request.ttlSeconds).finish(),
+  decode: (bytes) => {
+    const reader = new ProtoReader(bytes);
+    for (let field = reader.next(); field !== 0; field = reader.next()) {
+      if (field === 2) return reader.bigint();
+      reader.skip();
+    }
+    return 0n;
+  },
+};
+export const AUTHENTICATE: Method<{ readonly username: string; readonly password: string }, string> = {
+  path: "/etcdserverpb.Auth/Authenticate",
+  encode: (request) => new ProtoWriter().text(1, request.username).text(2, request.password).finish(),
+  decode: (bytes) => {
+    const reader = new ProtoReader(bytes);
+    for (let field = reader.next(); field !== 0; field = reader.next()) {
+      if (field === 2) return reader.text();
+      reader.skip();
+    }
+    return "";
+  },
+};
+
+export const WATCH_PATH = "/etcdserverpb.Watch/Watch";
+export type WatchRequest = { readonly create: WatchCreate } | { readonly progress: true };
+
+export function encodeWatchRequest(request: WatchRequest): Buffer {
+  if ("progress" in request) return new ProtoWriter().message(3, () => {}).finish();
+  const { key, end, startRevision } = request.create;
+  return new ProtoWriter()
+    .message(1, (w) =>
+      w.text(1, key).text(2, end).number(3, startRevision).boolean(4, true /* progress_notify */).boolean(6, true),
+    )
+    .finish();
+}
+
+export function decodeWatchResponse(bytes: Buffer): WatchResponse {
+  const reader = new ProtoReader(bytes);
+  let [revision, created, canceled, compactRevision, cancelReason] = [0, false, false, 0, ""];
+  const events: EtcdEvent[] = [];
+  for (let field = reader.next(); field !== 0; field = reader.next()) {
+    if (field === 1) revision = readHeader(reader.message());
+    else if (field === 3) created = reader.boolean();
+    else if (field === 4) canceled = reader.boolean();
+    else if (field === 5) compactRevision = reader.number();
+    else if (field === 6) cancelReason = reader.text();
+    else if (field === 11) events.push(readEvent(reader.message()));
+    else reader.skip();
+  }
+  return { revision, created, canceled, compactRevision, cancelReason, events };
+}
+
+function writeRange(w: ProtoWriter, request: RangeRequest): ProtoWriter {
+  return w.text(1, request.key).text(2, request.end).number(3, request.limit).number(4, request.revision);
+}
+
+function writeTxn(w: ProtoWriter, request: TxnRequest): ProtoWriter {
+  for (const { key, field, equals } of request.compare)
+    w.message(1, (c) => {
+      c.number(2, field === "mod" ? 2 : 0).text(3, key);
+      // An expected 0 must be on the wire: a comparison without operand matches nothing.
+      c.numberOrZero(field === "mod" ? 6 : 4, equals);
+    });
+  for (const operation of request.success) w.message(2, (o) => writeOperation(o, operation));
+  for (const operation of request.failure) w.message(3, (o) => writeOperation(o, operation));
+  return w;
+}
+
+function writeOperation(w: ProtoWriter, operation: Operation): void {
+  if (operation.type === "range") w.message(1, (r) => writeRange(r, operation.range));
+  else if (operation.type === "put") {
+    const { key, value, lease } = operation.put;
+    w.message(2, (p) => p.text(1, key).text(2, value).number(3, lease));
+  } else {
+    const { key, end } = operation.delete;
+    w.message(3, (d) => d.text(1, key).text(2, end).boolean(3, true /* prev_kv */));
+  }
+}
+
+function readHeader(reader: ProtoReader): number {
+  let revision = 0;
+  for (let field = reader.next(); field !== 0; field = reader.next())
+    if (field === 3) revision = reader.number();
+    else reader.skip();
+  return revision;
+}
+
+function readRow(reader: ProtoReader): EtcdRow {
+  let [path, value, createRevision, modRevision] = ["", "", 0, 0];
+  for (let field = reader.next(); field !== 0; field = reader.next()) {
+    if (field === 1) path = reader.text();
+    else if (field === 2) createRevision = reader.number();
+    else if (field === 3) modRevision = reader.number();
+    else if (field === 5) value = reader.text();
+    else reader.skip();
+  }
+  return { path, value, createRevision, modRevision };
+}
+
+function readRange(reader: ProtoReader): RangeResponse {
+  let [revision, more] = [0, false];
+  const rows: EtcdRow[] = [];
+  for (let field = reader.next(); field !== 0; field = reader.next()) {
+    if (field === 1) revision = readHeader(reader.message());
+    else if (field === 2) rows.push(readRow(reader.message()));
+    else if (field === 3) more = reader.boolean();
+    else reader.skip();
+  }
+  return { rows, more, revision };
+}
+
+function readTxn(reader: ProtoReader): TxnResponse {
+  let [revision, succeeded] = [0, false];
+  const rows: EtcdRow[][] = [];
+  for (let field = reader.next(); field !== 0; field = reader.next()) {
+    if (field === 1) revision = readHeader(reader.message());
+    else if (field === 2) succeeded = reader.boolean();
+    else if (field === 3) rows.push(readOperation(reader.message()));
+    else reader.skip();
+  }
+  return { succeeded, revision, rows };
+}
+
+/** The rows of one operation's answer: read (range, field 2), replaced (put, 2) or removed (delete, 3). */
+function readOperation(reader: ProtoReader): EtcdRow[] {
+  const rows: EtcdRow[] = [];
+  for (let type = reader.next(); type !== 0; type = reader.next()) {
+    const answer = reader.message();
+    const rowField = type === 3 ? 3 : 2;
+    for (let field = answer.next(); field !== 0; field = answer.next())
+      if (field === rowField) rows.push(readRow(answer.message()));
+      else answer.skip();
+  }
+  return rows;
+}
+
+function readEvent(reader: ProtoReader): EtcdEvent {
+  let type: EtcdEvent["type"] = "put";
+  let row: EtcdRow | undefined;
+  let previous: EtcdRow | undefined;
+  for (let field = reader.next(); field !== 0; field = reader.next()) {
+    if (field === 1) type = reader.number() === 1 ? "delete" : "put";
+    else if (field === 2) row = readRow(reader.message());
+    else if (field === 3) previous = readRow(reader.message());
+    else reader.skip();
+  }
+  if (row === undefined) throw new RangeError("etcd event without a key");
+  return { type, row, ...(previous === undefined ? {} : { previous }) };
+}
