@@ -13,6 +13,14 @@ export interface Stored<K extends StoredKey = StoredKey> {
   readonly uid?: string;
 }
 
+/** What a delete took away. */
+export interface Removed<K extends StoredKey = StoredKey> {
+  readonly key: K;
+  /** Absent when what stood there did not parse. */
+  readonly value?: ValueOf<K>;
+  readonly revision: Revision;
+}
+
 /** What a caller hands in: the revision it read, where the operation compares. */
 export interface Entry<K extends StoredKey = StoredKey> {
   readonly key: K;
@@ -68,7 +76,7 @@ export interface Datastore {
   /** Writes whatever is there; the revision is ignored. */
   apply<K extends StoredKey>(entry: Entry<K>, options?: CallOptions): Promise<Stored<K>>;
   /** Exactly this key; gives back what was there. `NotFound`, or `Conflict` when a revision was given. */
-  delete<K extends StoredKey>(key: K, options?: DeleteOptions): Promise<Stored<K>>;
+  delete<K extends StoredKey>(key: K, options?: DeleteOptions): Promise<Removed<K>>;
   /** `NotFound` when absent. */
   get<K extends StoredKey>(key: K, options?: ReadOptions): Promise<Stored<K>>;
   /** Unreadable entries are skipped and reported through the driver's `onUnreadable`. */

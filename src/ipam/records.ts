@@ -124,8 +124,10 @@ export class Records {
     return this.store.update({ key, value, revision, ...(uid === undefined ? {} : { uid }) }, this.call);
   }
 
-  #delete<K extends StoredKey>({ key, revision, uid }: Stored<K>): Promise<Stored<K>> {
-    return this.store.delete(key, { ...this.call, revision, ...(uid === undefined ? {} : { uid }) });
+  async #delete<K extends StoredKey>(stored: Stored<K>): Promise<Stored<K>> {
+    const { key, revision, uid } = stored;
+    await this.store.delete(key, { ...this.call, revision, ...(uid === undefined ? {} : { uid }) });
+    return stored;
   }
 }
 

@@ -10,6 +10,7 @@ import type {
   KeyOfQuery,
   ListResult,
   ReadOptions,
+  Removed,
   Revision,
   Stored,
   Watch,
@@ -86,7 +87,7 @@ export class EtcdDatastore implements Datastore {
     return { key: entry.key, value: entry.value, revision: String(answer.revision) };
   }
 
-  async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Stored<K>> {
+  async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Removed<K>> {
     const expected = parseRevision(options.revision);
     const path = pathOf(key);
     const answer = await this.#txn(
@@ -97,7 +98,8 @@ export class EtcdDatastore implements Datastore {
       },
       options,
     );
-    if (answer.succeeded && answer.row !== undefined) return this.#decode(key, answer.row);
+    if (answer.succeeded && answer.row !== undefined)
+      return this.#decodeIfReadable(key, answer.row) ?? { key, revision: String(answer.row.modRevision) };
     throw this.#mismatch(key, answer.succeeded ? undefined : answer.row);
   }
 
@@ -207,7 +209,7 @@ export class EtcdDatastore implements Datastore {
     return { key, value: decodeValue(key, row.path, row.value), revision: String(row.modRevision) };
   }
 
-  #decodeIfReadable(key: StoredKey, row: EtcdRow | undefined): Stored | undefined {
+  #decodeIfReadable<K extends StoredKey>(key: K, row: EtcdRow | undefined): Stored<K> | undefined {
     if (row === undefined) return undefined;
     try {
       return this.#decode(key, row);

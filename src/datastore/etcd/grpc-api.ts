@@ -150,8 +150,7 @@ export class GrpcEtcdApi implements EtcdApi {
     if (error.code === status.DEADLINE_EXCEEDED)
       return new AttemptFailed(connected ? "no answer in time" : "no connection in time", connected, { cause: error });
     if (error.code === status.UNAVAILABLE && error.details.startsWith("No connection established")) {
-      const why = error.details.replace(/^No connection established\.( Last error: )?/, "").trim();
-      return new AttemptFailed(why === "" ? "no connection" : firstLine(why), false, { cause: error });
+      return new AttemptFailed(connectionFault(error.details), false, { cause: error });
     }
     return failureOf(error.code, error.details, revision);
   }
@@ -219,4 +218,13 @@ export class GrpcEtcdApi implements EtcdApi {
 const plainClient = (endpoint: Endpoint): Client =>
   new Client(`${endpoint.host}:${endpoint.port}`, credentials.createInsecure(), CHANNEL_OPTIONS);
 
-const firstLine = (text: string): string => text.split("\n")[0] ?? text;
+/** What went wrong, without gRPC's wrapping. */
+function connectionFault(details: string): string {
+  const why = details
+    .replace(/^No connection established\.(?: Last error: )?/, "")
+    .replace(/\.? Resolution note:.*$/s, "")
+    .replace(/^(?:\w*Error(?: \[\w+\])?: )/, "")
+    .replace(/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)$/, "")
+    .trim();
+  return why === "" ? "no connection" : why;
+}

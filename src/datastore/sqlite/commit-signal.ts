@@ -7,6 +7,7 @@ import { closeSync, constants, type FSWatcher, openSync, watch, writeSync } from
 /** Slow when notifications come, quick when this file system does not deliver any. */
 const LOOK_EVERY_MS = 200;
 const LOOK_WITHOUT_NOTIFY_MS = 20;
+const TRAILING_LOOK_MS = 12;
 /** A look may come just before the notification; so many in a row are no coincidence. */
 const MISSES_TOLERATED = 3;
 const READ_WRITE = constants.O_RDWR | constants.O_CREAT;
@@ -23,6 +24,7 @@ export class CommitSignal {
   #commits = 0;
   #notified = false;
   #misses = 0;
+  #trailing: Timer | undefined;
 
   /** @param file undefined for a database in memory, which nobody else can change */
   constructor(options: { readonly db: Database; readonly file: string | undefined; readonly onLook: () => void }) {
@@ -64,6 +66,8 @@ export class CommitSignal {
 
   #stop(): void {
     clearInterval(this.#timer);
+    clearTimeout(this.#trailing);
+    this.#trailing = undefined;
     this.#watcher?.close();
     this.#watcher = undefined;
   }
@@ -72,10 +76,7 @@ export class CommitSignal {
     if (this.#file === undefined || this.#watcher !== undefined) return;
     try {
       this.#fd ??= openSync(this.#file, READ_WRITE, 0o600);
-      this.#watcher = watch(this.#file, () => {
-        this.#notified = true;
-        this.#wake();
-      });
+      this.#watcher = watch(this.#file, () => this.#onNotify());
       this.#watcher.on("error", () => {
         this.#watcher?.close();
         this.#watcher = undefined;
@@ -85,13 +86,24 @@ export class CommitSignal {
     }
   }
 
+  /** The runtime swallows notifications that come shortly after another: look again until it is quiet. */
+  #onNotify(): void {
+    this.#notified = true;
+    this.#commits = this.#commitCount();
+    this.#wake();
+    this.#trailing ??= setTimeout(() => {
+      this.#trailing = undefined;
+      if (this.#commitCount() !== this.#commits) this.#onNotify();
+    }, TRAILING_LOOK_MS);
+  }
+
   /** Wakes when others committed without our hearing of it, and looks as often as that makes needed. */
   #look(): void {
     this.#onLook();
     const commits = this.#commitCount();
     const missed = commits !== this.#commits && !this.#notified;
+    if (commits !== this.#commits) this.#wake();
     this.#commits = commits;
-    if (missed) this.#wake();
     this.#misses = missed ? this.#misses + 1 : this.#notified ? 0 : this.#misses;
     this.#notified = false;
     const deaf = this.#file !== undefined && (this.#watcher === undefined || this.#misses >= MISSES_TOLERATED);

@@ -14,6 +14,7 @@ import type {
   KeyOfQuery,
   ListResult,
   ReadOptions,
+  Removed,
   Revision,
   Stored,
   Watch,
@@ -35,6 +36,8 @@ export interface SqliteOptions {
   readonly now?: () => number;
   /** How many changes stay readable for watches and historical reads. */
   readonly keptChanges?: number;
+  /** The database in memory, for tests that look behind the driver. */
+  readonly onOpen?: (db: Database) => void;
 }
 
 const TIMEOUT_MS = 10_000;
@@ -62,6 +65,7 @@ export async function openSqliteFile(file: string, options: SqliteOptions = {}):
 export function openSqliteMemory(options: SqliteOptions = {}): SqliteDatastore {
   const db = new Database(":memory:");
   migrate(db, ":memory:");
+  options.onOpen?.(db);
   return new SqliteDatastore(db, undefined, options);
 }
 
@@ -88,8 +92,7 @@ export class SqliteDatastore implements Datastore {
   async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     const outcome = await this.#write(entry.key, entry, (current) => current === undefined, options);
     if (outcome.done) return stored(entry, outcome.revision);
-    const existing = outcome.current === undefined ? undefined : this.#decode(entry.key, outcome.current);
-    throw new AlreadyExists(nameOfKey(entry.key), existing);
+    throw new AlreadyExists(nameOfKey(entry.key), this.#decodeIfReadable(entry.key, outcome.current));
   }
 
   async update<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
@@ -104,12 +107,13 @@ export class SqliteDatastore implements Datastore {
     return stored(entry, outcome.done ? outcome.revision : 0);
   }
 
-  async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Stored<K>> {
+  async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Removed<K>> {
     const expected = parseRevision(options.revision);
     const allow = (current: Row | undefined) =>
       current !== undefined && (expected === 0 || current.revision === expected);
     const outcome = await this.#write(key, undefined, allow, options);
-    if (outcome.done && outcome.previous !== undefined) return this.#decode(key, outcome.previous);
+    if (outcome.done && outcome.previous !== undefined)
+      return this.#decodeIfReadable(key, outcome.previous) ?? { key, revision: String(outcome.previous.revision) };
     throw this.#mismatch(key, outcome.done ? undefined : outcome.current);
   }
 
@@ -192,11 +196,21 @@ export class SqliteDatastore implements Datastore {
 
   #mismatch(key: StoredKey, current: Row | undefined): Error {
     if (current === undefined) return new NotFound(nameOfKey(key));
-    return new Conflict(nameOfKey(key), this.#decode(key, current));
+    return new Conflict(nameOfKey(key), this.#decodeIfReadable(key, current));
   }
 
   #decode<K extends StoredKey>(key: K, row: Row): Stored<K> {
     return { key, value: decodeValue(key, row.path, row.value), revision: String(row.revision) };
+  }
+
+  #decodeIfReadable<K extends StoredKey>(key: K, row: Row | undefined): Stored<K> | undefined {
+    if (row === undefined) return undefined;
+    try {
+      return this.#decode(key, row);
+    } catch (error) {
+      if (error instanceof UnreadableEntry) return undefined;
+      throw error;
+    }
   }
 
   #decodeAll(range: PathRange, rows: readonly Row[]): Stored[] {
