@@ -52,6 +52,8 @@ export interface RuleSide {
     readonly notSelector?: string;
     readonly serviceAccountNames?: readonly string[];
     readonly serviceAccountSelector?: string;
+    /** Without the namespace when the policy's own was meant. */
+    readonly service?: { readonly name: string; readonly namespace?: string };
   };
 }
 

@@ -1,23 +1,27 @@
 // The data model's front door. Light: schemas (zod) are loaded only by who validates, through `loadSchemas`.
 export * from "./columns.ts";
 export * from "./derived.ts";
+export * from "./duration.ts";
+export * from "./faults.ts";
+export { FELIX_PARAMETERS, felixParameterOf } from "./felix-parameters.ts";
 export { escapeName, InvalidKey, isStoredKey, keyPath, parseKeyPath, parseStoredPath } from "./key-path.ts";
 export { keyMatches, type PathRange, queryRange } from "./key-query.ts";
 export * from "./keys.ts";
 export * from "./kinds.ts";
+export * from "./kubernetes/index.ts";
+export * from "./labels.ts";
+export * from "./numbers.ts";
 export { isStagedKind, POLICY_KINDS, policyKindOf } from "./policy-key.ts";
 export * from "./policy-names.ts";
-export * from "./duration.ts";
-export * from "./faults.ts";
-export * from "./keys.ts";
-export * from "./kinds.ts";
-export * from "./numbers.ts";
+export * from "./processors/index.ts";
 export * from "./resource.ts";
 export type * from "./resources.ts";
 export type { ResourceSchema, Validated, ValidationMode } from "./schemas.ts";
 export * from "./selector.ts";
 export { decodeValue, encodeValue } from "./stored-values.ts";
 export { UnreadableValue } from "./unreadable-value.ts";
+export { isValueError, type ReportProblem } from "./value-error.ts";
+export * from "./workload-name.ts";
 
 /** The schemas, and zod with them: a few milliseconds, so only where something is validated. */
 export const loadSchemas = () => import("./schemas.ts");

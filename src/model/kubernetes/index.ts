@@ -1,0 +1,1 @@
+export { convertKubernetesPolicySpec, networkPolicyFromKubernetes } from "./network-policy.ts";

@@ -1,0 +1,47 @@
+// Kubernetes' label selectors as ours, in the words the field's other programs write.
+import type { JsonReader } from "../../lib/json-reader.ts";
+import { ORCHESTRATOR_LABEL } from "../labels.ts";
+import { compareText } from "../selector/ast.ts";
+
+export const IS_KUBERNETES = `${ORCHESTRATOR_LABEL} == 'k8s'`;
+
+/** Pods: always and only Kubernetes' own endpoints. An absent selector is an empty one. */
+export function podSelectorText(selector: JsonReader | undefined): string {
+  return [IS_KUBERNETES, ...terms(selector)].join(" && ");
+}
+
+/** Namespaces: an empty selector is all of them. */
+export function namespaceSelectorText(selector: JsonReader): string {
+  const all = terms(selector);
+  return all.length === 0 ? "all()" : all.join(" && ");
+}
+
+function terms(selector: JsonReader | undefined): readonly string[] {
+  if (selector === undefined) return [];
+  const labels = Object.entries(selector.map("matchLabels") ?? {}).sort(([a], [b]) => compareText(a, b));
+  return [
+    ...labels.map(([label, value]) => `${label} == '${value}'`),
+    ...selector.objects("matchExpressions").map(expressionText),
+  ];
+}
+
+function expressionText(expression: JsonReader): string {
+  const key = expression.filled("key") ?? expression.fail("key", "a label's name");
+  const values = () =>
+    `{ ${expression
+      .texts("values")
+      .map((value) => `'${value}'`)
+      .join(", ")} }`;
+  switch (expression.text("operator")) {
+    case "In":
+      return `${key} in ${values()}`;
+    case "NotIn":
+      return `${key} not in ${values()}`;
+    case "Exists":
+      return `has(${key})`;
+    case "DoesNotExist":
+      return `! has(${key})`;
+    default:
+      return expression.fail("operator", "In, NotIn, Exists or DoesNotExist");
+  }
+}

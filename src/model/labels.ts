@@ -1,0 +1,19 @@
+// Labels with a meaning of their own.
+
+export const NAMESPACE_LABEL = "projectcalico.org/namespace";
+export const SERVICE_ACCOUNT_LABEL = "projectcalico.org/serviceaccount";
+export const ORCHESTRATOR_LABEL = "projectcalico.org/orchestrator";
+export const TIER_LABEL = "projectcalico.org/tier";
+/** Behind `pcns.` or `pcsa.` only: the namespace's or service account's own name. */
+export const NAME_LABEL = "projectcalico.org/name";
+
+/** A namespace's labels come to its endpoints under this prefix, a service account's under the other. */
+export const NAMESPACE_PREFIX = "pcns.";
+export const SERVICE_ACCOUNT_PREFIX = "pcsa.";
+export const NAMESPACE_PROFILE = "kns.";
+export const SERVICE_ACCOUNT_PROFILE = "ksa.";
+
+/** The same map under prefixed names. */
+export function prefixed(prefix: string, labels: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(labels).map(([name, value]) => [prefix + name, value]));
+}

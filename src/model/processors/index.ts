@@ -1,0 +1,15 @@
+export { bgpConfigProcessor, clusterInformationProcessor, felixConfigProcessor } from "./configuration.ts";
+export { conflictResolving } from "./conflict-cache.ts";
+export {
+  convertWorkloadEndpoint,
+  globalNetworkSetProcessor,
+  hostEndpointProcessor,
+  networkSetProcessor,
+  parseDscp,
+  workloadEndpointKey,
+  workloadEndpointProcessor,
+} from "./endpoints.ts";
+export { bgpNodeProcessor, felixNodeProcessor } from "./nodes.ts";
+export { convertPolicy, policyProcessor, profileProcessor, tierProcessor } from "./policies.ts";
+export { convertPool, poolProcessor } from "./pools.ts";
+export { type DerivedUpdate, passThrough, type StoredUpdate, type UpdateProcessor } from "./processor.ts";

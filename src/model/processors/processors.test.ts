@@ -1,0 +1,424 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { parseCidr } from "../../lib/ip.ts";
+import { keyPath } from "../key-path.ts";
+import { type KindName, kindOf } from "../kinds.ts";
+import { API_VERSION, type Labels, type Resource } from "../resource.ts";
+import { bgpConfigProcessor, clusterInformationProcessor, felixConfigProcessor } from "./configuration.ts";
+import {
+  globalNetworkSetProcessor,
+  hostEndpointProcessor,
+  networkSetProcessor,
+  workloadEndpointProcessor,
+} from "./endpoints.ts";
+import { bgpNodeProcessor, felixNodeProcessor } from "./nodes.ts";
+import { poolProcessor } from "./pools.ts";
+import type { UpdateProcessor } from "./processor.ts";
+
+interface Given {
+  readonly kind: KindName;
+  readonly name: string;
+  readonly namespace?: string;
+  readonly labels?: Labels;
+  readonly annotations?: Labels;
+  readonly spec?: unknown;
+  readonly status?: unknown;
+}
+const keyOf = ({ kind, name, namespace }: Given) =>
+  ({ type: "resource", kind, name, ...(namespace === undefined ? {} : { namespace }) }) as const;
+
+/** What is told of a resource, by path; "gone" for what is not there. */
+function told(processor: UpdateProcessor, given: Given, problems: string[] = []): Record<string, unknown> {
+  const { kind, name, namespace, labels, annotations, spec, status } = given;
+  const value: Resource | undefined =
+    spec === undefined
+      ? undefined
+      : {
+          apiVersion: API_VERSION,
+          kind,
+          metadata: {
+            name,
+            ...(namespace === undefined ? {} : { namespace }),
+            ...(labels === undefined ? {} : { labels }),
+            ...(annotations === undefined ? {} : { annotations }),
+          },
+          spec,
+          ...(status === undefined ? {} : { status }),
+        };
+  const updates = processor.process({ key: keyOf(given), value }, (problem) => problems.push(problem));
+  return Object.fromEntries(updates.map((update) => [keyPath(update.key), update.value ?? "gone"]));
+}
+const set = (all: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(all).filter(([, value]) => value !== "gone"));
+
+describe("workload endpoints", () => {
+  const given: Given = {
+    kind: "WorkloadEndpoint",
+    namespace: "ns1",
+    name: "node--1-k8s-web--0-eth0",
+    labels: { app: "web", "pcns.team": "fake", "pcsa.role": "fake", "projectcalico.org/namespace": "ns1" },
+    spec: {
+      interfaceName: "cali1",
+      ipNetworks: ["10.65.0.1/32", "fd00::1/128"],
+      ipNATs: [
+        { internalIP: "10.65.0.1", externalIP: "192.0.2.1" },
+        { internalIP: "x", externalIP: "192.0.2.1" },
+      ],
+      profiles: ["kns.ns1"],
+      mac: "EE-EE-EE-EE-EE-EE",
+      serviceAccountName: "sa",
+      ports: [
+        { name: "http", protocol: "TCP", port: 80 },
+        { name: "", protocol: "TCP", port: 81, hostPort: 81 },
+      ],
+      qosControls: { ingressBandwidth: 1000, egressBurst: 0, dscp: "AF11" },
+    },
+  };
+  const path = "/calico/v1/host/node-1/workload/k8s/ns1%2fweb-0/endpoint/eth0";
+  test("DM-057 lose labels that only their namespace may give, and unnamed ports", () =>
+    expect(told(workloadEndpointProcessor, given)).toEqual({
+      [path]: {
+        state: "active",
+        name: "cali1",
+        mac: "ee:ee:ee:ee:ee:ee",
+        profileIds: ["kns.ns1"],
+        ipv4Nets: ["10.65.0.1/32"],
+        ipv6Nets: ["fd00::1/128"],
+        ipv4Nat: [{ internal: "10.65.0.1", external: "192.0.2.1" }],
+        labels: { app: "web", "projectcalico.org/namespace": "ns1", "projectcalico.org/serviceaccount": "sa" },
+        ports: [{ name: "http", protocol: "tcp", port: 80 }],
+        qosControls: { ingressBandwidth: 1000, dscp: 10 },
+      },
+    }));
+  test("without addresses are gone", () =>
+    expect(told(workloadEndpointProcessor, { ...given, spec: { interfaceName: "cali1" } })).toEqual({
+      [path]: "gone",
+    }));
+  test("of an impossible name are reported", () => {
+    const problems: string[] = [];
+    expect(told(workloadEndpointProcessor, { ...given, name: "rubbish" }, problems)).toEqual({});
+    expect(problems).toHaveLength(1);
+  });
+});
+
+test("network sets of a namespace carry its label and profile; addresses count as /32", () =>
+  expect(
+    told(networkSetProcessor, {
+      kind: "NetworkSet",
+      namespace: "ns1",
+      name: "s",
+      labels: { a: "b" },
+      spec: { nets: ["10.0.0.1", "10.1.2.3/16", "fd00::1"] },
+    }),
+  ).toEqual({
+    "/calico/v1/netset/ns1%2fs": {
+      nets: ["10.0.0.1/32", "10.1.0.0/16", "fd00::1/128"],
+      labels: { a: "b", "projectcalico.org/namespace": "ns1" },
+      profileIds: ["kns.ns1"],
+    },
+  }));
+
+describe("DM-132 of several resources for one key the lowest name has it", () => {
+  const pool = (name: string, cidr: string | undefined, natOutgoing = false): Given => ({
+    kind: "IPPool",
+    name,
+    ...(cidr === undefined ? {} : { spec: { cidr, natOutgoing } }),
+  });
+  const path = "/calico/v1/ipam/v4/pool/10.0.0.0-16";
+  const masquerade = (all: Record<string, unknown>) =>
+    Object.fromEntries(
+      Object.entries(all).map(([k, v]) => [k, v === "gone" ? v : (v as { masquerade: boolean }).masquerade]),
+    );
+  test("and loses it to the next when it goes or moves", () => {
+    const processor = poolProcessor();
+    expect(masquerade(told(processor, pool("b", "10.0.0.0/16", true)))).toEqual({ [path]: true });
+    const problems: string[] = [];
+    expect(told(processor, pool("c", "10.0.0.0/16"), problems)).toEqual({});
+    expect(problems).toEqual([`${path} is already claimed by b: not used`]);
+    expect(masquerade(told(processor, pool("a", "10.0.0.0/16")))).toEqual({ [path]: false });
+    expect(told(processor, pool("b", undefined))).toEqual({}); // not the holder
+    expect(masquerade(told(processor, pool("a", "10.1.0.0/16")))).toEqual({
+      [path]: false, // c's now
+      "/calico/v1/ipam/v4/pool/10.1.0.0-16": false,
+    });
+    expect(masquerade(told(processor, pool("c", undefined)))).toEqual({ [path]: "gone" });
+    expect(told(processor, pool("a", "rubbish"))).toEqual({ "/calico/v1/ipam/v4/pool/10.1.0.0-16": "gone" });
+  });
+
+  test("law: what is told does not depend on the order of updates", () => {
+    const step = fc.record({
+      name: fc.constantFrom("a", "b", "c"),
+      cidr: fc.option(fc.constantFrom("10.0.0.0/16", "10.1.0.0/16"), { nil: undefined }),
+      nat: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 12 }), (steps) => {
+        const processor = poolProcessor();
+        const seen: Record<string, unknown> = {};
+        const last = new Map<string, Given>();
+        for (const { name, cidr, nat } of steps) {
+          Object.assign(seen, told(processor, pool(name, cidr, nat)));
+          last.set(name, pool(name, cidr, nat));
+        }
+        const fresh = poolProcessor();
+        const want: Record<string, unknown> = {};
+        for (const given of [...last.values()].reverse()) Object.assign(want, told(fresh, given));
+        expect(set(seen)).toEqual(set(want));
+      }),
+    );
+  });
+
+  test("a host endpoint that changes its node moves", () => {
+    const processor = hostEndpointProcessor();
+    const given: Given = { kind: "HostEndpoint", name: "h", spec: { node: "n1", interfaceName: "eth0" } };
+    expect(told(processor, given)).toEqual({
+      "/calico/v1/host/n1/endpoint/h": {
+        name: "eth0",
+        expectedIpv4Addrs: [],
+        expectedIpv6Addrs: [],
+        labels: {},
+        profileIds: [],
+        ports: [],
+      },
+    });
+    const moved = told(processor, { ...given, spec: { node: "n2", expectedIPs: ["10.0.0.1", "fd00::1"] } });
+    expect(moved["/calico/v1/host/n1/endpoint/h"]).toBe("gone");
+    expect(moved["/calico/v1/host/n2/endpoint/h"]).toMatchObject({
+      expectedIpv4Addrs: ["10.0.0.1"],
+      expectedIpv6Addrs: ["fd00::1"],
+    });
+    expect(told(processor, { ...given, spec: { node: "n2" } })).toEqual({ "/calico/v1/host/n2/endpoint/h": "gone" });
+  });
+
+  test("global network sets too", () =>
+    expect(
+      told(globalNetworkSetProcessor(), { kind: "GlobalNetworkSet", name: "g", spec: { nets: ["10.0.0.0/8"] } }),
+    ).toEqual({ "/calico/v1/netset/g": { nets: ["10.0.0.0/8"], labels: {}, profileIds: [] } }));
+});
+
+test("pools say their encapsulation in v1's words", () =>
+  expect(
+    told(poolProcessor(), {
+      kind: "IPPool",
+      name: "p",
+      spec: {
+        cidr: "fd00::/64",
+        vxlanMode: "CrossSubnet",
+        ipipMode: "Never",
+        natOutgoing: true,
+        disabled: true,
+        disableBGPExport: true,
+      },
+    }),
+  ).toEqual({
+    "/calico/v1/ipam/v6/pool/fd00::-64": {
+      cidr: "fd00::/64",
+      ipipMode: "",
+      vxlanMode: "cross-subnet",
+      masquerade: true,
+      ipam: false,
+      disabled: true,
+      disableBgpExport: true,
+      assignmentMode: "Automatic",
+      allowedUses: ["Workload", "Tunnel"],
+    },
+  }));
+
+describe("DM-130 a node as Felix sees it", () => {
+  const given: Given = {
+    kind: "Node",
+    name: "n1",
+    spec: {
+      bgp: { ipv4Address: "192.0.2.1/24", ipv4IPIPTunnelAddr: "10.65.0.1" },
+      ipv4VXLANTunnelAddr: "10.65.0.2",
+      vxlanTunnelMACAddr: "66:00:00:00:00:0a",
+      wireguard: { interfaceIPv4Address: "10.65.0.3" },
+    },
+    status: { wireguardPublicKey: "key", podCIDRs: ["10.244.0.0/24"] },
+  };
+  test("host settings, WireGuard, its address, and the node itself", () => {
+    const all = told(felixNodeProcessor({ usePodCidr: false }), given);
+    expect(set(all)).toEqual({
+      "/calico/v1/host/n1/config/IpInIpTunnelAddr": "10.65.0.1",
+      "/calico/v1/host/n1/config/IPv4VXLANTunnelAddr": "10.65.0.2",
+      "/calico/v1/host/n1/config/VXLANTunnelMACAddr": "66:00:00:00:00:0a",
+      "/calico/v1/host/n1/wireguard": { interfaceIpv4Addr: "10.65.0.3", publicKey: "key" },
+      "/calico/v1/host/n1/bird_ip": "192.0.2.1",
+      "/calico/resources/v3/projectcalico.org/nodes/n1": expect.anything(),
+    });
+    expect(all["/calico/v1/host/n1/config/IPv6VXLANTunnelAddr"]).toBe("gone");
+    expect(set(told(felixNodeProcessor({ usePodCidr: false }), { kind: "Node", name: "n1" }))).toEqual({});
+  });
+  test("a bad address deletes its key and is reported, the rest stands", () => {
+    const problems: string[] = [];
+    const all = told(
+      felixNodeProcessor({ usePodCidr: false }),
+      { ...given, spec: { bgp: { ipv4Address: "192.0.2.1/24", ipv4IPIPTunnelAddr: "x" } } },
+      problems,
+    );
+    expect(all["/calico/v1/host/n1/config/IpInIpTunnelAddr"]).toBe("gone");
+    expect(all["/calico/v1/host/n1/bird_ip"]).toBe("192.0.2.1");
+    expect(problems).toEqual(["spec.bgp.ipv4IPIPTunnelAddr: want an IP address"]);
+  });
+  test("pod CIDRs become blocks, old ones go", () => {
+    const processor = felixNodeProcessor({ usePodCidr: true });
+    expect(told(processor, given)["/calico/ipam/v2/assignment/ipv4/block/10.244.0.0-24"]).toMatchObject({
+      cidr: parseCidr("10.244.0.0/24"),
+      affinity: "host:n1",
+    });
+    const changed = told(processor, { ...given, status: { podCIDRs: ["10.244.1.0/24"] } });
+    expect(changed["/calico/ipam/v2/assignment/ipv4/block/10.244.0.0-24"]).toBe("gone");
+    expect(changed["/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-24"]).toMatchObject({ affinity: "host:n1" });
+    expect(told(processor, { kind: "Node", name: "n1" })["/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-24"]).toBe(
+      "gone",
+    );
+  });
+});
+
+test("DM-131 a node as the BGP service sees it: blank where it says nothing, gone where it is gone", () => {
+  const node: Given = {
+    kind: "Node",
+    name: "n1",
+    spec: { bgp: { ipv4Address: "192.0.2.1/24", asNumber: 64513, routeReflectorClusterID: "1.0.0.1" } },
+  };
+  expect(told(bgpNodeProcessor, node)).toEqual({
+    "/calico/bgp/v1/host/n1/ip_addr_v4": "192.0.2.1",
+    "/calico/bgp/v1/host/n1/network_v4": "192.0.2.0/24",
+    "/calico/bgp/v1/host/n1/wireguard_addr_v4": "",
+    "/calico/bgp/v1/host/n1/ip_addr_v6": "",
+    "/calico/bgp/v1/host/n1/network_v6": "gone",
+    "/calico/bgp/v1/host/n1/wireguard_addr_v6": "",
+    "/calico/bgp/v1/host/n1/as_num": "64513",
+    "/calico/bgp/v1/host/n1/rr_cluster_id": "1.0.0.1",
+  });
+  expect(set(told(bgpNodeProcessor, { kind: "Node", name: "n1" }))).toEqual({});
+  const config = told(bgpConfigProcessor, {
+    kind: "BGPConfiguration",
+    name: "default",
+    spec: {
+      asNumber: 64512,
+      nodeToNodeMeshEnabled: false,
+      logSeverityScreen: "Info",
+      serviceClusterIPs: [{ cidr: "10.0.0.0/8" }],
+    },
+  });
+  expect(set(config)).toEqual({
+    "/calico/bgp/v1/global/as_num": "64512",
+    "/calico/bgp/v1/global/node_mesh": '{"enabled":false}',
+    "/calico/bgp/v1/global/loglevel": "info",
+    "/calico/bgp/v1/global/svc_cluster_ips": "10.0.0.0/8",
+  });
+  expect(
+    set(told(bgpConfigProcessor, { kind: "BGPConfiguration", name: "node.n1", spec: { listenPort: 1179 } })),
+  ).toEqual({ "/calico/bgp/v1/host/n1/listen_port": "1179" });
+});
+
+describe("DM-128 Felix's settings", () => {
+  const given = (spec: object, annotations?: Labels, name = "default"): Given => ({
+    kind: "FelixConfiguration",
+    name,
+    spec,
+    ...(annotations === undefined ? {} : { annotations }),
+  });
+  const values = {
+    routeRefreshInterval: "1m30s",
+    iptablesLockProbeInterval: "1.5s",
+    reportingInterval: "0s",
+    ipipEnabled: true,
+    ipipMTU: 1440,
+    ipv6Support: false,
+    vxlanVNI: 4097,
+    logSeverityScreen: "Warning",
+    bpfLogLevel: "",
+    externalNodesList: ["10.5.0.0/16", "10.6.0.0/16"],
+    healthTimeoutOverrides: [{ name: "CalculationGraph", timeout: "1m17s" }],
+    failsafeInboundHostPorts: [
+      { protocol: "tcp", port: 22, net: "" },
+      { protocol: "UDP", port: 68, net: "10.0.0.0/8" },
+      { protocol: "TCP", net: "fd00::/8", port: 1 },
+    ],
+    failsafeOutboundHostPorts: [],
+    kubeNodePortRanges: [30000, "31000:32000"],
+    routeTableRanges: [{ min: 10, max: 50 }],
+    routeTableRange: { min: 1, max: 9 },
+    bpfLogFilters: { all: "host 1.2.3.4", eth0: "tcp" },
+    nftablesMode: "Auto",
+    awsSrcDstCheck: "Disable",
+    wireguardKeepAlive: "25s",
+    bpfMapSizePerCpuConntrack: 7,
+    somethingNew: "x",
+  };
+  test("one key per field, by the parameter's own name", () =>
+    expect(set(told(felixConfigProcessor(), given(values)))).toEqual(
+      Object.fromEntries(
+        Object.entries({
+          RouteRefreshInterval: "90",
+          IptablesLockProbeIntervalMillis: "1500",
+          ReportingIntervalSecs: "0",
+          IpInIpEnabled: "true",
+          IpInIpMtu: "1440",
+          Ipv6Support: "false",
+          VXLANVNI: "4097",
+          LogSeverityScreen: "Warning",
+          ExternalNodesCIDRList: "10.5.0.0/16,10.6.0.0/16",
+          HealthTimeoutOverrides: "CalculationGraph=1m17s",
+          FailsafeInboundHostPorts: "tcp:22,udp:10.0.0.0/8:68,tcp:[fd00::/8]:1",
+          FailsafeOutboundHostPorts: "none",
+          KubeNodePortRanges: "30000,31000:32000",
+          RouteTableRanges: "10-50",
+          RouteTableRange: "1-9",
+          BPFLogFilters: "all=host 1.2.3.4,eth0=tcp,",
+          NFTablesMode: "Auto",
+          AWSSrcDstCheck: "Disable",
+          WireguardPersistentKeepAlive: "25",
+          BPFMapSizePerCPUConntrack: "7",
+          SomethingNew: "x",
+        }).map(([name, value]) => [`/calico/v1/config/${name}`, value]),
+      ),
+    ));
+  test("annotations override fields, change and go", () => {
+    const processor = felixConfigProcessor();
+    const prefix = "config.projectcalico.org/";
+    const first = told(
+      processor,
+      given({ vxlanPort: 1 }, { [`${prefix}VXLANPort`]: "2", [`${prefix}Odd`]: "3", other: "4" }),
+    );
+    expect(set(first)).toEqual({ "/calico/v1/config/VXLANPort": "2", "/calico/v1/config/Odd": "3" });
+    const second = told(processor, given({ vxlanPort: 1 }, { [`${prefix}Odd`]: "5" }));
+    expect(set(second)).toEqual({ "/calico/v1/config/VXLANPort": "1", "/calico/v1/config/Odd": "5" });
+    const third = told(processor, given({}));
+    expect(third["/calico/v1/config/Odd"]).toBe("gone");
+    expect(third["/calico/v1/config/VXLANPort"]).toBe("gone");
+  });
+  test("node.<name> sets for one host", () =>
+    expect(set(told(felixConfigProcessor(), given({ vxlanPort: 1 }, undefined, "node.n1")))).toEqual({
+      "/calico/v1/host/n1/config/VXLANPort": "1",
+    }));
+  test("DM-129 any other name reaches the consumer whole", () => {
+    const path = `/calico/resources/v3/projectcalico.org/${kindOf("FelixConfiguration").plural}/rack1`;
+    expect(told(felixConfigProcessor(), given({ vxlanPort: 1 }, undefined, "rack1"))).toEqual({
+      [path]: expect.anything(),
+    });
+  });
+});
+
+test("DM-123 ClusterInformation says ready and who the cluster is", () => {
+  const given: Given = {
+    kind: "ClusterInformation",
+    name: "default",
+    spec: { clusterGUID: "g", clusterType: "k8s,bgp", calicoVersion: "v3", datastoreReady: true, variant: "Calico" },
+  };
+  expect(set(told(clusterInformationProcessor, given))).toEqual({
+    "/calico/v1/config/ClusterGUID": "g",
+    "/calico/v1/config/ClusterType": "k8s,bgp",
+    "/calico/v1/config/CalicoVersion": "v3",
+    "/calico/v1/config/Variant": "Calico",
+    "/calico/v1/Ready": true,
+  });
+  expect(told(clusterInformationProcessor, { ...given, spec: { datastoreReady: false } })["/calico/v1/Ready"]).toBe(
+    false,
+  );
+});
+
+test("a processor given another kind's key says so", () =>
+  expect(() => told(felixConfigProcessor(), { kind: "Node", name: "n1", spec: {} })).toThrow(TypeError));

@@ -1,0 +1,227 @@
+// One rule of a v3 policy or profile in the form calculations need. A part of a rule that makes no sense must never let
+// more through than its author meant: a Deny rule loses the part and denies more, any other rule is left out. Both are
+// reported.
+import { type Cidr, tryParseCidr } from "../lib/ip.ts";
+import type { JsonReader } from "../lib/json-reader.ts";
+import type { Json } from "../lib/lossless-json.ts";
+import { type EntitySelectors, entitySelector } from "./compose-selector.ts";
+import type { Rule, RulePort, RuleProtocol, RuleSide } from "./derived.ts";
+import { parseSelector, printSelector } from "./selector.ts";
+import { isValueError, type ReportProblem } from "./value-error.ts";
+
+const ACTIONS: Readonly<Record<string, Rule["action"]>> = {
+  Allow: "allow",
+  Deny: "deny",
+  Log: "log",
+  Pass: "next-tier",
+};
+
+/** @param namespace of the policy; absent for global policies and profiles */
+export function convertRules(
+  rules: readonly JsonReader[],
+  namespace: string | undefined,
+  report: ReportProblem,
+): readonly Rule[] {
+  const converted: Rule[] = [];
+  for (const rule of rules) {
+    const result = convertRule(rule, namespace, report);
+    if (result !== undefined) converted.push(result);
+  }
+  return converted;
+}
+
+export function convertRule(rule: JsonReader, namespace: string | undefined, report: ReportProblem): Rule | undefined {
+  const action = ACTIONS[rule.text("action") ?? ""];
+  if (action === undefined) rule.fail("action", "Allow, Deny, Log or Pass");
+  let isWhole = true;
+  const attempt = <T>(part: () => T): T | undefined => {
+    try {
+      return part();
+    } catch (error) {
+      if (!isValueError(error)) throw error;
+      report(`${error.message}: ${action === "deny" ? "denied without regard to it" : "rule left out"}`);
+      isWhole = false;
+      return undefined;
+    }
+  };
+  const side = (name: "source" | "destination"): RuleSide => {
+    const entity = attempt(() => rule.object(name));
+    return entity === undefined ? {} : convertSide(entity, namespace, attempt);
+  };
+  const converted: Rule = {
+    action,
+    ...optional(
+      "ipVersion",
+      attempt(() => ipVersionOf(rule)),
+    ),
+    ...optional(
+      "protocol",
+      attempt(() => protocolOf(rule, "protocol")),
+    ),
+    ...optional(
+      "notProtocol",
+      attempt(() => protocolOf(rule, "notProtocol")),
+    ),
+    ...optional(
+      "icmp",
+      attempt(() => icmpOf(rule, "icmp")),
+    ),
+    ...optional(
+      "notIcmp",
+      attempt(() => icmpOf(rule, "notICMP")),
+    ),
+    source: side("source"),
+    destination: side("destination"),
+    ...optional(
+      "http",
+      attempt(() => httpOf(rule)),
+    ),
+    ...optional(
+      "annotations",
+      attempt(() => rule.object("metadata")?.map("annotations")),
+    ),
+  };
+  return isWhole || action === "deny" ? converted : undefined;
+}
+
+type Attempt = <T>(part: () => T) => T | undefined;
+
+function convertSide(entity: JsonReader, namespace: string | undefined, attempt: Attempt): RuleSide {
+  const original = attempt(() => originalOf(entity)) ?? {};
+  const accounts = original.serviceAccounts;
+  const service = attempt(() => entity.object("services"));
+  const serviceName = service?.filled("name");
+  const selector = attempt(() => entitySelector(original, namespace));
+  const notSelector = attempt(() =>
+    original.notSelector === undefined ? undefined : printSelector(parseSelector(original.notSelector)),
+  );
+  const shown = {
+    ...optional("selector", original.selector),
+    ...optional("namespaceSelector", original.namespaceSelector),
+    ...optional("notSelector", original.notSelector),
+    ...optional(
+      "serviceAccountNames",
+      accounts === undefined || accounts.names.length === 0 ? undefined : accounts.names,
+    ),
+    ...optional("serviceAccountSelector", accounts?.selector),
+    ...(serviceName === undefined
+      ? {}
+      : { service: { name: serviceName, ...optional("namespace", service?.filled("namespace")) } }),
+  };
+  return {
+    ...optional(
+      "nets",
+      attempt(() => netsOf(entity, "nets")),
+    ),
+    ...optional(
+      "notNets",
+      attempt(() => netsOf(entity, "notNets")),
+    ),
+    ...optional("selector", selector === undefined ? undefined : printSelector(selector)),
+    ...optional("notSelector", notSelector),
+    ...optional(
+      "ports",
+      attempt(() => portsOf(entity, "ports")),
+    ),
+    ...optional(
+      "notPorts",
+      attempt(() => portsOf(entity, "notPorts")),
+    ),
+    ...(serviceName === undefined
+      ? {}
+      : { service: { name: serviceName, namespace: service?.filled("namespace") ?? namespace ?? "" } }),
+    ...(Object.keys(shown).length === 0 ? {} : { original: shown }),
+  };
+}
+
+function originalOf(entity: JsonReader): EntitySelectors {
+  const accounts = entity.object("serviceAccounts");
+  return {
+    selector: entity.filled("selector"),
+    notSelector: entity.filled("notSelector"),
+    namespaceSelector: entity.filled("namespaceSelector"),
+    serviceAccounts:
+      accounts === undefined ? undefined : { names: accounts.texts("names"), selector: accounts.filled("selector") },
+  };
+}
+
+function netsOf(entity: JsonReader, name: "nets" | "notNets"): readonly Cidr[] | undefined {
+  const texts = entity.texts(name);
+  if (texts.length === 0) return undefined;
+  return texts.map((text) => tryParseCidr(text) ?? entity.fail(name, `CIDRs, not ${JSON.stringify(text)}`));
+}
+
+function portsOf(entity: JsonReader, name: "ports" | "notPorts"): readonly RulePort[] | undefined {
+  const values = entity.list(name);
+  if (values.length === 0) return undefined;
+  return values.map(
+    (value) =>
+      parseRulePort(value) ?? entity.fail(name, `ports such as 80, "8000:8080" or http, not ${JSON.stringify(value)}`),
+  );
+}
+
+/** A number, digits, `min:max` or a name; undefined when it is none. */
+export function parseRulePort(value: Json): RulePort | undefined {
+  if (typeof value === "number") return rangeOf(value, value);
+  if (typeof value !== "string") return undefined;
+  const [, min, max] = /^(\d{1,5})(?::(\d{1,5}))?$/.exec(value) ?? [];
+  if (min !== undefined) return rangeOf(Number(min), Number(max ?? min));
+  return /^[a-zA-Z0-9_.-]{1,128}$/.test(value) ? { name: value } : undefined;
+}
+
+function rangeOf(min: number, max: number): RulePort | undefined {
+  return Number.isInteger(min) && min >= 0 && max <= 65535 && min <= max ? { min, max } : undefined;
+}
+
+function ipVersionOf(rule: JsonReader): 4 | 6 | undefined {
+  const version = rule.number("ipVersion");
+  if (version !== undefined && version !== 4 && version !== 6) rule.fail("ipVersion", "4 or 6");
+  return version;
+}
+
+function protocolOf(rule: JsonReader, name: "protocol" | "notProtocol"): RuleProtocol | undefined {
+  const value = rule.raw(name);
+  if (value === undefined) return undefined;
+  return parseRuleProtocol(value) ?? rule.fail(name, "a protocol's name or a number from 1 to 255");
+}
+
+const PROTOCOLS: ReadonlySet<string> = new Set(["tcp", "udp", "icmp", "icmpv6", "sctp", "udplite"]);
+
+/** Names in small letters, digits as a number; undefined when it is no protocol. */
+export function parseRuleProtocol(value: Json): RuleProtocol | undefined {
+  if (typeof value === "number") return Number.isInteger(value) && value >= 1 && value <= 255 ? value : undefined;
+  if (typeof value !== "string") return undefined;
+  if (/^\d{1,3}$/.test(value)) return parseRuleProtocol(Number(value));
+  const name = value.toLowerCase();
+  return PROTOCOLS.has(name) ? name : undefined;
+}
+
+function icmpOf(rule: JsonReader, name: "icmp" | "notICMP"): Rule["icmp"] {
+  const match = rule.object(name);
+  if (match === undefined) return undefined;
+  const type = match.whole("type");
+  const code = match.whole("code");
+  if (type === undefined) return code === undefined ? undefined : match.fail("code", "a type beside it");
+  if (type < 0 || type > 254) match.fail("type", "0 to 254");
+  if (code !== undefined && (code < 0 || code > 255)) match.fail("code", "0 to 255");
+  return { type, ...optional("code", code) };
+}
+
+function httpOf(rule: JsonReader): Rule["http"] {
+  const http = rule.object("http");
+  if (http === undefined) return undefined;
+  const methods = http.texts("methods");
+  const paths = http.objects("paths").map((path) => {
+    const exact = path.filled("exact");
+    const prefix = path.filled("prefix");
+    if (exact !== undefined && prefix === undefined) return { exact };
+    return prefix !== undefined && exact === undefined
+      ? { prefix }
+      : path.fail("exact", "exactly one of exact and prefix");
+  });
+  return { ...(methods.length === 0 ? {} : { methods }), ...(paths.length === 0 ? {} : { paths }) };
+}
+
+function optional<N extends string, V>(name: N, value: V | undefined): { readonly [P in N]?: V } {
+  return (value === undefined ? {} : { [name]: value }) as { readonly [P in N]?: V };
+}
