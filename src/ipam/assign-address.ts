@@ -2,7 +2,6 @@
 // apply: whoever names an address means it.
 import { type IpAddress, ipVersion, maskCidr } from "../lib/ip.ts";
 import { claimBlock } from "./affinities.ts";
-import { ownerFor } from "./auto-assign.ts";
 import {
   type AllocationOwner,
   allocationAt,
@@ -17,6 +16,7 @@ import { type Context, untilWon } from "./context.ts";
 import { AddressTaken, BlockClaimed, NotInPool, NotOurBlock, UseNotAllowed } from "./errors.ts";
 import { rested } from "./free-block.ts";
 import { type PoolUse, poolAround, readPools } from "./pools.ts";
+import { ownerFor } from "./surroundings.ts";
 import { writeTaken } from "./take.ts";
 
 export interface AssignAddressRequest extends AllocationOwner {
@@ -24,8 +24,8 @@ export interface AssignAddressRequest extends AllocationOwner {
   readonly host: string;
   /** Checked against the pool when given. */
   readonly use?: PoolUse;
-  /** Fine when this very handle holds the address already. */
-  readonly mayBeHeld?: boolean;
+  /** At most so many addresses of this family under the handle; one that holds the address already is then fine. */
+  readonly maxPerHandle?: number;
 }
 
 export async function assignAddress(context: Context, request: AssignAddressRequest): Promise<void> {
@@ -51,14 +51,16 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
     const ordinal = ordinalOf(block.value, address);
     const held = allocationAt(block.value, ordinal);
     if (held !== undefined) {
-      if (request.mayBeHeld === true && handleId !== undefined && sameHandle(held.handleId, handleId)) return true;
+      if (request.maxPerHandle !== undefined && handleId !== undefined && sameHandle(held.handleId, handleId))
+        return true;
       throw new AddressTaken(address, held.handleId, isCooling(held) ? "Address is in cooldown" : undefined);
     }
     const taken = takeOrdinal(block.value, ordinal, {
       ...(handleId === undefined ? {} : { handleId }),
       ...(attributes === undefined ? {} : { attributes }),
     });
-    return (await writeTaken(context, block, taken, handleId, 1)) ? true : undefined;
+    const raise = { handleId, count: 1, maxPerHandle: request.maxPerHandle };
+    return (await writeTaken(context, block, taken, raise)) ? true : undefined;
   });
 }
 

@@ -1,16 +1,14 @@
 // Giving a host addresses of one family: from blocks it owns, then from a block it claims, then from anybody's.
 import { type Cidr, cidrContains, type IpVersion } from "../lib/ip.ts";
-import { NotFound } from "../datastore/index.ts";
-import type { IpamConfig, Labels } from "../model/index.ts";
-import { giveUpBlock, ownerOf, resolveAffinity } from "./affinities.ts";
-import type { AllocationOwner, HostReserved, Owner } from "./block.ts";
-import { DEFAULT_MAX_BLOCKS_PER_HOST, readConfig } from "./config.ts";
+import type { Labels } from "../model/index.ts";
+import { ownerOf, resolveAffinity } from "./affinities.ts";
+import type { AllocationOwner, HostReserved } from "./block.ts";
 import { type Context, isLost, untilWon } from "./context.ts";
-import { BadRequest, BlockClaimed, BlockLimitReached, BlockNotEmpty, NoBlockAllowed } from "./errors.ts";
+import { BadRequest, BlockClaimed, BlockLimitReached, NoBlockAllowed } from "./errors.ts";
 import { claimFreeBlock, hasRoom, orderOf, rested } from "./free-block.ts";
-import { choosePools, type IpamPool, type PoolUse, poolAround, readPools, selectsNode } from "./pools.ts";
+import type { IpamPool, PoolUse } from "./pools.ts";
 import type { StoredAffinity, StoredBlock } from "./records.ts";
-import { Reservations } from "./reservations.ts";
+import { readSurroundings, type Surroundings, searchIn } from "./surroundings.ts";
 import { type Taking, takeFromBlock } from "./take.ts";
 
 export interface AutoAssignRequest extends AllocationOwner {
@@ -25,6 +23,8 @@ export interface AutoAssignRequest extends AllocationOwner {
   /** At most so many blocks of this family for the host; the smaller of this and the cluster's setting counts. */
   readonly maxBlocks?: number;
   readonly hostReserved?: HostReserved;
+  /** At most so many addresses of this family under the handle, or `HandleLimitReached`. */
+  readonly maxPerHandle?: number;
 }
 
 export interface Assignments {
@@ -36,11 +36,6 @@ export interface Assignments {
   readonly messages: readonly string[];
 }
 
-export const LOAD_BALANCER: Owner = { type: "virtual", name: "load-balancer" };
-
-export const ownerFor = (host: string, use: PoolUse): Owner =>
-  use === "LoadBalancer" ? LOAD_BALANCER : { type: "host", name: host };
-
 /** `Assigned 1 out of 2 requested IPv4 addresses; No IPs available in pools: [10.0.0.0/24]`. */
 export function describeShortage({ addresses, requested, version, messages }: Assignments): string {
   return [`Assigned ${addresses.length} out of ${requested} requested IPv${version} addresses`, ...messages].join("; ");
@@ -48,75 +43,14 @@ export function describeShortage({ addresses, requested, version, messages }: As
 
 export async function autoAssign(context: Context, request: AutoAssignRequest): Promise<Assignments> {
   if (!request.use) throw new BadRequest("must specify the intended use when assigning an IP");
-  const owner = ownerFor(request.host, request.use);
-  const { records } = context;
-  const [config, reserved, pools, nodeLabels, affinities] = await Promise.all([
-    readConfig(context),
-    records.resources("IPReservation"),
-    readPools(records, request.version),
-    labelsOf(context, owner),
-    records.affinitiesOf(owner, request.version),
-  ]);
-  const usable = choosePools(pools, {
-    host: request.host,
-    version: request.version,
-    use: request.use,
-    pools: request.pools ?? [],
-    nodeLabels,
-    namespaceLabels: request.namespaceLabels ?? {},
-    longestBlock: longestBlock(request.version, request.hostReserved),
-  });
-  await giveUpDeselected(context, affinities, pools, nodeLabels);
-  const owned = affinities.filter(({ key }) => usable.some((pool) => cidrContains(pool.cidr, key.cidr)));
-  return new Assignment(context, request, { config, reservations: Reservations.of(reserved), usable, owner }).run(
-    owned,
-  );
-}
-
-async function labelsOf(context: Context, owner: Owner): Promise<Labels> {
-  if (owner.type === "virtual") return {};
-  const node = await context.records.resource("Node", owner.name);
-  if (node === undefined) throw new NotFound(`Node(${owner.name})`);
-  return node.metadata.labels ?? {};
-}
-
-/** A block must have room for what the host keeps of each: 32 bits less those that count it. */
-function longestBlock(version: IpVersion, reserved: HostReserved | undefined): number {
-  const bits = version === 4 ? 32 : 128;
-  if (reserved === undefined) return bits;
-  return bits - (reserved.startOfBlock + reserved.endOfBlock).toString(2).length;
-}
-
-/** Empty blocks in pools that no longer select this node go back. */
-async function giveUpDeselected(
-  context: Context,
-  affinities: readonly StoredAffinity[],
-  pools: readonly IpamPool[],
-  nodeLabels: Labels,
-): Promise<void> {
-  const enabled = pools.filter((pool) => pool.enabled);
-  for (const affinity of affinities) {
-    const pool = poolAround(enabled, affinity.key.cidr);
-    if (pool === undefined || selectsNode(pool, nodeLabels)) continue;
-    try {
-      await giveUpBlock(context, ownerOf(affinity), affinity.key.cidr, { mustBeEmpty: true });
-    } catch (error) {
-      if (!(error instanceof BlockNotEmpty || error instanceof BlockClaimed || isLost(error))) throw error;
-    }
-  }
+  const around = await readSurroundings(context, request);
+  return new Assignment(context, request, around).run();
 }
 
 /** Full blocks are common: a few are read at once instead of one after the other. */
 const READ_AHEAD = 4;
 /** When everything is claimed, so many blocks are tried one by one before all are listed. */
 const BORROW_TRIES = 8;
-
-interface Surroundings {
-  readonly config: IpamConfig;
-  readonly reservations: Reservations;
-  readonly usable: readonly IpamPool[];
-  readonly owner: Owner;
-}
 
 /** One request on its way: what it has got so far, and which blocks it need not try again. */
 class Assignment {
@@ -132,10 +66,10 @@ class Assignment {
     this.#cooldownSeconds = around.config.ipCooldownSeconds ?? 0;
   }
 
-  async run(owned: readonly StoredAffinity[]): Promise<Assignments> {
+  async run(): Promise<Assignments> {
     const { config, usable } = this.around;
-    await this.#fromOwned(owned);
-    if (this.#missing > 0) await this.#fromClaimed(owned.length);
+    await this.#fromOwned();
+    if (this.#missing > 0) await this.#fromClaimed();
     const messages: string[] = [];
     if (this.#missing > 0 && config.strictAffinity)
       messages.push("No more free affine blocks and strict affinity enabled");
@@ -151,7 +85,8 @@ class Assignment {
     return this.request.count - this.#addresses.length;
   }
 
-  async #fromOwned(owned: readonly StoredAffinity[]): Promise<void> {
+  async #fromOwned(): Promise<void> {
+    const { owned } = this.around;
     const worthwhile = owned.filter(({ key }) => !this.around.reservations.covers(key.cidr));
     for (const { key } of owned) this.#exhausted.add(key.cidr);
     for (let i = 0; i < worthwhile.length && this.#missing > 0; i += READ_AHEAD) {
@@ -178,20 +113,14 @@ class Assignment {
     });
   }
 
-  async #fromClaimed(ownedBefore: number): Promise<void> {
-    const { config } = this.around;
-    const limit = blockLimit(this.request.maxBlocks, config.maxBlocksPerHost);
-    for (let owned = ownedBefore; this.#missing > 0; owned++) {
+  async #fromClaimed(): Promise<void> {
+    const { config, limit } = this.around;
+    for (let owned = this.around.owned.length; this.#missing > 0; owned++) {
       if (owned >= limit) throw new BlockLimitReached(this.request.host, limit, this.#addresses);
       if (!config.autoAllocateBlocks) throw new NoBlockAllowed(this.request.host, this.#addresses);
       const block = await claimFreeBlock(this.context, {
-        pools: this.around.usable,
-        owner: this.around.owner,
-        version: this.request.version,
-        reservations: this.around.reservations,
+        ...searchIn(this.around, this.request),
         exhausted: this.#exhausted,
-        cooldownSeconds: this.#cooldownSeconds,
-        ...(this.request.hostReserved === undefined ? {} : { hostReserved: this.request.hostReserved }),
       });
       if (block === undefined) return;
       await this.#take(block);
@@ -228,12 +157,8 @@ class Assignment {
       isReserved: (address) => reservations.has(address),
       cooldownSeconds: this.#cooldownSeconds,
       ...(config.strictAffinity ? { onlyOf: owner } : {}),
+      ...(this.request.maxPerHandle === undefined ? {} : { maxPerHandle: this.request.maxPerHandle }),
     };
     this.#addresses.push(...(await takeFromBlock(this.context, block, taking)));
   }
-}
-
-function blockLimit(requested: number | undefined, global: number): number {
-  if (requested !== undefined && requested > 0) return global > 0 ? Math.min(requested, global) : requested;
-  return global > 0 ? global : DEFAULT_MAX_BLOCKS_PER_HOST;
 }

@@ -128,7 +128,7 @@ export class StaleRelease extends IpamError {
   override readonly name = "StaleRelease";
   constructor(
     readonly address: IpAddress,
-    readonly reason: "BadSequenceNumber" | "BadHandle",
+    readonly reason: "BadSequenceNumber" | "BadHandle" | "BadOwner",
     want: string,
     got: string,
   ) {

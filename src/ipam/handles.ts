@@ -4,10 +4,11 @@
 // Order makes this hold under races and crashes. Whoever adds: read block, raise the handle, write block. Whoever
 // removes: read the handle, write block, then set the handle to what the block now holds, only if the handle is
 // unchanged. A writer between the two either had its block write refused or has moved the handle on.
-import type { Cidr } from "../lib/ip.ts";
+import { type Cidr, type IpVersion, ipVersion } from "../lib/ip.ts";
 import type { IpamHandle } from "../model/index.ts";
 import { heldBy } from "./block.ts";
 import { type Context, isLost, untilWon } from "./context.ts";
+import { HandleLimitReached } from "./errors.ts";
 import type { StoredHandle } from "./records.ts";
 
 /** A raised count, and what stood there before (undefined: nothing). */
@@ -17,14 +18,29 @@ export interface Raised {
 }
 
 /** Announces that `count` more addresses of a block will be held. Only after that block was read. */
-export async function raiseHandle(context: Context, handleId: string, block: Cidr, count: number): Promise<Raised> {
+export async function raiseHandle(
+  context: Context,
+  handleId: string,
+  raise: { readonly block: Cidr; readonly count: number; readonly maxPerHandle: number | undefined },
+): Promise<Raised> {
   const { records } = context;
+  const { block, count, maxPerHandle } = raise;
+  if (maxPerHandle !== undefined && count > maxPerHandle) throw new HandleLimitReached(handleId, maxPerHandle);
   return untilWon(context, `handle ${handleId}`, async () => {
     const created = await records.createHandle({ handleId, block: { [block]: count }, deleted: false });
     if (created !== undefined) return { stored: created, before: undefined };
     const known = await records.handle(handleId);
     if (known === undefined) return undefined;
     const before = known.value;
+    if (maxPerHandle !== undefined && countOf(before, ipVersion(block)) + count > maxPerHandle) {
+      // The count may be too high after a crash: only what the blocks hold decides.
+      const counts = await recount(context, handleId, Object.keys(before.block) as Cidr[]);
+      await settleHandle(context, known, counts);
+      const held = [...counts].filter(([cidr]) => ipVersion(cidr) === ipVersion(block));
+      if (held.reduce((sum, [, n]) => sum + n, count) > maxPerHandle)
+        throw new HandleLimitReached(handleId, maxPerHandle);
+      return undefined;
+    }
     const value = { ...before, block: { ...before.block, [block]: (before.block[block] ?? 0) + count } };
     try {
       return { stored: await records.updateHandle(known, value), before };
@@ -34,6 +50,9 @@ export async function raiseHandle(context: Context, handleId: string, block: Cid
     }
   });
 }
+
+const countOf = (handle: IpamHandle, version: IpVersion): number =>
+  Object.entries(handle.block).reduce((sum, [cidr, n]) => sum + (ipVersion(cidr as Cidr) === version ? n : 0), 0);
 
 /** Takes an announcement back. When the handle has moved on the count stays too high, which is safe. */
 export async function lowerHandle(context: Context, raised: Raised): Promise<void> {

@@ -1,7 +1,18 @@
 export type { AssignAddressRequest } from "./assign-address.ts";
-export { type Assignments, type AutoAssignRequest, describeShortage, LOAD_BALANCER } from "./auto-assign.ts";
-export type { AllocationOwner, HostReserved, Owner } from "./block.ts";
+export { type Assignments, type AutoAssignRequest, describeShortage } from "./auto-assign.ts";
+export {
+  type AllocationOwner,
+  type HostReserved,
+  type Owner,
+  ownerText,
+  WINDOWS_RESERVED_HANDLE,
+} from "./block.ts";
 export * from "./errors.ts";
 export { Ipam } from "./ipam.ts";
+export * from "./names.ts";
+export type { OwnerChange } from "./owner-attributes.ts";
 export type { PoolUse } from "./pools.ts";
+export type { Allocation } from "./queries.ts";
 export type { ReleaseRequest, ReleaseResult } from "./release.ts";
+export { LOAD_BALANCER } from "./surroundings.ts";
+export type { PoolUtilization, Utilization, UtilizationReport } from "./utilization.ts";

@@ -1,12 +1,21 @@
 // The library's face: one object per datastore, safe to use from many tasks, hosts and processes at once.
-import type { IpAddress } from "../lib/ip.ts";
+import type { Cidr, IpAddress } from "../lib/ip.ts";
 import { silentLogger } from "../lib/log.ts";
 import type { IpamConfig } from "../model/index.ts";
+import { giveUpBlock } from "./affinities.ts";
 import { type AssignAddressRequest, assignAddress } from "./assign-address.ts";
 import { type Assignments, type AutoAssignRequest, autoAssign } from "./auto-assign.ts";
+import type { Owner } from "./block.ts";
+import { collectCold } from "./cold.ts";
 import { changeConfig, readConfig } from "./config.ts";
 import { Context, type IpamOptions } from "./context.ts";
+import { ensureBlock } from "./ensure-block.ts";
+import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, removeHost } from "./hosts.ts";
+import { type OwnerChange, setOwners } from "./owner-attributes.ts";
+import { type Allocation, addressesOfHandle, allocationOf } from "./queries.ts";
 import { type ReleaseRequest, type ReleaseResult, releaseAddresses, releaseByHandle } from "./release.ts";
+import type { SurroundingsRequest } from "./surroundings.ts";
+import { readUtilization, type UtilizationReport } from "./utilization.ts";
 
 export class Ipam {
   readonly #options: IpamOptions;
@@ -32,6 +41,61 @@ export class Ipam {
   /** All addresses of a handle; `UnknownHandle` when there is no such handle. */
   releaseByHandle(handleId: string, signal?: AbortSignal): Promise<readonly IpAddress[]> {
     return releaseByHandle(this.#context(signal), handleId);
+  }
+
+  /** A block of its own for a host, with nothing taken from it. */
+  ensureBlock(request: SurroundingsRequest, signal?: AbortSignal): Promise<Cidr | undefined> {
+    return ensureBlock(this.#context(signal), request);
+  }
+
+  addressesOfHandle(handleId: string, signal?: AbortSignal): Promise<readonly IpAddress[]> {
+    return addressesOfHandle(this.#context(signal), handleId);
+  }
+
+  /** What is known about an address; `NotAssigned` or `InCooldown` otherwise. */
+  allocationOf(address: IpAddress, signal?: AbortSignal): Promise<Allocation> {
+    return allocationOf(this.#context(signal), address);
+  }
+
+  setOwners(change: OwnerChange, signal?: AbortSignal): Promise<void> {
+    return setOwners(this.#context(signal), change);
+  }
+
+  claimAffinity(cidr: Cidr, owner: Owner, signal?: AbortSignal): Promise<ClaimResult> {
+    return claimPrefix(this.#context(signal), cidr, owner);
+  }
+
+  /** Gives up the owner's blocks inside a prefix. */
+  releaseAffinity(cidr: Cidr, owner: Owner, mustBeEmpty: boolean, signal?: AbortSignal): Promise<void> {
+    return giveUpPrefix(this.#context(signal), cidr, owner, mustBeEmpty);
+  }
+
+  /** Gives up exactly this block; false when the owner has no such block. */
+  releaseBlockAffinity(block: Cidr, owner: Owner, mustBeEmpty: boolean, signal?: AbortSignal): Promise<boolean> {
+    return giveUpBlock(this.#context(signal), owner, block, { mustBeEmpty });
+  }
+
+  releaseHostAffinities(owner: Owner, mustBeEmpty: boolean, signal?: AbortSignal): Promise<void> {
+    return giveUpHost(this.#context(signal), owner, mustBeEmpty);
+  }
+
+  releasePoolAffinities(pool: Cidr, signal?: AbortSignal): Promise<void> {
+    return giveUpPool(this.#context(signal), pool);
+  }
+
+  /** A node leaves the cluster. Its addresses stay until they are released. */
+  removeHost(host: string, signal?: AbortSignal): Promise<void> {
+    return removeHost(this.#context(signal), { type: "host", name: host });
+  }
+
+  /** @param pools names or CIDRs; none = all */
+  utilization(pools: readonly string[] = [], signal?: AbortSignal): Promise<UtilizationReport> {
+    return readUtilization(this.#context(signal), pools);
+  }
+
+  /** Frees addresses whose cooldown is over in blocks that nobody writes; gives back those blocks. */
+  collectCold(blocks?: readonly Cidr[], signal?: AbortSignal): Promise<readonly Cidr[]> {
+    return collectCold(this.#context(signal), blocks);
   }
 
   config(signal?: AbortSignal): Promise<IpamConfig> {

@@ -15,6 +15,7 @@ export interface Taking {
   readonly cooldownSeconds: number;
   /** Strict affinity: only from a block of this owner. */
   readonly onlyOf?: Owner;
+  readonly maxPerHandle?: number;
 }
 
 /** Up to `count` addresses in CIDR form with the block's length; none when the block is full, gone or no longer ours. */
@@ -28,21 +29,33 @@ export async function takeFromBlock(context: Context, first: StoredBlock, taking
     const block = rested(context, stored, taking.cooldownSeconds);
     const taken = takeFree(block.value, taking.count, taking.for, taking.isReserved);
     if (taken.ordinals.length === 0) return [];
-    if (!(await writeTaken(context, block, taken.block, taking.for.handleId, taken.ordinals.length))) return undefined;
+    const raise = {
+      handleId: taking.for.handleId,
+      count: taken.ordinals.length,
+      maxPerHandle: taking.maxPerHandle,
+    };
+    if (!(await writeTaken(context, block, taken.block, raise))) return undefined;
     const length = cidrLength(first.key.cidr);
     return taken.ordinals.map((ordinal) => `${addressAt(block.value, ordinal)}/${length}` as Cidr);
   });
 }
 
-/** Writes a block that holds `count` more addresses of a handle; false when the block was written by another first. */
+/** Writes a block that holds some more addresses of a handle; false when the block was written by another first. */
 export async function writeTaken(
   context: Context,
   stored: StoredBlock,
   value: Block,
-  handleId: string | undefined,
-  count: number,
+  raise: {
+    readonly handleId: string | undefined;
+    readonly count: number;
+    readonly maxPerHandle: number | undefined;
+  },
 ): Promise<boolean> {
-  const raised = handleId === undefined ? undefined : await raiseHandle(context, handleId, stored.key.cidr, count);
+  const { handleId, count, maxPerHandle } = raise;
+  const raised =
+    handleId === undefined
+      ? undefined
+      : await raiseHandle(context, handleId, { block: stored.key.cidr, count, maxPerHandle });
   try {
     await context.records.updateBlock(stored, value);
     return true;
