@@ -8,6 +8,7 @@ import { type Assignments, type AutoAssignRequest, autoAssign } from "./auto-ass
 import type { Owner } from "./block.ts";
 import { collectCold } from "./cold.ts";
 import { changeConfig, readConfig } from "./config.ts";
+import { type Finding, findInconsistencies, readState, repair } from "./consistency.ts";
 import { Context, type IpamOptions } from "./context.ts";
 import { ensureBlock } from "./ensure-block.ts";
 import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, removeHost } from "./hosts.ts";
@@ -96,6 +97,20 @@ export class Ipam {
   /** Frees addresses whose cooldown is over in blocks that nobody writes; gives back those blocks. */
   collectCold(blocks?: readonly Cidr[], signal?: AbortSignal): Promise<readonly Cidr[]> {
     return collectCold(this.#context(signal), blocks);
+  }
+
+  /** Disagreements between blocks, affinities and handles. */
+  async inconsistencies(signal?: AbortSignal): Promise<readonly Finding[]> {
+    return findInconsistencies(await readState(this.#context(signal)));
+  }
+
+  /** Puts findings right; gives back those that need a person. */
+  async repair(findings: readonly Finding[], signal?: AbortSignal): Promise<readonly Finding[]> {
+    const context = this.#context(signal);
+    const nodes = new Set((await context.records.resources("Node")).map((node) => node.metadata.name));
+    const left: Finding[] = [];
+    for (const finding of findings) if (!(await repair(context, finding, nodes))) left.push(finding);
+    return left;
   }
 
   config(signal?: AbortSignal): Promise<IpamConfig> {
