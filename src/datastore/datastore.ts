@@ -54,6 +54,10 @@ export interface Watch<K extends StoredKey = StoredKey>
 export interface CallOptions {
   readonly signal?: AbortSignal;
 }
+export interface UpdateOptions extends CallOptions {
+  /** Only the status, where the datastore keeps it apart from the spec; others write the whole value. */
+  readonly subresource?: "status";
+}
 export interface ReadOptions extends CallOptions {
   /** Read as of then; absent = now. */
   readonly revision?: Revision;
@@ -72,7 +76,7 @@ export interface Datastore {
   /** Fails with `AlreadyExists`, which carries what is there. */
   create<K extends StoredKey>(entry: Entry<K>, options?: CallOptions): Promise<Stored<K>>;
   /** Compare-and-swap on `entry.revision` (mandatory): `NotFound` or `Conflict`. */
-  update<K extends StoredKey>(entry: Entry<K>, options?: CallOptions): Promise<Stored<K>>;
+  update<K extends StoredKey>(entry: Entry<K>, options?: UpdateOptions): Promise<Stored<K>>;
   /** Writes whatever is there; the revision is ignored. */
   apply<K extends StoredKey>(entry: Entry<K>, options?: CallOptions): Promise<Stored<K>>;
   /** Exactly this key; gives back what was there. `NotFound`, or `Conflict` when a revision was given. */

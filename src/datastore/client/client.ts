@@ -1,0 +1,268 @@
+// The typed way to resources: checked, defaulted, guarded. What it returns carries its revision in
+// `metadata.resourceVersion`, as users know it. Input is never changed.
+import { type Logger, silentLogger } from "../../lib/log.ts";
+import { type KindName, loadSchemas, type Resource, type ResourceKey, type ResourceOf } from "../../model/index.ts";
+import type { CallOptions, Datastore, Entry, ReadOptions, Revision, Stored, WatchEvent } from "../datastore.ts";
+import { AlreadyExists, Conflict, NotFound, Unsupported, ValidationFailed } from "../errors.ts";
+import { nameOfKey } from "../key-name.ts";
+import { bgpPeerFlow } from "./bgp-peer-flow.ts";
+import { type ClusterFacts, ensureInitialized } from "./ensure-initialized.ts";
+import type { AddressKeeper, Flow, FlowContext } from "./flow.ts";
+import { ipPoolFlow } from "./ip-pool-flow.ts";
+import { nodeFlow } from "./node-flow.ts";
+import { policyFlow } from "./policy-flow.ts";
+import { checkCreate, checkUpdate, stamp } from "./preconditions.ts";
+import {
+  checkScope,
+  keysOf,
+  nameOf,
+  queryOf,
+  type ResourceEvent,
+  type ResourceList,
+  type ResourceName,
+  type ResourceQuery,
+  resourceEvent,
+  shown,
+} from "./resources.ts";
+import { DEFAULT_ALLOW_PROFILE, isStatic } from "./static-profile.ts";
+import { tierFlow } from "./tier-flow.ts";
+import { workloadEndpointFlow } from "./workload-endpoint-flow.ts";
+
+export interface WriteOptions extends CallOptions {
+  /** What we made ourselves: skip the schema, and with it the time to load it. */
+  readonly trusted?: boolean;
+  /** Past the checks against other resources: splitting a pool needs this. */
+  readonly unsafe?: boolean;
+  readonly ttlSeconds?: number;
+}
+export interface ClientOptions {
+  /** What deleting pools and nodes asks of IPAM. */
+  readonly addresses?: AddressKeeper;
+  readonly log?: Logger;
+  readonly now?: () => Date;
+  readonly facts?: ClusterFacts;
+  /** Set `ipipEnabled`/`vxlanEnabled` for agents older than 3.22 that share this datastore. */
+  readonly encapsulationInFelixConfiguration?: boolean;
+}
+
+const FLOWS: Partial<Record<KindName, Flow>> = {
+  IPPool: ipPoolFlow,
+  Node: nodeFlow,
+  WorkloadEndpoint: workloadEndpointFlow,
+  NetworkPolicy: policyFlow,
+  GlobalNetworkPolicy: policyFlow,
+  StagedNetworkPolicy: policyFlow,
+  StagedGlobalNetworkPolicy: policyFlow,
+  Tier: tierFlow,
+  BGPPeer: bgpPeerFlow,
+};
+
+export class Client {
+  readonly store: Datastore;
+  readonly #options: ClientOptions;
+
+  constructor(store: Datastore, options: ClientOptions = {}) {
+    this.store = store;
+    this.#options = options;
+  }
+
+  async create<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
+    const flow = FLOWS[resource.kind] ?? {};
+    const prepared = flow.prepare?.(resource) ?? resource;
+    checkCreate(prepared);
+    const { kind, metadata } = prepared;
+    if (isStatic({ kind, name: metadata.name })) throw new AlreadyExists(`${kind}(${metadata.name})`);
+    const checked = await validate(prepared, "create", options);
+    const context = this.#context(options);
+    const [key, ...older] = keysOf(nameOf(checked));
+    for (const other of older) await this.#refuseExisting(other, options);
+    await flow.beforeCreate?.(checked, context);
+    const value = { ...checked, metadata: stamp(checked.metadata, this.#options.now ?? (() => new Date())) };
+    const stored = await this.store.create(entry(key, value, options), options);
+    await flow.afterWrite?.(value, context);
+    return shown(stored) as ResourceOf<R["kind"]>;
+  }
+
+  /** Compares `metadata.resourceVersion` with what is stored. A status that is not given stays. */
+  update<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
+    return this.#update(resource, options);
+  }
+
+  /** Changes the status and leaves the spec, where the datastore tells them apart. */
+  updateStatus<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
+    return this.#update(resource, options, "status");
+  }
+
+  /** Creates, or updates whatever is there; with a resourceVersion, only what was read. */
+  async apply<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
+    const prepared = FLOWS[resource.kind]?.prepare?.(resource) ?? resource;
+    const { resourceVersion } = resource.metadata;
+    const pinned = resourceVersion !== undefined && resourceVersion !== "";
+    for (;;) {
+      try {
+        const { metadata } = await this.get(nameOf(prepared), options);
+        const { uid, creationTimestamp } = metadata;
+        const identity = {
+          ...(uid !== undefined && { uid }),
+          ...(creationTimestamp !== undefined && { creationTimestamp }),
+          resourceVersion: pinned ? resourceVersion : (metadata.resourceVersion ?? ""),
+        };
+        const merged = { ...resource, metadata: { ...resource.metadata, name: prepared.metadata.name, ...identity } };
+        return await this.#update(merged, options);
+      } catch (error) {
+        if (error instanceof Conflict && !pinned) continue;
+        if (!(error instanceof NotFound) || pinned) throw error;
+      }
+      try {
+        return await this.create(resource, options);
+      } catch (error) {
+        if (!(error instanceof AlreadyExists)) throw error;
+      }
+    }
+  }
+
+  /** @returns what was deleted */
+  async delete<K extends KindName>(
+    name: ResourceName<K>,
+    options: CallOptions & { readonly revision?: Revision | undefined; readonly uid?: string } = {},
+  ): Promise<ResourceOf<K>> {
+    if (isStatic(name)) throw new Unsupported("delete", `${name.kind}(${name.name})`, "it is built in");
+    checkScope(name);
+    const { signal, revision } = options;
+    const flow = FLOWS[name.kind];
+    const found =
+      flow?.beforeDelete === undefined ? undefined : await this.#find(name, signal === undefined ? {} : { signal });
+    if (found !== undefined && revision !== undefined && revision !== "" && found.revision !== revision)
+      throw new Conflict(nameOfKey(found.key), found);
+    const rewritten = found === undefined ? undefined : await flow?.beforeDelete?.(found, this.#context(options));
+    const at = rewritten ?? revision;
+    const removal = {
+      ...(signal !== undefined && { signal }),
+      ...(at !== undefined && at !== "" && { revision: at }),
+      ...(options.uid !== undefined && { uid: options.uid }),
+    };
+    return this.#atKey(name, async (key) => {
+      const removed = await this.store.delete(found?.key ?? key, removal);
+      const value = removed.value ?? { apiVersion: "", kind: name.kind, metadata: { name: name.name }, spec: {} };
+      return shown({ key: removed.key, value, revision: removed.revision }) as ResourceOf<K>;
+    });
+  }
+
+  async get<K extends KindName>(name: ResourceName<K>, options: ReadOptions = {}): Promise<ResourceOf<K>> {
+    if (isStatic(name)) return DEFAULT_ALLOW_PROFILE as ResourceOf<K>;
+    checkScope(name);
+    return shown(await this.#find(name, options)) as ResourceOf<K>;
+  }
+
+  async list<K extends KindName>(query: ResourceQuery<K>, options: ReadOptions = {}): Promise<ResourceList<K>> {
+    const { items, revision } = await this.store.list(queryOf(query), options);
+    const { name, namePrefix } = query;
+    const resources = items
+      .map((item) => shown(item as Stored<ResourceKey>))
+      // A policy may be stored under an older name than the one it is asked for by.
+      .filter((r) => (name ?? r.metadata.name) === r.metadata.name && r.metadata.name.startsWith(namePrefix ?? ""));
+    const wantsStatic =
+      query.kind === "Profile" && (name ?? DEFAULT_ALLOW_PROFILE.metadata.name) === DEFAULT_ALLOW_PROFILE.metadata.name;
+    const all = wantsStatic && namePrefix === undefined ? [...resources, DEFAULT_ALLOW_PROFILE] : resources;
+    return { items: all as unknown as ResourceOf<K>[], revision };
+  }
+
+  /** Changes after a revision; without one, first everything there is. Ends when the signal aborts. */
+  async *watch<K extends KindName>(
+    query: ResourceQuery<K>,
+    options: { readonly after?: Revision; readonly signal: AbortSignal },
+  ): AsyncGenerator<readonly ResourceEvent<K>[]> {
+    await using watch = await this.store.watch(queryOf(query), options);
+    for await (const batch of watch) yield batch.map((event) => resourceEvent<K>(event as WatchEvent<ResourceKey>));
+  }
+
+  /** What every cluster's datastore holds: its identity and the built-in tiers. */
+  ensureInitialized(facts: ClusterFacts = this.#options.facts ?? {}, signal?: AbortSignal): Promise<void> {
+    return ensureInitialized(this.store, facts, signal);
+  }
+
+  async #update<R extends Resource>(
+    resource: R,
+    options: WriteOptions,
+    subresource?: "status",
+  ): Promise<ResourceOf<R["kind"]>> {
+    const flow = FLOWS[resource.kind] ?? {};
+    const prepared = flow.prepare?.(resource) ?? resource;
+    checkUpdate(prepared);
+    const name = nameOf(prepared);
+    if (isStatic(name)) throw new Unsupported("update", `${name.kind}(${name.name})`, "it is built in");
+    const checked = await validate(prepared, "update", options);
+    const context = this.#context(options);
+    const stored = await this.#atKey(name, async (key) => {
+      const keepsStatus = prepared.status === undefined;
+      const current =
+        keepsStatus || flow.beforeUpdate !== undefined ? (await this.store.get(key, options)).value : undefined;
+      if (current !== undefined) await flow.beforeUpdate?.(checked, current, context);
+      const status = keepsStatus ? (current?.status ?? checked.status) : checked.status;
+      const value = status === undefined ? checked : { ...checked, status };
+      const revision = resource.metadata.resourceVersion ?? "";
+      return this.store.update(
+        { ...entry(key, value, options), revision },
+        { ...options, ...(subresource && { subresource }) },
+      );
+    });
+    await flow.afterWrite?.(stored.value, context);
+    return shown(stored) as ResourceOf<R["kind"]>;
+  }
+
+  #find(name: ResourceName, options: ReadOptions): Promise<Stored<ResourceKey>> {
+    return this.#atKey(name, (key) => this.store.get(key, options));
+  }
+
+  /** Runs on the key the resource is stored under: policies have had several. */
+  async #atKey<T>(name: ResourceName, run: (key: ResourceKey) => Promise<T>): Promise<T> {
+    const [first, ...older] = keysOf(name);
+    try {
+      return await run(first);
+    } catch (error) {
+      if (!(error instanceof NotFound)) throw error;
+      for (const key of older)
+        try {
+          return await run(key);
+        } catch (again) {
+          if (!(again instanceof NotFound)) throw again;
+        }
+      throw error;
+    }
+  }
+
+  async #refuseExisting(key: ResourceKey, options: CallOptions): Promise<void> {
+    try {
+      const existing = await this.store.get(key, options);
+      throw new AlreadyExists(nameOfKey({ ...key, name: existing.value.metadata.name }), existing);
+    } catch (error) {
+      if (!(error instanceof NotFound)) throw error;
+    }
+  }
+
+  #context(options: WriteOptions): FlowContext {
+    return {
+      store: this.store,
+      addresses: this.#options.addresses,
+      log: this.#options.log ?? silentLogger,
+      signal: options.signal,
+      unsafe: options.unsafe ?? false,
+      encapsulationInFelixConfiguration: this.#options.encapsulationInFelixConfiguration ?? false,
+      ensureInitialized: () => this.ensureInitialized(undefined, options.signal),
+    };
+  }
+}
+
+async function validate(resource: Resource, mode: "create" | "update", options: WriteOptions): Promise<Resource> {
+  if (options.trusted === true) return resource;
+  const { validateResource } = await loadSchemas();
+  const result = await validateResource(resource, { mode });
+  if (!result.ok) throw new ValidationFailed(result.faults);
+  return result.resource;
+}
+
+const entry = (key: ResourceKey, value: Resource, { ttlSeconds }: WriteOptions): Entry<ResourceKey> => ({
+  key,
+  value,
+  ...(ttlSeconds !== undefined && { ttlSeconds }),
+});

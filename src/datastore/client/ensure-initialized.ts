@@ -1,0 +1,83 @@
+// What every cluster's datastore holds: who the cluster is, and the built-in tiers. Safe to run by many at once.
+import { API_VERSION, BUILT_IN_TIERS } from "../../model/index.ts";
+import type { Datastore } from "../datastore.ts";
+import { AlreadyExists, Unauthorized, Unsupported } from "../errors.ts";
+import { stamp } from "./preconditions.ts";
+import { upsert } from "./upsert.ts";
+
+export interface ClusterFacts {
+  /** Written when given; what stands there otherwise stays. */
+  readonly version?: string;
+  /** Comma-separated words, each added once. */
+  readonly clusterType?: string;
+}
+
+const RETRY_MS = 1000;
+
+/** Tries everything, then throws the first thing that failed. */
+export async function ensureInitialized(
+  store: Datastore,
+  facts: ClusterFacts = {},
+  signal?: AbortSignal,
+): Promise<void> {
+  const faults: unknown[] = [];
+  await ensureClusterInformation(store, facts, signal).catch((error: unknown) => faults.push(error));
+  for (const [name, spec] of Object.entries(BUILT_IN_TIERS))
+    await ensureTier(store, name, spec, signal).catch((error: unknown) => faults.push(error));
+  signal?.throwIfAborted();
+  if (faults.length > 0) throw faults[0];
+}
+
+function ensureClusterInformation(
+  store: Datastore,
+  facts: ClusterFacts,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const name = { kind: "ClusterInformation", name: "default" } as const;
+  return upsert({ store, signal, retryMs: RETRY_MS }, name, (current) => {
+    const before = (current?.spec ?? {}) as Readonly<Record<string, unknown>>;
+    const clusterType = joinTypes(
+      before["clusterType"],
+      facts.clusterType,
+      store.name === "kubernetes" ? "kdd" : undefined,
+    );
+    const after = {
+      ...before,
+      clusterGUID: before["clusterGUID"] || crypto.randomUUID().replaceAll("-", ""),
+      ...(clusterType === "" ? {} : { clusterType }),
+      ...(facts.version === undefined || facts.version === "" ? {} : { calicoVersion: facts.version }),
+      datastoreReady: before["datastoreReady"] ?? true,
+    };
+    return JSON.stringify(after, Object.keys(after).sort()) === JSON.stringify(before, Object.keys(after).sort())
+      ? undefined
+      : after;
+  });
+}
+
+async function ensureTier(
+  store: Datastore,
+  name: string,
+  spec: object,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const metadata = stamp({ name }, () => new Date());
+  try {
+    await store.create(
+      {
+        key: { type: "resource", kind: "Tier", name },
+        value: { apiVersion: API_VERSION, kind: "Tier", metadata, spec, status: {} },
+      },
+      { ...(signal && { signal }) },
+    );
+  } catch (error) {
+    // A program that may not create tiers runs in a cluster where somebody else did.
+    const fine = [AlreadyExists, Unauthorized, Unsupported].some((type) => error instanceof type);
+    if (!fine) throw error;
+  }
+}
+
+/** In the order of first mention, each once. */
+function joinTypes(...lists: readonly unknown[]): string {
+  const words = lists.flatMap((list) => (typeof list === "string" ? list.split(",") : []));
+  return [...new Set(words.filter((word) => word !== ""))].join(",");
+}
