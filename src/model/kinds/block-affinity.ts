@@ -10,6 +10,7 @@ const spec = object({
   // Text in the v1 custom resource, a boolean in the v3 API.
   deleted: extra(always(flag(), false), {
     decode: (value) => (value === "true" ? true : value === "false" ? false : value),
+    openapi: { type: "string", default: undefined },
   }),
 });
 export type BlockAffinityResource = ResourceFor<"BlockAffinity", typeof spec>;

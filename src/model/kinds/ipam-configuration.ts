@@ -1,10 +1,10 @@
 // IPAMConfiguration: how blocks of addresses are handed to nodes.
-import { always, choice, field, flag, integer, object, pointer } from "./fields.ts";
+import { always, choice, extra, field, flag, integer, object, pointer } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 
 const spec = object({
   strictAffinity: always(flag(), false),
-  maxBlocksPerHost: field(integer(0, 1_000_000)),
+  maxBlocksPerHost: field(extra(integer(0, 1_000_000), { openapi: { maximum: 2 ** 31 - 1 } })), // so in the v1 form
   autoAllocateBlocks: always(flag(), true),
   kubeVirtVMAddressPersistence: pointer(choice("Enabled", "Disabled")),
   ipCooldownSeconds: field(integer(0, 1200)),

@@ -1,0 +1,87 @@
+// Custom resource definitions made from the kinds' schemas: `crd.projectcalico.org/v1`, the form in which resources
+// stand in the Kubernetes API. Structural schemas: one type per node, no unions but int-or-string, nothing the API
+// server would refuse.
+import * as z from "zod/mini";
+import { type Kind, kindOf, selectableFields } from "../kinds.ts";
+import type { SchemaKind } from "../resources.ts";
+import { loadDefinition, SCHEMA_KINDS } from "../schemas.ts";
+import { extras } from "./fields.ts";
+
+/** Kinds that are Kubernetes' own objects in that datastore: Node, Pod, and Namespace with ServiceAccount. */
+const NATIVE: readonly SchemaKind[] = ["Node", "WorkloadEndpoint", "Profile"];
+export const CRD_KINDS = SCHEMA_KINDS.filter((kind) => !NATIVE.includes(kind));
+export const CRD_GROUP = "crd.projectcalico.org";
+
+type Json = Record<string, unknown>;
+
+export async function customResourceDefinition(kindName: SchemaKind): Promise<Json> {
+  const definition = await loadDefinition(kindName);
+  const kind = storedKind(kindOf(kindName));
+  const properties: Json = {
+    apiVersion: { type: "string" },
+    kind: { type: "string" },
+    metadata: { type: "object" },
+    spec: { ...openApi(definition.spec), description: definition.description },
+  };
+  if (definition.status !== undefined) properties["status"] = openApi(definition.status);
+  const version: Json = {
+    name: "v1",
+    served: true,
+    storage: true,
+    schema: { openAPIV3Schema: { type: "object", description: definition.description, properties } },
+  };
+  const columns = definition.printerColumns ?? [];
+  if (columns.length > 0) version["additionalPrinterColumns"] = columns;
+  if (kind.hasStatus) version["subresources"] = { status: {} };
+  const fields = selectableFields(kindName).filter((field) => field.startsWith("spec."));
+  if (fields.length > 0) version["selectableFields"] = fields.map((field) => ({ jsonPath: `.${field}` }));
+  return {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: { name: `${kind.plural}.${CRD_GROUP}` },
+    spec: {
+      group: CRD_GROUP,
+      names: { kind: kind.name, listKind: `${kind.name}List`, plural: kind.plural, singular: kind.name.toLowerCase() },
+      scope: kind.namespaced ? "Namespaced" : "Cluster",
+      preserveUnknownFields: false,
+      versions: [version],
+    },
+  };
+}
+
+/** One kind has another name there than in the v3 API. */
+function storedKind(kind: Kind): Omit<Kind, "name"> & { readonly name: string } {
+  return kind.name === "IPAMConfiguration" ? { ...kind, name: "IPAMConfig", plural: "ipamconfigs" } : kind;
+}
+
+export function openApi(schema: z.ZodMiniType): Json {
+  const made = z.toJSONSchema(schema, {
+    target: "openapi-3.0",
+    io: "input",
+    unrepresentable: "any",
+    override: ({ zodSchema, jsonSchema }) => refine(zodSchema as unknown as z.ZodMiniType, jsonSchema as Json),
+  });
+  return made as Json;
+}
+
+/** Bounds of the number types themselves, which say nothing. */
+const PLAIN_BOUNDS: ReadonlySet<unknown> = new Set([
+  -(2 ** 31),
+  2 ** 31 - 1,
+  Number.MIN_SAFE_INTEGER,
+  Number.MAX_SAFE_INTEGER,
+]);
+
+function refine(schema: z.ZodMiniType, json: Json): void {
+  for (const word of ["$schema", "additionalProperties", "propertyNames"] as const)
+    if (word !== "additionalProperties" || typeof json[word] !== "object") delete json[word];
+  for (const bound of ["minimum", "maximum"] as const) if (PLAIN_BOUNDS.has(json[bound])) delete json[bound];
+  const extra = extras.get(schema) ?? {};
+  if (extra.limit !== undefined) json[json["type"] === "array" ? "maxItems" : "maxLength"] = extra.limit;
+  if (schema._zod.def.type === "unknown") json["x-kubernetes-preserve-unknown-fields"] = true;
+  if (Array.isArray(json["enum"]) && json["enum"].every((value) => Number.isInteger(value))) json["type"] = "integer";
+  for (const [word, value] of Object.entries(extra.openapi ?? {})) {
+    if (value === undefined) delete json[word];
+    else json[word] = value;
+  }
+}
