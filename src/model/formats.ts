@@ -46,7 +46,28 @@ export function isMaskedNetwork(text: string, version?: IpVersion): boolean {
   if (network === undefined || (version !== undefined && ipVersion(network.address) !== version)) return false;
   return maskCidr(network.address, network.length) === `${network.address}/${network.length}`;
 }
-export const isMaskedCidr = (text: string): boolean => text.includes("/") && isMaskedNetwork(text);
+export const isMaskedCidr = (text: string): boolean =>
+  text.includes(":") ? text.includes("/") && isMaskedNetwork(text) : isMaskedV4(text);
+
+/** The hot case, in one pass without making strings: `a.b.c.d/n` with no bit beyond n. */
+function isMaskedV4(text: string): boolean {
+  let value = 0;
+  let part = -1;
+  let parts = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code >= 48 && code <= 57) {
+      if (part === 0) return false; // a leading zero
+      part = part < 0 ? code - 48 : part * 10 + code - 48;
+      if (part > 255) return false;
+    } else if (part >= 0 && code === (parts === 3 ? 47 : 46) && parts < 4) {
+      value = value * 256 + part;
+      part = -1;
+      parts++;
+    } else return false;
+  }
+  return parts === 4 && part >= 0 && part <= 32 && value % 2 ** (32 - part) === 0;
+}
 
 /** `10.0.0.1`, `10.0.0.1:179`, `fd00::1`, `[fd00::1]:179`. */
 export function isPeerAddress(text: string): boolean {

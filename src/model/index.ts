@@ -1,19 +1,23 @@
 // The data model's front door. Light: schemas (zod) are loaded only by who validates, through `loadSchemas`.
-export * from "./built-in-tiers.ts";
+export * from "./built-ins.ts";
 export * from "./columns.ts";
 export * from "./derived.ts";
 export * from "./duration.ts";
 export * from "./faults.ts";
 export { FELIX_PARAMETERS, felixParameterOf } from "./felix-parameters.ts";
+export * from "./formats.ts";
 export { escapeName, InvalidKey, isStoredKey, keyPath, parseKeyPath, parseStoredPath } from "./key-path.ts";
 export { keyMatches, type PathRange, queryRange } from "./key-query.ts";
 export * from "./keys.ts";
 export * from "./kinds.ts";
 export * from "./kubernetes/index.ts";
 export * from "./labels.ts";
+export * from "./legacy-pool.ts";
 export * from "./numbers.ts";
 export { isStagedKind, POLICY_KINDS, policyKindOf } from "./policy-key.ts";
 export * from "./policy-names.ts";
+export * from "./policy-order.ts";
+export * from "./preconditions.ts";
 export * from "./processors/index.ts";
 export * from "./resource.ts";
 export type * from "./resources.ts";
@@ -23,6 +27,7 @@ export { decodeValue, encodeValue } from "./stored-values.ts";
 export { UnreadableValue } from "./unreadable-value.ts";
 export { isValueError, type ReportProblem } from "./value-error.ts";
 export * from "./workload-name.ts";
+export * from "./write-defaults.ts";
 
 /** The schemas, and zod with them: a few milliseconds, so only where something is validated. */
 export const loadSchemas = () => import("./schemas.ts");

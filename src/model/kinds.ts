@@ -41,6 +41,8 @@ export interface Kind {
   readonly shortNames: readonly string[];
   /** Served to users by the v3 API; the rest is internal to syncers. */
   readonly served: boolean;
+  /** Its status is written apart from its spec. */
+  readonly hasStatus: boolean;
 }
 
 const kind = (name: KindName, plural: string, options: Partial<Omit<Kind, "name" | "plural">> = {}): Kind => ({
@@ -49,11 +51,12 @@ const kind = (name: KindName, plural: string, options: Partial<Omit<Kind, "name"
   namespaced: false,
   shortNames: [],
   served: true,
+  hasStatus: false,
   ...options,
 });
 
 export const KINDS: readonly Kind[] = [
-  kind("IPPool", "ippools"),
+  kind("IPPool", "ippools", { hasStatus: true }),
   kind("IPReservation", "ipreservations"),
   kind("Node", "nodes"),
   kind("WorkloadEndpoint", "workloadendpoints", { namespaced: true }),
@@ -63,17 +66,20 @@ export const KINDS: readonly Kind[] = [
   kind("StagedNetworkPolicy", "stagednetworkpolicies", { namespaced: true, shortNames: ["scnp", "snp"] }),
   kind("StagedGlobalNetworkPolicy", "stagedglobalnetworkpolicies", { shortNames: ["sgnp"] }),
   kind("StagedKubernetesNetworkPolicy", "stagedkubernetesnetworkpolicies", { namespaced: true, shortNames: ["sknp"] }),
-  kind("Tier", "tiers"),
+  kind("Tier", "tiers", { hasStatus: true }),
   kind("Profile", "profiles"),
   kind("NetworkSet", "networksets", { namespaced: true }),
   kind("GlobalNetworkSet", "globalnetworksets", { shortNames: ["gns"] }),
   kind("BGPConfiguration", "bgpconfigurations", { shortNames: ["bgpconfig", "bgpconfigs"] }),
   kind("BGPPeer", "bgppeers"),
   kind("BGPFilter", "bgpfilters"),
-  kind("CalicoNodeStatus", "caliconodestatuses"),
+  kind("CalicoNodeStatus", "caliconodestatuses", { hasStatus: true }),
   kind("FelixConfiguration", "felixconfigurations"),
   kind("ClusterInformation", "clusterinformations", { shortNames: ["clusterinfo", "clusterinfos"] }),
-  kind("KubeControllersConfiguration", "kubecontrollersconfigurations", { shortNames: ["kcc", "kccs"] }),
+  kind("KubeControllersConfiguration", "kubecontrollersconfigurations", {
+    shortNames: ["kcc", "kccs"],
+    hasStatus: true,
+  }),
   kind("IPAMConfiguration", "ipamconfigurations", { shortNames: ["ipamconfig", "ipamconfigs"] }),
   kind("IPAMBlock", "ipamblocks"),
   kind("BlockAffinity", "blockaffinities", { shortNames: ["affinity", "affinities"] }),
@@ -96,3 +102,19 @@ export function kindOf(name: KindName): Kind {
 
 export const findKind = (name: string): Kind | undefined => BY_NAME.get(name as KindName);
 export const findKindByPlural = (plural: string): Kind | undefined => BY_PLURAL.get(plural);
+
+const TIERED: readonly KindName[] = [
+  "NetworkPolicy",
+  "GlobalNetworkPolicy",
+  "StagedNetworkPolicy",
+  "StagedGlobalNetworkPolicy",
+];
+const BY_NAMESPACE: readonly KindName[] = ["NetworkPolicy", "NetworkSet", "StagedNetworkPolicy"];
+
+/** What a list can be narrowed by besides labels. */
+export function selectableFields(kind: KindName): readonly string[] {
+  const fields = ["metadata.name"];
+  if (BY_NAMESPACE.includes(kind)) fields.push("metadata.namespace");
+  if (TIERED.includes(kind)) fields.push("spec.tier");
+  return fields;
+}

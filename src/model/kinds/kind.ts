@@ -68,12 +68,15 @@ export interface ResourceSchema<R extends Resource = Resource> {
 }
 
 type Decoder = ReturnType<typeof compileDecoder>;
+const COMPILE_AFTER = 500;
 
 export class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z.ZodMiniType>
   implements ResourceSchema<Resource<K, Stored<S>, Stored<T>>>
 {
   readonly kind: K;
   #decoder: Decoder | undefined;
+  #compiled: z.ZodMiniType | undefined;
+  #validations = 0;
 
   constructor(readonly definition: KindDefinition<K, S, T>) {
     this.kind = definition.kind;
@@ -94,7 +97,7 @@ export class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z
     const specInput = decoded.spec as Record<string, unknown>;
     definition.prepare?.(specInput);
     if (mode !== "stored") checkMetadata(metadata, definition.kind, definition.nameRule, faults);
-    const spec = faults.length > 0 ? undefined : this.#parse(definition.spec, specInput, "spec", faults);
+    const spec = faults.length > 0 ? undefined : this.#parse(this.#specSchema(), specInput, "spec", faults);
     const status = faults.length > 0 ? undefined : this.#status(decoded, faults);
     if (spec !== undefined && definition.rules !== undefined) {
       const report: Report = (path, value, reason) => {
@@ -125,6 +128,13 @@ export class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z
     return top["status"] === undefined ? resource : { ...resource, status: top["status"] };
   }
 
+  /** The spec's schema, compiled once that pays: compiling costs as much as some hundred validations without. */
+  #specSchema(): z.ZodMiniType {
+    if (this.#compiled === undefined && ++this.#validations >= COMPILE_AFTER)
+      this.#compiled = z.compile(this.definition.spec);
+    return this.#compiled ?? this.definition.spec;
+  }
+
   #status(decoded: Resource, faults: FieldFault[]): unknown {
     const { status, initialStatus } = this.definition;
     if (status === undefined || decoded.status === undefined) return initialStatus;
@@ -132,7 +142,7 @@ export class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z
   }
 
   #parse(schema: z.ZodMiniType, input: unknown, top: string, faults: FieldFault[]): unknown {
-    const result = z.safeParse(schema, input);
+    const result = schema.safeParse(input);
     if (result.success) return result.data;
     for (const issue of result.error.issues) faults.push(faultOf(issue, schema, input, top));
     return undefined;

@@ -67,8 +67,8 @@ export function checkRule(
   at: Path,
   report: Report,
 ): void {
-  checkProtocol(rule.protocol, [...at, "protocol"], report);
-  checkProtocol(rule.notProtocol, [...at, "notProtocol"], report);
+  checkProtocol(rule, "protocol", at, report);
+  checkProtocol(rule, "notProtocol", at, report);
   checkIcmp(rule, at, report);
   if (rule.http !== undefined) checkHttp(rule, direction, at, report);
   if (rule.metadata?.annotations !== undefined)
@@ -80,10 +80,13 @@ export function checkRule(
   checkFamilies(rule, at, report);
 }
 
-function checkProtocol(protocol: ProtocolValue | undefined, at: Path, report: Report): void {
+const PROTOCOLS: ReadonlySet<ProtocolValue> = new Set(PROTOCOL_NAMES);
+
+function checkProtocol(rule: PolicyRule, name: "protocol" | "notProtocol", at: Path, report: Report): void {
+  const protocol = rule[name];
   if (protocol === undefined) return;
-  if (protocol === 0 || (typeof protocol === "string" && !PROTOCOL_NAMES.some((name) => name === protocol)))
-    report(at, protocol, `want ${PROTOCOL_NAMES.join(", ")} or a number from 1 to 255`);
+  if (typeof protocol === "string" ? !PROTOCOLS.has(protocol) : protocol === 0)
+    report([...at, name], protocol, `want ${PROTOCOL_NAMES.join(", ")} or a number from 1 to 255`);
 }
 
 const ICMP_FAMILY: ReadonlyMap<ProtocolValue | undefined, IpVersion> = new Map<ProtocolValue, IpVersion>([

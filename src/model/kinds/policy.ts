@@ -1,12 +1,10 @@
 // What the policy kinds share: fields, rules across fields, defaulting of `types`, names.
 import { isDashed, isSubdomain } from "../formats.ts";
+import { DEFAULT_TIER } from "../policy-names.ts";
 import { choice, distinct, field, flag, list, number, pointer, preset, selector, text } from "./fields.ts";
 import { isObject } from "./decode.ts";
 import type { RuleContext } from "./kind.ts";
 import { checkRule, type PolicyRule, policyRule } from "./policy-rule.ts";
-
-export const DEFAULT_TIER = "default";
-export const TIER_LABEL = "projectcalico.org/tier";
 
 export const policyFields = {
   tier: preset(text(), DEFAULT_TIER),

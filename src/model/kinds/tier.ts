@@ -1,5 +1,5 @@
 // Tier: an ordered group of policies, and what happens to traffic its policies apply to but do not decide.
-import { BUILT_IN_TIERS } from "../built-in-tiers.ts";
+import { BUILT_IN_TIERS, isBuiltInTier } from "../built-ins.ts";
 import { isDnsLabel } from "../formats.ts";
 import { choice, condition, field, list, number, object, preset } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
@@ -19,8 +19,8 @@ export default defineKind({
   initialStatus: {},
   nameRule: (name) => (isDnsLabel(name) ? undefined : "want at most 63 of a-z, 0-9 and -, without dots"),
   rules: (tier, { metadata, report }) => {
-    const fixed = Object.entries(BUILT_IN_TIERS).find(([name]) => name === metadata.name)?.[1];
-    if (fixed === undefined) return;
+    if (!isBuiltInTier(metadata.name)) return;
+    const fixed = BUILT_IN_TIERS[metadata.name];
     for (const name of ["order", "defaultAction"] as const)
       if (tier[name] !== fixed[name])
         report([name], tier[name], `the built-in tier ${metadata.name} has ${fixed[name]}`);

@@ -1,0 +1,312 @@
+// A thin client of the Kubernetes API over node:https: JSON requests, paged lists, watches, patches, with a limit on
+// requests per second. It knows HTTP and Status objects, and nothing of Calico.
+import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from "node:http";
+import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import { delay } from "../../lib/retry.ts";
+import { Unavailable } from "../errors.ts";
+import type { Access } from "./access.ts";
+
+/** What every object of the API carries. */
+export interface KubeObject {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly metadata: KubeMetadata;
+}
+export interface KubeMetadata {
+  readonly name: string;
+  readonly namespace?: string;
+  readonly generateName?: string;
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+  readonly creationTimestamp?: string;
+  readonly deletionTimestamp?: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly ownerReferences?: readonly unknown[];
+  readonly finalizers?: readonly string[];
+}
+export interface KubeList<T extends KubeObject = KubeObject> {
+  readonly items: readonly T[];
+  readonly metadata: { readonly resourceVersion?: string; readonly continue?: string };
+}
+
+/** The API server said no. */
+export class KubeStatusError extends Error {
+  override readonly name = "KubeStatusError";
+  constructor(
+    readonly request: string,
+    readonly code: number,
+    /** `NotFound`, `AlreadyExists`, `Conflict`, `Expired`, … */
+    readonly reason: string,
+    message: string,
+    readonly causes: readonly { readonly field?: string; readonly reason?: string; readonly message?: string }[] = [],
+    readonly retryAfterSeconds?: number,
+  ) {
+    super(`${request}: ${message}`);
+  }
+}
+
+export interface KubeRequest {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | undefined>>;
+  readonly body?: unknown;
+  readonly contentType?: string;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface KubeApiOptions {
+  readonly timeoutMs?: number;
+  /** A watch that is silent for longer than this is dead: the server sends bookmarks about every minute. */
+  readonly watchIdleMs?: number;
+  readonly qps?: number;
+  readonly burst?: number;
+}
+
+export type KubeWatchEvent =
+  | { readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK"; readonly object: KubeObject }
+  | {
+      readonly type: "ERROR";
+      readonly object: { readonly code?: number; readonly reason?: string; readonly message?: string };
+    };
+
+const PAGE = 500;
+const DEFAULT_TIMEOUT_MS = 10_000;
+const DEFAULT_WATCH_IDLE_MS = 150_000;
+
+export class KubeApi {
+  readonly #access: Access;
+  readonly #agent: HttpAgent | HttpsAgent;
+  readonly #limit: TokenBucket;
+  readonly #timeoutMs: number;
+  readonly #watchIdleMs: number;
+  /** Requests sent so far, watches included: what benchmarks and tests count. */
+  requests = 0;
+
+  constructor(access: Access, options: KubeApiOptions = {}) {
+    this.#access = access;
+    this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    this.#watchIdleMs = options.watchIdleMs ?? DEFAULT_WATCH_IDLE_MS;
+    this.#limit = new TokenBucket(options.qps ?? 5, options.burst ?? 100);
+    const isTls = access.server.protocol === "https:";
+    this.#agent = isTls ? new HttpsAgent({ keepAlive: true, ...access.tls }) : new HttpAgent({ keepAlive: true });
+  }
+
+  get endpoint(): string {
+    return this.#access.server.origin;
+  }
+
+  async get<T extends KubeObject>(
+    path: string,
+    options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined } = {},
+  ): Promise<T> {
+    return this.json<T>({ method: "GET", path, ...withDefined(options) });
+  }
+
+  /** All pages of a list, put together. A list that expires on the way starts again from the beginning. */
+  async list<T extends KubeObject>(
+    path: string,
+    options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined } = {},
+  ): Promise<KubeList<T>> {
+    for (let attempt = 0; ; attempt++) {
+      const items: T[] = [];
+      let next: string | undefined;
+      try {
+        for (;;) {
+          // Pages after the first belong to the revision of the first: it must not be named again.
+          const { resourceVersion, resourceVersionMatch, ...others } = options.query ?? {};
+          const first = next === undefined ? { resourceVersion, resourceVersionMatch } : {};
+          const query = { ...others, ...first, limit: String(PAGE), continue: next };
+          const page = await this.json<KubeList<T>>({ method: "GET", path, query, signal: options.signal });
+          for (const item of page.items ?? []) items.push(item);
+          next = page.metadata.continue === "" ? undefined : page.metadata.continue;
+          if (next === undefined) return { items, metadata: page.metadata };
+        }
+      } catch (error) {
+        if (next !== undefined && attempt < 3 && error instanceof KubeStatusError && error.code === 410) continue;
+        throw error;
+      }
+    }
+  }
+
+  /** One JSON request with its answer. */
+  async json<T>(request: KubeRequest): Promise<T> {
+    await this.#limit.take(request.signal);
+    for (let attempt = 0; ; attempt++) {
+      const response = await this.#send(request, this.#timeoutMs);
+      const text = await readAll(response, this.#timeoutMs);
+      const code = response.statusCode ?? 0;
+      if (code >= 200 && code < 300) return (text === "" ? undefined : JSON.parse(text)) as T;
+      const error = statusError(request, code, text, response);
+      if (code === 401 && attempt === 0) {
+        this.#access.forget();
+        continue;
+      }
+      if (code === 429 && attempt < 3) {
+        await delay(Math.min(10, error.retryAfterSeconds ?? 1) * 1000, request.signal);
+        continue;
+      }
+      throw error;
+    }
+  }
+
+  /** Events as they come; ends when the server closes, throws when the connection dies or the signal aborts. */
+  async *watch(
+    path: string,
+    query: Readonly<Record<string, string | undefined>>,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly KubeWatchEvent[]> {
+    await this.#limit.take(signal);
+    const request: KubeRequest = {
+      method: "GET",
+      path,
+      query: { ...query, watch: "true", allowWatchBookmarks: "true" },
+      signal,
+    };
+    const response = await this.#send(request, this.#timeoutMs);
+    const code = response.statusCode ?? 0;
+    if (code !== 200) {
+      if (code === 401) this.#access.forget();
+      throw statusError(request, code, await readAll(response, this.#timeoutMs), response);
+    }
+    response.socket?.setTimeout(this.#watchIdleMs, () =>
+      response.destroy(new Unavailable(this.endpoint, `watch ${path} was silent for ${this.#watchIdleMs / 1000} s`)),
+    );
+    let rest = "";
+    const decoder = new TextDecoder();
+    try {
+      for await (const chunk of response as AsyncIterable<Uint8Array>) {
+        const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+        rest = lines.pop() ?? "";
+        const events = lines.filter((line) => line !== "").map((line) => JSON.parse(line) as KubeWatchEvent);
+        if (events.length > 0) yield events;
+      }
+    } finally {
+      response.destroy();
+    }
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  async #send(request: KubeRequest, timeoutMs: number): Promise<IncomingMessage> {
+    const credentials = await this.#access.credentials();
+    this.requests++;
+    const { server } = this.#access;
+    const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+    const prefix = server.pathname.replace(/\/$/, "");
+    const send = server.protocol === "https:" ? httpsRequest : httpRequest;
+    const started = performance.now();
+    return new Promise((resolve, reject) => {
+      const outgoing = send(
+        {
+          agent: this.#agent,
+          host: server.hostname.replace(/^\[|\]$/g, ""),
+          port: server.port === "" ? (server.protocol === "https:" ? 443 : 80) : Number(server.port),
+          method: request.method,
+          path: `${prefix}${request.path}${queryText(request.query)}`,
+          ...(server.protocol === "https:" ? this.#access.tls : {}),
+          ...(credentials.cert === undefined ? {} : { cert: credentials.cert }),
+          ...(credentials.key === undefined ? {} : { key: credentials.key }),
+          ...(request.signal === undefined ? {} : { signal: request.signal }),
+          headers: {
+            accept: "application/json",
+            "user-agent": "calico-ts",
+            ...(credentials.authorization === undefined ? {} : { authorization: credentials.authorization }),
+            ...(body === undefined
+              ? {}
+              : {
+                  "content-type": request.contentType ?? "application/json",
+                  "content-length": Buffer.byteLength(body),
+                }),
+          },
+        },
+        (response) => {
+          clearTimeout(timer);
+          resolve(response);
+        },
+      );
+      const timer = setTimeout(() => outgoing.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
+      outgoing.on("error", (error) => {
+        clearTimeout(timer);
+        if (request.signal?.aborted === true) return reject(request.signal.reason);
+        const seconds = ((performance.now() - started) / 1000).toFixed(1);
+        reject(new Unavailable(this.endpoint, `${error.message} (after ${seconds} s)`, { cause: error }));
+      });
+      outgoing.end(body);
+    });
+  }
+}
+
+/** So many requests at once, so many per second after that. */
+export class TokenBucket {
+  #tokens: number;
+  #at = performance.now();
+  constructor(
+    readonly perSecond: number,
+    readonly burst: number,
+  ) {
+    this.#tokens = burst;
+  }
+  async take(signal?: AbortSignal): Promise<void> {
+    if (this.perSecond <= 0) return;
+    const now = performance.now();
+    this.#tokens = Math.min(this.burst, this.#tokens + ((now - this.#at) / 1000) * this.perSecond);
+    this.#at = now;
+    this.#tokens -= 1;
+    // Below zero: we are in the queue, behind everybody who went below before us.
+    if (this.#tokens < 0) await delay((-this.#tokens / this.perSecond) * 1000, signal);
+  }
+}
+
+function statusError(request: KubeRequest, code: number, text: string, response: IncomingMessage): KubeStatusError {
+  const what = `${request.method} ${request.path}`;
+  const after = Number(response.headers["retry-after"]);
+  try {
+    const status = JSON.parse(text) as {
+      readonly reason?: string;
+      readonly message?: string;
+      readonly details?: { readonly causes?: KubeStatusError["causes"]; readonly retryAfterSeconds?: number };
+    };
+    const retryAfter = status.details?.retryAfterSeconds ?? (Number.isFinite(after) ? after : undefined);
+    return new KubeStatusError(
+      what,
+      code,
+      status.reason ?? "",
+      status.message ?? `status ${code}`,
+      status.details?.causes ?? [],
+      retryAfter,
+    );
+  } catch {
+    return new KubeStatusError(what, code, "", `status ${code}`, [], Number.isFinite(after) ? after : undefined);
+  }
+}
+
+async function readAll(response: IncomingMessage, timeoutMs: number): Promise<string> {
+  const timer = setTimeout(
+    () => response.destroy(new Error(`answer not complete within ${timeoutMs / 1000} s`)),
+    timeoutMs,
+  );
+  try {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of response as AsyncIterable<Uint8Array>) chunks.push(chunk);
+    return Buffer.concat(chunks).toString("utf8");
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function queryText(query: KubeRequest["query"]): string {
+  const words = Object.entries(query ?? {}).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${encodeURIComponent(name)}=${encodeURIComponent(value)}`],
+  );
+  return words.length === 0 ? "" : `?${words.join("&")}`;
+}
+
+function withDefined(options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined }) {
+  return {
+    ...(options.query === undefined ? {} : { query: options.query }),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+  };
+}

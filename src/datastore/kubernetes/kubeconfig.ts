@@ -1,0 +1,158 @@
+// kubeconfig files: several are merged as kubectl does (the first to say a thing wins), one context is picked, and what
+// comes out is a server with its certificates and a way to get credentials.
+// https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+import { readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { load } from "js-yaml";
+import { InvalidConfig } from "../errors.ts";
+
+export interface ExecPlugin {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly apiVersion: string;
+}
+
+export interface KubeconfigContext {
+  readonly server: string;
+  readonly ca?: string;
+  readonly tlsServerName?: string;
+  readonly insecureSkipTlsVerify: boolean;
+  readonly cert?: string;
+  readonly key?: string;
+  readonly token?: string;
+  readonly tokenFile?: string;
+  readonly basic?: { readonly username: string; readonly password: string };
+  readonly exec?: ExecPlugin;
+}
+
+interface Named<T> {
+  readonly name: string;
+  readonly value: T;
+  /** Where relative file names are looked up. */
+  readonly folder: string;
+}
+type Fields = Readonly<Record<string, unknown>>;
+
+/** @param paths colon-separated list, as in $KUBECONFIG; files that do not exist are skipped unless it is the only one */
+export function readKubeconfig(paths: string, currentContext?: string): KubeconfigContext {
+  const files = paths.split(":").filter((path) => path !== "");
+  const documents = files.flatMap((path) => {
+    try {
+      return [{ text: readFileSync(path, "utf8"), folder: dirname(resolve(path)), name: path }];
+    } catch (error) {
+      if (files.length > 1 && (error as NodeJS.ErrnoException).code === "ENOENT") return [];
+      throw new InvalidConfig(`kubeconfig ${path}: ${(error as Error).message}`, { cause: error });
+    }
+  });
+  return pickContext(documents, currentContext);
+}
+
+export function parseKubeconfig(text: string, currentContext?: string): KubeconfigContext {
+  return pickContext([{ text, folder: ".", name: "inline kubeconfig" }], currentContext);
+}
+
+function pickContext(
+  documents: readonly { readonly text: string; readonly folder: string; readonly name: string }[],
+  wanted: string | undefined,
+): KubeconfigContext {
+  const clusters: Named<Fields>[] = [];
+  const users: Named<Fields>[] = [];
+  const contexts: Named<Fields>[] = [];
+  let current = wanted;
+  for (const { text, folder, name } of documents) {
+    const root = fieldsOf(parseYaml(text, name), name);
+    if (typeof root["current-context"] === "string" && root["current-context"] !== "")
+      current ??= root["current-context"];
+    collect(clusters, root["clusters"], "cluster", folder);
+    collect(users, root["users"], "user", folder);
+    collect(contexts, root["contexts"], "context", folder);
+  }
+  const context = contexts.find(({ name }) => name === current) ?? (current === undefined ? contexts[0] : undefined);
+  if (context === undefined)
+    throw new InvalidConfig(
+      current === undefined ? "kubeconfig has no context" : `kubeconfig has no context ${JSON.stringify(current)}`,
+    );
+  const cluster = clusters.find(({ name }) => name === context.value["cluster"]);
+  if (cluster === undefined) throw new InvalidConfig(`context ${context.name} names no known cluster`);
+  const user = users.find(({ name }) => name === context.value["user"]);
+  const server = text(cluster.value, "server");
+  if (server === undefined) throw new InvalidConfig(`cluster ${cluster.name} has no server`);
+  return {
+    server,
+    ...optional("ca", pem(cluster, "certificate-authority")),
+    ...optional("tlsServerName", text(cluster.value, "tls-server-name")),
+    insecureSkipTlsVerify: cluster.value["insecure-skip-tls-verify"] === true,
+    ...(user === undefined ? {} : credentials(user)),
+  };
+}
+
+function credentials(user: Named<Fields>): Partial<KubeconfigContext> {
+  const username = text(user.value, "username");
+  const password = text(user.value, "password");
+  const tokenFile = text(user.value, "tokenFile");
+  const exec = user.value["exec"];
+  return {
+    ...optional("cert", pem(user, "client-certificate")),
+    ...optional("key", pem(user, "client-key")),
+    ...optional("token", text(user.value, "token")),
+    ...optional("tokenFile", tokenFile === undefined ? undefined : resolve(user.folder, tokenFile)),
+    ...(username === undefined || password === undefined ? {} : { basic: { username, password } }),
+    ...(exec === undefined || exec === null ? {} : { exec: execPlugin(fieldsOf(exec, `exec of user ${user.name}`)) }),
+  };
+}
+
+function execPlugin(fields: Fields): ExecPlugin {
+  const command = text(fields, "command");
+  if (command === undefined) throw new InvalidConfig("an exec plugin of the kubeconfig has no command");
+  const env = Array.isArray(fields["env"]) ? (fields["env"] as readonly Fields[]) : [];
+  const args = Array.isArray(fields["args"]) ? (fields["args"] as readonly unknown[]).map(String) : [];
+  return {
+    command,
+    args,
+    env: Object.fromEntries(env.map((entry) => [String(entry["name"]), String(entry["value"] ?? "")])),
+    apiVersion: text(fields, "apiVersion") ?? "client.authentication.k8s.io/v1",
+  };
+}
+
+/** `<field>-data` (base64) wins over the file that `<field>` names. */
+function pem(from: Named<Fields>, field: string): string | undefined {
+  const data = text(from.value, `${field}-data`);
+  if (data !== undefined) return Buffer.from(data, "base64").toString("utf8");
+  const file = text(from.value, field);
+  return file === undefined ? undefined : readFileSync(resolve(from.folder, file), "utf8");
+}
+
+function collect(into: Named<Fields>[], list: unknown, field: string, folder: string): void {
+  if (!Array.isArray(list)) return;
+  for (const entry of list as readonly Fields[]) {
+    const name = text(entry, "name");
+    const value = entry[field];
+    if (name === undefined || typeof value !== "object" || value === null) continue;
+    if (!into.some((known) => known.name === name)) into.push({ name, value: value as Fields, folder });
+  }
+}
+
+function parseYaml(text: string, name: string): unknown {
+  try {
+    return load(text);
+  } catch (error) {
+    // The message of the parser may quote the file, and the file holds secrets.
+    const line = (error as { mark?: { line?: number } }).mark?.line;
+    throw new InvalidConfig(`${name} is no YAML${line === undefined ? "" : `, line ${line + 1}`}`);
+  }
+}
+
+function fieldsOf(value: unknown, name: string): Fields {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new InvalidConfig(`${name} is no mapping`);
+  return value as Fields;
+}
+
+function text(fields: Fields, name: string): string | undefined {
+  const value = fields[name];
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+const optional = <N extends string, V>(name: N, value: V | undefined): { [P in N]?: V } =>
+  (value === undefined ? {} : { [name]: value }) as { [P in N]?: V };

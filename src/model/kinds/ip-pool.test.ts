@@ -1,0 +1,140 @@
+import { expect, test } from "bun:test";
+import { parseCidr } from "../../lib/ip.ts";
+import { readLegacyPoolFields } from "../legacy-pool.ts";
+import { checkPoolBlocks, checkPoolOverlap, checkPoolUpdate } from "../preconditions.ts";
+import type { ResourceOf } from "../resources.ts";
+import { faults, resource, stored, wrongFields } from "./testing.ts";
+
+const pool = async (name: string, spec: object) =>
+  (await resource("IPPool", { metadata: { name }, spec })) as ResourceOf<"IPPool">;
+
+test("DM-001 an IPPool is stored with its defaults, by family", async () => {
+  expect(await stored("IPPool", { cidr: "10.0.0.0/16" })).toEqual({
+    cidr: "10.0.0.0/16",
+    vxlanMode: "Never",
+    ipipMode: "Never",
+    blockSize: 26,
+    nodeSelector: "all()",
+    allowedUses: ["Workload", "Tunnel"],
+    assignmentMode: "Automatic",
+  });
+  expect((await stored("IPPool", { cidr: "fd00:0:0::/64", natOutgoing: true, disabled: false })).blockSize).toBe(122);
+  expect(await stored("IPPool", { cidr: "fd00:0:0::/64", natOutgoing: false })).not.toHaveProperty("natOutgoing");
+});
+
+test("DM-001 empty values count as absent, null too", async () => {
+  const spec = {
+    cidr: "10.0.0.0/16",
+    blockSize: 0,
+    nodeSelector: "",
+    allowedUses: [],
+    natOutgoing: null,
+    ipipMode: "",
+  };
+  expect(await stored("IPPool", spec)).toEqual(await stored("IPPool", { cidr: "10.0.0.0/16" }));
+});
+
+test("DM-002 a LoadBalancer pool stands alone: no other use, encapsulation, BGP block or node selector", async () => {
+  const cidr = "10.0.0.0/16";
+  expect((await stored("IPPool", { cidr, allowedUses: ["LoadBalancer"] })).allowedUses).toEqual(["LoadBalancer"]);
+  const bad = [
+    [{ allowedUses: ["LoadBalancer", "Workload"] }, "spec.allowedUses"],
+    [{ allowedUses: ["LoadBalancer"], vxlanMode: "Always" }, "spec.vxlanMode"],
+    [{ allowedUses: ["LoadBalancer"], disableBGPExport: true }, "spec.disableBGPExport"],
+    [{ allowedUses: ["LoadBalancer"], nodeSelector: "has(a)" }, "spec.nodeSelector"],
+    [{ allowedUses: ["Lunch"] }, "spec.allowedUses[0]"],
+    [{ allowedUses: Array(11).fill("Workload") }, "spec.allowedUses"],
+  ] as const;
+  for (const [spec, field] of bad) expect(await wrongFields("IPPool", { cidr, ...spec })).toEqual([field]);
+});
+
+test("DM-002 a LoadBalancer pool cannot be put to another use", async () => {
+  const before = await pool("a", { cidr: "10.0.0.0/16", allowedUses: ["LoadBalancer"] });
+  const after = await pool("a", { cidr: "10.0.0.0/16", allowedUses: ["Workload"] });
+  expect(checkPoolUpdate(before, after).map((fault) => fault.field)).toEqual(["spec.allowedUses"]);
+  expect(checkPoolUpdate(before, before)).toEqual([]);
+});
+
+test("DM-003 assignment mode, namespace selector, BGP export and status conditions", async () => {
+  const cidr = "10.0.0.0/16";
+  const spec = {
+    cidr,
+    assignmentMode: "Manual",
+    namespaceSelector: "a == 'b'",
+    allowedUses: ["Workload"],
+    disableBGPExport: true,
+  };
+  expect(await stored("IPPool", spec)).toMatchObject(spec);
+  expect(await wrongFields("IPPool", { cidr, assignmentMode: "Sometimes" })).toEqual(["spec.assignmentMode"]);
+  expect(await wrongFields("IPPool", { cidr, namespaceSelector: "a == 'b'" })).toEqual(["spec.namespaceSelector"]);
+  expect(await wrongFields("IPPool", { cidr, nodeSelector: "global()" })).toEqual(["spec.nodeSelector"]);
+  const conditions = [{ type: "Allocatable", status: "False", reason: "CIDROverlap" }];
+  const kept = await resource("IPPool", { spec: { cidr }, status: { conditions } });
+  expect<unknown>(kept.status).toEqual({ conditions });
+});
+
+test("DM-141 a pool is strictly masked, large enough for a block, and off the link-local ranges", async () => {
+  const bad = [
+    [{ cidr: "10.0.0.1/16" }, "spec.cidr", /did you mean 10\.0\.0\.0\/16/],
+    [{ cidr: "10.0.0.1" }, "spec.cidr", /want a CIDR/],
+    [{ cidr: "10.0.0.0/33" }, "spec.cidr", /want a CIDR/],
+    [{}, "spec.cidr", /missing/],
+    [{ cidr: "10.0.0.0/27" }, "spec.cidr", /smaller than one block of \/26/],
+    [{ cidr: "169.0.0.0/8" }, "spec.cidr", /169\.254\.0\.0\/16/],
+    [{ cidr: "fe80::/64" }, "spec.cidr", /fe80::\/10/],
+    [{ cidr: "10.0.0.0/16", blockSize: 19 }, "spec.blockSize", /20 to 32/],
+    [{ cidr: "fd00::/64", blockSize: 115 }, "spec.blockSize", /116 to 128/],
+    [{ cidr: "fd00::/64", ipipMode: "Always" }, "spec.ipipMode", /IPv4 only/],
+    [{ cidr: "10.0.0.0/16", ipipMode: "Always", vxlanMode: "CrossSubnet" }, "spec.vxlanMode", /one encapsulation/],
+  ] as const;
+  for (const [spec, field, reason] of bad) {
+    const [fault] = await faults("IPPool", spec);
+    expect(fault?.field).toBe(field);
+    expect(fault?.reason).toMatch(reason);
+  }
+  expect(await stored("IPPool", { cidr: "10.0.0.0/27", disabled: true })).toMatchObject({ blockSize: 26 });
+});
+
+test("DM-141 overlapping pools are named, neighbours are fine", async () => {
+  const base = await pool("base", { cidr: "10.0.0.0/16" });
+  const inside = await pool("x", { cidr: "10.0.1.0/24" });
+  const around = await pool("x", { cidr: "10.0.0.0/8" });
+  const beside = await pool("x", { cidr: "10.1.0.0/16" });
+  for (const one of [inside, around]) {
+    const [fault] = checkPoolOverlap(one, [base]);
+    expect(fault?.reason).toStartWith("IPPool(x) overlaps with IPPool(base) CIDR 10.0.0.0/16");
+  }
+  expect(checkPoolOverlap(beside, [base])).toEqual([]);
+  expect(checkPoolOverlap(base, [base])).toEqual([]);
+});
+
+test("DM-111 a pool stays its network and block size; another spelling is no change", async () => {
+  const before = await pool("a", { cidr: "fd00::/64" });
+  expect(checkPoolUpdate(before, await pool("a", { cidr: "fd00:0:0::/64" }))).toEqual([]);
+  const moved = checkPoolUpdate(before, await pool("a", { cidr: "fd00:1::/64" }));
+  expect(moved.map((fault) => fault.field)).toEqual(["spec.cidr"]);
+  const resized = checkPoolUpdate(before, await pool("a", { cidr: "fd00::/64", blockSize: 124 }));
+  expect(resized.map((fault) => fault.field)).toEqual(["spec.blockSize"]);
+});
+
+test("DM-111 blocks of another size inside a new pool are refused", async () => {
+  const wanted = await pool("a", { cidr: "10.0.0.0/16" });
+  expect(checkPoolBlocks(wanted, [parseCidr("10.0.1.0/26"), parseCidr("10.9.0.0/28")])).toEqual([]);
+  const [fault] = checkPoolBlocks(wanted, [parseCidr("10.0.1.0/28")]);
+  expect(fault).toMatchObject({ field: "spec.blockSize", value: 26 });
+  expect(fault?.reason).toContain("10.0.1.0/28");
+});
+
+test("DM-004 the first releases' ipip and nat-outgoing are read, and refused on write", async () => {
+  const cidr = "10.0.0.0/16";
+  const read = (spec: Record<string, unknown>) => readLegacyPoolFields({ cidr, ...spec });
+  expect(read({ ipip: { enabled: false, mode: "always" } })).toEqual({ cidr, ipipMode: "Never" });
+  expect(read({ ipip: { enabled: true, mode: "cross-subnet" } })).toEqual({ cidr, ipipMode: "CrossSubnet" });
+  expect(read({ ipip: { enabled: true } })).toEqual({ cidr, ipipMode: "Always" });
+  expect(read({ "nat-outgoing": true, natOutgoing: false })).toEqual({ cidr, natOutgoing: true });
+  expect(read({ "nat-outgoing": false, natOutgoing: true })).toEqual({ cidr, natOutgoing: true });
+  expect(await wrongFields("IPPool", { cidr, ipip: { enabled: true }, "nat-outgoing": true })).toEqual([
+    "spec.ipip",
+    "spec.nat-outgoing",
+  ]);
+});

@@ -1,0 +1,44 @@
+// For tests of kinds: a resource in few words, and what became of it.
+import type { FieldFault } from "../faults.ts";
+import { kindOf } from "../kinds.ts";
+import type { Metadata } from "../resource.ts";
+import type { SchemaKind, SpecOf } from "../resources.ts";
+import { loadSchema, type ValidationMode } from "../schemas.ts";
+
+export interface Try {
+  readonly spec?: unknown;
+  readonly status?: unknown;
+  readonly metadata?: Partial<Metadata>;
+  readonly mode?: ValidationMode;
+}
+
+async function run(kind: SchemaKind, { spec = {}, status, metadata, mode = "create" }: Try) {
+  const name = ["IPAMConfiguration", "KubeControllersConfiguration", "ClusterInformation"].includes(kind)
+    ? "default"
+    : "x";
+  const namespace = kindOf(kind).namespaced ? { namespace: "ns" } : {};
+  const raw = { apiVersion: "projectcalico.org/v3", kind, metadata: { name, ...namespace, ...metadata }, spec };
+  return (await loadSchema(kind)).validate(status === undefined ? raw : { ...raw, status }, mode);
+}
+
+/** The spec in stored form; throws the faults when it is refused. */
+export async function stored<K extends SchemaKind>(kind: K, spec: unknown, more: Try = {}): Promise<SpecOf<K>> {
+  return (await resource(kind, { ...more, spec })).spec as SpecOf<K>;
+}
+
+export async function resource(kind: SchemaKind, given: Try) {
+  const result = await run(kind, given);
+  if (!result.ok) throw new Error(JSON.stringify(result.faults));
+  return result.resource;
+}
+
+/** The faults; throws when it is accepted. */
+export async function faults(kind: SchemaKind, spec: unknown, more: Try = {}): Promise<readonly FieldFault[]> {
+  const result = await run(kind, { ...more, spec });
+  if (result.ok) throw new Error(`accepted: ${JSON.stringify(result.resource)}`);
+  return result.faults;
+}
+
+/** The fields that are wrong. */
+export const wrongFields = async (kind: SchemaKind, spec: unknown, more: Try = {}): Promise<readonly string[]> =>
+  (await faults(kind, spec, more)).map((fault) => fault.field);

@@ -1,0 +1,106 @@
+// The thin client against a real API server: what it sends is what Kubernetes understands.
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
+import {
+  KubeApi,
+  type KubeObject,
+  KubeStatusError,
+  type KubeWatchEvent,
+} from "../../src/datastore/kubernetes/api-client.ts";
+import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
+
+const found = findApiServer();
+if ("missing" in found) {
+  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
+  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
+  console.error(loud);
+}
+const suite = "missing" in found ? test.skip : test; // no API server can be had on this machine
+
+let server: ApiServer;
+let api: KubeApi;
+beforeAll(async () => {
+  if ("missing" in found) return;
+  server = await startApiServer(found.path);
+  api = new KubeApi(
+    await resolveAccess(
+      {
+        type: "kubernetes",
+        kubeconfig: server.kubeconfig,
+        insecureSkipTlsVerify: false,
+        disableNodePoll: false,
+        usePodCidr: false,
+      },
+      {},
+    ),
+    { qps: 1000, burst: 1000 },
+  );
+}, 600_000);
+afterAll(async () => {
+  api?.close();
+  await server?.[Symbol.asyncDispose]();
+});
+
+const configMap = (name: string, data: Record<string, string>): KubeObject & { data: Record<string, string> } => ({
+  apiVersion: "v1",
+  kind: "ConfigMap",
+  metadata: { name },
+  data,
+});
+const maps = "/api/v1/namespaces/default/configmaps";
+
+suite("create, conflict, patch, not found come as what they are", async () => {
+  const created = await api.json<KubeObject>({ method: "POST", path: maps, body: configMap("one", { a: "1" }) });
+  expect(created.metadata.uid).toBeString();
+  const again = await api.json({ method: "POST", path: maps, body: configMap("one", {}) }).catch((e: unknown) => e);
+  expect(again).toBeInstanceOf(KubeStatusError);
+  expect((again as KubeStatusError).reason).toBe("AlreadyExists");
+  const patched = await api.json<{ data: object }>({
+    method: "PATCH",
+    path: `${maps}/one`,
+    contentType: "application/merge-patch+json",
+    body: { data: { b: "2" } },
+  });
+  expect(patched.data).toEqual({ a: "1", b: "2" });
+  const stale = await api
+    .json({ method: "PUT", path: `${maps}/one`, body: { ...configMap("one", {}), metadata: created.metadata } })
+    .catch((e: unknown) => e);
+  expect((stale as KubeStatusError).reason).toBe("Conflict");
+  await api.json({ method: "DELETE", path: `${maps}/one` });
+  expect(((await api.get(`${maps}/one`).catch((e: unknown) => e)) as KubeStatusError).code).toBe(404);
+});
+
+suite("a list of more than one page is whole, and a watch from it misses nothing", async () => {
+  const names = Array.from({ length: 1100 }, (_, i) => `many-${i}`);
+  for (let i = 0; i < names.length; i += 50)
+    await Promise.all(
+      names.slice(i, i + 50).map((name) => api.json({ method: "POST", path: maps, body: configMap(name, {}) })),
+    );
+  const listed = await api.list(maps);
+  expect(listed.items.filter((item) => item.metadata.name.startsWith("many-"))).toHaveLength(1100);
+
+  await api.json({ method: "POST", path: maps, body: configMap("after", {}) });
+  const controller = new AbortController();
+  const seen: KubeWatchEvent[] = [];
+  const watching = (async () => {
+    for await (const events of api.watch(
+      maps,
+      { resourceVersion: listed.metadata.resourceVersion },
+      controller.signal,
+    )) {
+      seen.push(...events);
+      if (seen.length === 1) await api.json({ method: "DELETE", path: `${maps}/after` });
+      if (seen.length >= 2) controller.abort();
+    }
+  })().catch(() => {});
+  await watching;
+  expect(seen.map(({ type }) => type)).toEqual(["ADDED", "DELETED"]);
+});
+
+suite("a server that is gone is named within the timeout, and comes back without a new client", async () => {
+  await server.stop();
+  const failed = await api.get("/version").catch((e: unknown) => e);
+  expect(String(failed)).toContain(server.url);
+  await server.start();
+  expect(await api.get<KubeObject & { gitVersion: string }>("/version")).toHaveProperty("gitVersion");
+}, 60_000);

@@ -1,0 +1,212 @@
+// A real kube-apiserver on a real etcd, on loopback, with TLS and RBAC, for the length of a test. The program is taken
+// from PATH, or from a cache outside the repository where it is built once as an ordinary Go module.
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { homedir, tmpdir } from "node:os";
+import { join } from "node:path";
+import { randomBytes } from "node:crypto";
+import { delay } from "../../src/lib/retry.ts";
+
+const KUBERNETES = { version: "v1.36.3", staging: "v0.36.3" };
+const cache = join(
+  process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"),
+  "calico-ts",
+  `kubernetes-${KUBERNETES.version}`,
+);
+
+/** Where the program is, or why it cannot be had. */
+export function findApiServer(): { readonly path: string } | { readonly missing: string } {
+  const onPath = which("kube-apiserver");
+  if (onPath !== undefined) return { path: onPath };
+  const cached = join(cache, "kube-apiserver");
+  if (existsSync(cached)) return { path: cached };
+  const go = which("go");
+  if (go === undefined) return { missing: "neither kube-apiserver nor go is installed" };
+  const version = /go1\.(\d+)/.exec(execFileSync(go, ["version"], { encoding: "utf8" }))?.[1];
+  if (version === undefined || Number(version) < 26)
+    return { missing: `building kube-apiserver needs Go 1.26, here is 1.${version}` };
+  console.log(`building kube-apiserver ${KUBERNETES.version} into the cache, once (about five minutes)`);
+  buildProgram(go, "kube-apiserver");
+  return { path: cached };
+}
+
+/** Builds one program of the Kubernetes module; the staging modules it names at v0.0.0 are taken from their releases. */
+function buildProgram(go: string, program: string): void {
+  mkdirSync(cache, { recursive: true });
+  const folder = mkdtempSync(join(cache, "build-"));
+  try {
+    const env = { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-mod=mod" };
+    const run = (...args: string[]) =>
+      execFileSync(go, args, { cwd: folder, env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    run("mod", "init", "build");
+    run("mod", "edit", `-require=k8s.io/kubernetes@${KUBERNETES.version}`);
+    const info = JSON.parse(run("mod", "download", "-json", `k8s.io/kubernetes@${KUBERNETES.version}`)) as {
+      GoMod: string;
+    };
+    const staging = new Set(
+      [...readFileSync(info.GoMod, "utf8").matchAll(/\b(k8s\.io\/[a-z0-9-]+) v0\.0\.0$/gm)].map((m) => m[1]),
+    );
+    for (const name of staging) run("mod", "edit", `-replace=${name}=${name}@${KUBERNETES.staging}`);
+    const version = `-X k8s.io/component-base/version.gitVersion=${KUBERNETES.version}`;
+    run("build", "-trimpath", `-ldflags=-s -w ${version}`, "-o", program, `k8s.io/kubernetes/cmd/${program}`);
+    renameSync(join(folder, program), join(cache, program));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+export interface ApiServer extends AsyncDisposable {
+  readonly url: string;
+  readonly folder: string;
+  /** Kubeconfig of a cluster administrator. */
+  readonly kubeconfig: string;
+  readonly adminToken: string;
+  /** PEM of the server's certificate authority. */
+  readonly ca: string;
+  readonly etcdUrl: string;
+  /** Stops and starts the API server; the data stays. */
+  stop(): Promise<void>;
+  start(): Promise<void>;
+}
+
+export async function startApiServer(program: string): Promise<ApiServer> {
+  const folder = mkdtempSync(join(tmpdir(), "kube-test-"));
+  const [etcdPort, peerPort, port] = await freePorts(3);
+  const adminToken = randomBytes(16).toString("hex");
+  writeFileSync(join(folder, "tokens.csv"), `${adminToken},admin,admin,system:masters\n`, { mode: 0o600 });
+  execFileSync("openssl", ["genrsa", "-out", join(folder, "sa.key"), "2048"], { stdio: "ignore" });
+  const etcdUrl = `http://127.0.0.1:${etcdPort}`;
+  const etcd = spawn(
+    "etcd",
+    [
+      "--data-dir",
+      join(folder, "etcd"),
+      "--listen-client-urls",
+      etcdUrl,
+      "--advertise-client-urls",
+      etcdUrl,
+      "--listen-peer-urls",
+      `http://127.0.0.1:${peerPort}`,
+      "--unsafe-no-fsync",
+      "--log-level",
+      "error",
+    ],
+    { stdio: "ignore" },
+  );
+  let server: ChildProcess | undefined;
+  const url = `https://127.0.0.1:${port}`;
+  const caFile = join(folder, "certs/apiserver.crt");
+  const start = async () => {
+    server = spawn(
+      program,
+      [
+        `--etcd-servers=${etcdUrl}`,
+        `--secure-port=${port}`,
+        "--bind-address=127.0.0.1",
+        `--cert-dir=${join(folder, "certs")}`,
+        "--authorization-mode=RBAC",
+        `--token-auth-file=${join(folder, "tokens.csv")}`,
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        `--service-account-key-file=${join(folder, "sa.key")}`,
+        `--service-account-signing-key-file=${join(folder, "sa.key")}`,
+        "--disable-admission-plugins=ServiceAccount",
+        "--runtime-config=api/all=true",
+        "--v=0",
+      ],
+      { stdio: "ignore" },
+    );
+    await untilReady(url, adminToken, server);
+  };
+  const stop = async () => {
+    if (server !== undefined) await end(server);
+    server = undefined;
+  };
+  try {
+    await start();
+  } catch (error) {
+    await stop();
+    await end(etcd);
+    rmSync(folder, { recursive: true, force: true });
+    throw error;
+  }
+  const ca = readFileSync(caFile, "utf8");
+  const kubeconfig = join(folder, "kubeconfig");
+  writeFileSync(kubeconfig, kubeconfigText(url, ca, adminToken), { mode: 0o600 });
+  return {
+    url,
+    folder,
+    kubeconfig,
+    adminToken,
+    ca,
+    etcdUrl,
+    start,
+    stop,
+    async [Symbol.asyncDispose]() {
+      await stop();
+      await end(etcd);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+export function kubeconfigText(url: string, ca: string, token: string): string {
+  return JSON.stringify({
+    apiVersion: "v1",
+    kind: "Config",
+    "current-context": "test",
+    clusters: [
+      { name: "test", cluster: { server: url, "certificate-authority-data": Buffer.from(ca).toString("base64") } },
+    ],
+    users: [{ name: "test", user: { token } }],
+    contexts: [{ name: "test", context: { cluster: "test", user: "test" } }],
+  });
+}
+
+async function untilReady(url: string, token: string, server: ChildProcess): Promise<void> {
+  const deadline = performance.now() + 60_000;
+  while (performance.now() < deadline) {
+    if (server.exitCode !== null) throw new Error(`kube-apiserver ended with ${server.exitCode}`);
+    try {
+      const answer = await fetch(`${url}/readyz`, {
+        headers: { authorization: `Bearer ${token}` },
+        tls: { rejectUnauthorized: false },
+      });
+      if (answer.ok) return;
+    } catch {
+      // not listening yet
+    }
+    await delay(50);
+  }
+  throw new Error("kube-apiserver did not become ready within 60 s");
+}
+
+/** SIGTERM, and SIGKILL after two seconds: the API server lingers. */
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  child.kill("SIGTERM");
+  const timer = setTimeout(() => child.kill("SIGKILL"), 2000);
+  await gone;
+  clearTimeout(timer);
+}
+
+async function freePorts(count: number): Promise<number[]> {
+  const servers = await Promise.all(
+    Array.from(
+      { length: count },
+      () =>
+        new Promise<ReturnType<typeof createServer>>((resolve) => {
+          const server = createServer().listen(0, "127.0.0.1", () => resolve(server));
+        }),
+    ),
+  );
+  const ports = servers.map((server) => (server.address() as { port: number }).port);
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  return ports;
+}
+
+function which(program: string): string | undefined {
+  return Bun.which(program) ?? undefined;
+}
