@@ -8,7 +8,10 @@ type Program = (argv: readonly string[]) => Promise<number> | number;
 type Load = () => Promise<{ main: Program }>;
 
 /** By the name the executable was called with. */
-const programs: Readonly<Record<string, Load>> = {};
+const programs: Readonly<Record<string, Load>> = {
+  calicoctl: () => import("./calicoctl/index.ts"),
+  "kubectl-calico": () => import("./calicoctl/index.ts"),
+};
 
 /** By the first word after `calico`. */
 const commands: Readonly<Record<string, Load>> = {
