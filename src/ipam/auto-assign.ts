@@ -103,8 +103,9 @@ class Assignment {
       .filter(({ key }) => !this.around.reservations.covers(key.cidr))
       .toSorted((a, b) => Number(full.has(a.key.cidr)) - Number(full.has(b.key.cidr)));
     for (const { key } of owned) this.#exhausted.add(key.cidr);
-    for (let i = 0; i < worthwhile.length && this.#missing > 0; i += READ_AHEAD) {
-      const ahead = worthwhile.slice(i, i + READ_AHEAD);
+    // Mostly the first one will do.
+    for (let i = 0, width = 1; i < worthwhile.length && this.#missing > 0; i += width, width = READ_AHEAD) {
+      const ahead = worthwhile.slice(i, i + width);
       const blocks = await Promise.all(ahead.map(({ key }) => this.context.records.block(key.cidr)));
       for (const [j, affinity] of ahead.entries()) if (this.#missing > 0) await this.#takeResolved(affinity, blocks[j]);
     }
