@@ -31,7 +31,7 @@ try {
     await other.close();
   }
   etcdctl();
-  oneShots();
+  await oneShots();
 } finally {
   await server[Symbol.asyncDispose]();
   rmSync(folder, { recursive: true });
@@ -139,7 +139,10 @@ function etcdctl(): void {
 }
 
 /** A compiled program that reads one key and writes one, from exec to exit. */
-function oneShots(): void {
+async function oneShots(): Promise<void> {
+  await using _agent = await openSqlite(join(folder, "calico.db")).then((store) => ({
+    [Symbol.asyncDispose]: () => store.close(), // as the node agent, which keeps the file open
+  }));
   console.log("\none-shot program: one read, one write, exec to exit");
   const script = join(folder, "one-shot.ts");
   const index = join(import.meta.dir, "../src/datastore/index.ts");
