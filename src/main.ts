@@ -9,8 +9,7 @@ type Load = () => Promise<{ main: Program }>;
 
 /** By the name the executable was called with. */
 const programs: Readonly<Record<string, Load>> = {
-  calicoctl: () => import("./calicoctl/index.ts"),
-  "kubectl-calico": () => import("./calicoctl/index.ts"),
+  "calico-ipam": () => import("./cni/calico-ipam.ts"),
 };
 
 /** By the first word after `calico`. */
@@ -22,15 +21,26 @@ async function run(): Promise<number> {
   const argv = process.argv.slice(2);
   const program = programs[basename(process.argv0)];
   if (program !== undefined) return (await program()).main(argv);
-  const [word = "version", ...rest] = argv;
+  // A container runtime calls the same file as its CNI plugin.
+  if ((process.env["CNI_COMMAND"] ?? "") !== "" || argv[0] === "-t")
+    return (await import("./cni/calico.ts")).main(argv);
+  const [word, ...rest] = argv;
+  if (word === undefined) {
+    console.error(`calico ${BUILD.version}: CNI plugin and front command; commands: ${words()}`);
+    return 0;
+  }
   const command = commands[word];
   if (command !== undefined) return (await command()).main(rest);
   if (word === "version" || word === "-v" || word === "--version") {
     console.log(`calico ${BUILD.version} (${BUILD.commit})`);
     return 0;
   }
-  console.error(`calico: no command ${word}; there are version, ${Object.keys(commands).join(", ")}`);
+  console.error(`calico: no command ${word}; there are ${words()}`);
   return 2;
+}
+
+function words(): string {
+  return ["version", ...Object.keys(commands)].join(", ");
 }
 
 process.exitCode = await run();

@@ -4,7 +4,6 @@ import { Conflict, NotFound } from "../datastore/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { backoffDelay, delay } from "../lib/retry.ts";
 import { RetriesExhausted } from "./errors.ts";
-import type { Memory } from "./memory.ts";
 import { Records } from "./records.ts";
 
 export interface IpamOptions {
@@ -12,7 +11,6 @@ export interface IpamOptions {
   readonly log: Logger;
   readonly nowMs: () => number;
   readonly random: () => number;
-  readonly memory: Memory;
 }
 
 export class Context {
@@ -24,10 +22,6 @@ export class Context {
   ) {
     this.records = new Records(options.datastore, signal === undefined ? {} : { signal });
     this.log = options.log;
-  }
-
-  get memory(): Memory {
-    return this.options.memory;
   }
 
   get nowMs(): number {

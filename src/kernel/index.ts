@@ -4,6 +4,7 @@ export { type Conntrack, type Flow, type FlowTuple, openConntrack } from "./conn
 export { type Errno, errnoName } from "./errno.ts";
 export { hasTransmitChecksumOffload, setTransmitChecksumOffload } from "./ethtool.ts";
 export { EventMonitor, type EventMonitorOptions, type EventSubject, type KernelEvent } from "./events.ts";
+export { type FileLock, lockFile } from "./file-lock.ts";
 export { type IpipSettings, type LinkKind, type VethPeer, type VxlanSettings } from "./link-kinds.ts";
 export { isLinkName, type Link, type LinkSettings, type Links, type NewLink } from "./links.ts";
 export { macBytes, macText } from "./mac.ts";

@@ -11,6 +11,12 @@ const IFLA_NET_NS_FD = 28;
 const IFLA_INFO_KIND = 1;
 const IFLA_INFO_DATA = 2;
 const VETH_INFO_PEER = 1;
+const IFLA_NETKIT_PEER_INFO = 1;
+const IFLA_NETKIT_POLICY = 3;
+const IFLA_NETKIT_PEER_POLICY = 4;
+const IFLA_NETKIT_MODE = 5;
+const NETKIT_L2 = 0;
+const NETKIT_PASS = 0;
 
 const IFLA_VXLAN_ID = 1;
 const IFLA_VXLAN_LINK = 3;
@@ -61,6 +67,8 @@ export interface IpipSettings {
 
 export type LinkKind =
   | { readonly kind: "veth"; readonly peer: VethPeer }
+  /** The host's end of a pair whose programs may run before the stack's; layer 2, forwarding. */
+  | { readonly kind: "netkit"; readonly peer: VethPeer }
   | ({ readonly kind: "vxlan" } & VxlanSettings)
   | ({ readonly kind: "ipip" } & IpipSettings)
   | { readonly kind: "bridge"; readonly stp?: boolean }
@@ -72,6 +80,13 @@ export function writeLinkKind(w: NetlinkWriter, kind: LinkKind): void {
   switch (kind.kind) {
     case "veth":
       return w.nest(IFLA_INFO_DATA, () => w.nest(VETH_INFO_PEER, () => writePeer(w, kind.peer)));
+    case "netkit":
+      return w.nest(IFLA_INFO_DATA, () => {
+        w.u32(IFLA_NETKIT_MODE, NETKIT_L2);
+        w.u32(IFLA_NETKIT_POLICY, NETKIT_PASS);
+        w.u32(IFLA_NETKIT_PEER_POLICY, NETKIT_PASS);
+        w.nest(IFLA_NETKIT_PEER_INFO, () => writePeer(w, kind.peer));
+      });
     case "vxlan":
       return w.nest(IFLA_INFO_DATA, () => writeVxlan(w, kind));
     case "ipip":

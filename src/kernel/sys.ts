@@ -56,6 +56,7 @@ function load() {
     recvmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
     poll: { args: ["buffer", "u64", "i32"], returns: "i32" },
     close: { args: ["i32"], returns: "i32" },
+    flock: { args: ["i32", "i32"], returns: "i32" },
     eventfd: { args: ["u32", "i32"], returns: "i32" },
     setns: { args: ["i32", "i32"], returns: "i32" },
     unshare: { args: ["i32"], returns: "i32" },
@@ -148,6 +149,9 @@ export function poll(
   const result = outcome(libc().poll(set, wanted.length, timeoutMs));
   return result < 0 ? result : wanted.map((_, i) => view.getInt16(i * 8 + 6, true));
 }
+
+/** Takes the file's lock if nobody has it; the lock goes with the descriptor, also when the process is killed. */
+export const tryLock = (fd: number): number => outcome(libc().flock(fd, 2 | 4)); // LOCK_EX | LOCK_NB
 
 /** A descriptor that becomes readable once 8 bytes are written to it: how one thread wakes another from poll(). */
 export const eventfd = (): number => outcome(libc().eventfd(0, SOCK_CLOEXEC));

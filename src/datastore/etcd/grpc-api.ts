@@ -57,19 +57,13 @@ interface UnaryOptions extends EtcdCall {
 export class GrpcEtcdApi implements EtcdApi {
   readonly #config: EtcdConfig;
   readonly #timeoutMs: number;
-  readonly #silenceMs: number | undefined;
   readonly #walk: EndpointWalk;
   readonly #clients = new Map<string, { readonly generation: string; readonly client: Client }>();
   #token: Promise<string> | undefined;
 
-  constructor(
-    config: EtcdConfig,
-    endpoints: readonly Endpoint[],
-    options: { readonly timeoutMs: number; readonly silenceMs?: number | undefined },
-  ) {
+  constructor(config: EtcdConfig, endpoints: readonly Endpoint[], timeoutMs: number) {
     this.#config = config;
-    this.#timeoutMs = options.timeoutMs;
-    this.#silenceMs = options.silenceMs;
+    this.#timeoutMs = timeoutMs;
     this.#walk = new EndpointWalk(endpoints);
   }
 
@@ -98,8 +92,7 @@ export class GrpcEtcdApi implements EtcdApi {
           decodeWatchResponse,
           metadata,
         );
-        const silenceMs = this.#silenceMs;
-        return GrpcWatchStream.open({ stream, create, signal, budgetMs, silenceMs, endpoint: endpoint.url });
+        return GrpcWatchStream.open({ stream, create, signal, budgetMs, endpoint: endpoint.url });
       }),
     );
   }

@@ -1,0 +1,56 @@
+// CNI_ARGS: `K=V;K=V`. Values are checked here once; nothing of them becomes a path or a command.
+import { type IpAddress, tryParseAddress } from "../lib/ip.ts";
+import { CniError, INTERNAL } from "./error.ts";
+
+export interface CniArguments {
+  readonly podName?: string;
+  readonly podNamespace?: string;
+  /** An address asked for by name. */
+  readonly ip?: IpAddress;
+  /** A namespace for endpoints of the `cni` orchestrator. */
+  readonly testNamespace?: string;
+}
+
+const KNOWN = [
+  "IgnoreUnknown",
+  "IP",
+  "K8S_POD_NAME",
+  "K8S_POD_NAMESPACE",
+  "K8S_POD_INFRA_CONTAINER_ID",
+  "CNI_TEST_NAMESPACE",
+] as const;
+
+/** @param ignoreUnknown whether keys we do not know are fine; `IgnoreUnknown=1` among them says so too */
+export function parseCniArguments(text: string, ignoreUnknown: boolean): CniArguments {
+  const pairs = new Map<string, string>();
+  for (const pair of text.split(";")) {
+    if (pair === "") continue;
+    const [key = "", value, ...rest] = pair.split("=");
+    if (value === undefined || rest.length > 0)
+      throw new CniError(INTERNAL, `ARGS: invalid pair ${JSON.stringify(pair)}`);
+    pairs.set(key, value);
+  }
+  const unknown = [...pairs].filter(([key]) => !KNOWN.some((known) => known === key));
+  if (unknown.length > 0 && !ignoreUnknown && !isTrue(pairs.get("IgnoreUnknown"))) {
+    const list = unknown.map(([key, value]) => JSON.stringify(`${key}=${value}`)).join(" ");
+    throw new CniError(INTERNAL, `ARGS: unknown args [${list}]`);
+  }
+  const requested = pairs.get("IP");
+  const ip = requested === undefined || requested === "" ? undefined : tryParseAddress(requested);
+  if (requested !== undefined && requested !== "" && ip === undefined)
+    throw new CniError(
+      INTERNAL,
+      `ARGS: error parsing value of pair "IP=${requested}": invalid IP address: ${requested}`,
+    );
+  return {
+    ...given("podName", pairs.get("K8S_POD_NAME")),
+    ...given("podNamespace", pairs.get("K8S_POD_NAMESPACE")),
+    ...given("testNamespace", pairs.get("CNI_TEST_NAMESPACE")),
+    ...(ip === undefined ? {} : { ip }),
+  };
+}
+
+const isTrue = (value: string | undefined): boolean => value === "1" || value === "true";
+
+const given = <N extends string>(name: N, value: string | undefined): { [P in N]?: string } =>
+  (value === undefined || value === "" ? {} : { [name]: value }) as { [P in N]?: string };

@@ -1,0 +1,71 @@
+// CHECK really looks: the endpoint is stored for this container, the pod has its interface with every address and a way
+// out, the host its end and its routes.
+import { type NetworkNamespace, openRouteKernel, type RouteKernel } from "../kernel/index.ts";
+import { hostCidr, type IpNetwork, ipVersion, tryParseNetwork } from "../lib/ip.ts";
+import type { CniContext } from "./context.ts";
+import { delegateCheck } from "./delegate.ts";
+import { findEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
+import { CniError, INTERNAL } from "./error.ts";
+import { hostInterfaceName } from "./identity.ts";
+import { CALICO_IPAM } from "./ipam-delegation.ts";
+import { parseResult } from "./result.ts";
+
+export async function check(context: CniContext): Promise<void> {
+  const { store, identity, request, conf } = context;
+  const found = await findEndpoint(store, identity);
+  if (found === undefined) throw broken(`there is no workload endpoint for ${describe(context)}`);
+  const holder = found.endpoint.spec.containerID ?? "";
+  if (holder !== "" && holder !== identity.containerId)
+    throw broken(`the workload endpoint of ${describe(context)} belongs to container ${holder}`);
+  if (conf.ipam.type !== CALICO_IPAM && conf.ipam.type !== "")
+    await delegateCheck(request, conf.ipam.type, request.config);
+  const networks = expectedNetworks(context, found.endpoint);
+  using netns = context.openNetns();
+  checkPod(netns, request.ifName, networks);
+  using host = openRouteKernel();
+  checkHost(host, found.endpoint.spec.interfaceName ?? hostInterfaceName(identity, request.interfacePrefix), networks);
+}
+
+/** What ADD answered, when the runtime says; else what was stored. */
+function expectedNetworks(context: CniContext, endpoint: WorkloadEndpoint): readonly IpNetwork[] {
+  const stored = (endpoint.spec.ipNetworks ?? []).flatMap((text) => tryParseNetwork(text) ?? []);
+  const previous = context.request.config["prevResult"];
+  const answered = previous === undefined ? [] : parseResult(previous).ips.map((ip) => ip.address);
+  for (const { address } of answered)
+    if (!stored.some((network) => network.address === address))
+      throw broken(`${address} was given to the pod but its workload endpoint does not have it`);
+  return stored;
+}
+
+function checkPod(netns: NetworkNamespace, ifName: string, networks: readonly IpNetwork[]): void {
+  using pod = openRouteKernel(netns);
+  const link = pod.links.get(ifName);
+  if (link === undefined) throw broken(`the pod has no interface ${ifName}`);
+  if (!link.isUp) throw broken(`the pod's interface ${ifName} is down`);
+  const addresses = pod.addresses.list({ link: link.index });
+  for (const { address } of networks) {
+    if (!addresses.some((a) => a.address === address)) throw broken(`the pod's ${ifName} lost its address ${address}`);
+    const version = ipVersion(address);
+    const hasWayOut = pod.routes
+      .list({ version, table: 254, link: link.index })
+      .some((route) => route.gateway !== undefined);
+    if (!hasWayOut) throw broken(`the pod has no IPv${version} route by its gateway on ${ifName}`);
+  }
+}
+
+function checkHost(host: RouteKernel, hostName: string, networks: readonly IpNetwork[]): void {
+  const link = host.links.get(hostName);
+  if (link === undefined) throw broken(`the host has no interface ${hostName}`);
+  if (!link.isUp) throw broken(`the host's interface ${hostName} is down`);
+  for (const { address } of networks) {
+    const destination = hostCidr(address);
+    const routes = host.routes.list({ version: ipVersion(address), table: 254, link: link.index });
+    if (!routes.some((route) => route.destination === destination))
+      throw broken(`the host has no route to ${destination} by ${hostName}`);
+  }
+}
+
+const broken = (message: string): CniError => new CniError(INTERNAL, message, "delete the pod so that it is made anew");
+
+const describe = ({ identity }: CniContext): string =>
+  identity.orchestrator === "k8s" ? `pod ${identity.namespace}/${identity.pod}` : `container ${identity.containerId}`;

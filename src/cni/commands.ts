@@ -1,0 +1,108 @@
+// What each command does and prints. The same for the plugin process and the node-local service.
+import { BUILD } from "../lib/build.ts";
+import { add } from "./add.ts";
+import { check } from "./check.ts";
+import type { CniContext } from "./context.ts";
+import { del } from "./del.ts";
+import { asCniError, CniError, NOT_AVAILABLE } from "./error.ts";
+import { collectGarbage } from "./garbage.ts";
+import { checkDatastoreReady } from "./gates.ts";
+import { assignAddresses, releaseAddresses } from "./ipam-plugin.ts";
+import { checkNodenameFile } from "./node-files.ts";
+import { refuseOwnNetns } from "./open-context.ts";
+import { waitForPolicy } from "./policy-wait.ts";
+import { type CniProgram, type JsonObject, SUPPORTED_VERSIONS } from "./request.ts";
+import { renderResult } from "./result.ts";
+
+/**
+ * The versions we speak. 1.1.0 brought STATUS and GC; a runtime that says it speaks an older version is told what the
+ * original's plugin tells it.
+ */
+export function versionReply(stdin: string): string {
+  const asks = tryParse(stdin)?.["cniVersion"];
+  const isOld = typeof asks === "string" && asks !== "" && asks !== "1.1.0";
+  const supportedVersions = SUPPORTED_VERSIONS.filter((version) => version !== "1.1.0" || !isOld);
+  return JSON.stringify({ cniVersion: "1.1.0", supportedVersions });
+}
+
+function tryParse(text: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as JsonObject) : undefined;
+  } catch {
+    return undefined; // VERSION answers whatever it was given
+  }
+}
+
+export const aboutText = (program: CniProgram): string =>
+  `Calico CNI ${program === "calico" ? "plugin" : "IPAM"} ${BUILD.version}\nCNI protocol versions supported: ${SUPPORTED_VERSIONS.join(", ")}\n`;
+
+/** What goes to standard output on success. */
+export async function runCommand(context: CniContext): Promise<string> {
+  return context.request.program === "calico" ? runCalico(context) : runCalicoIpam(context);
+}
+
+async function runCalico(context: CniContext): Promise<string> {
+  const { request, conf, identity, log } = context;
+  switch (request.command) {
+    case "ADD": {
+      checkNodenameFile(conf);
+      refuseOwnNetns(context);
+      const result = await add(context);
+      await waitForPolicy(conf, identity, log);
+      return JSON.stringify(renderResult(result, request.cniVersion));
+    }
+    case "DEL":
+      checkNodenameFile(conf);
+      refuseOwnNetns(context);
+      await del(context);
+      return "";
+    case "CHECK":
+      await check(context);
+      return "OK\n";
+    case "STATUS":
+      await status(context);
+      return "";
+    case "GC":
+      await collectGarbage(context);
+      return "";
+    case "VERSION":
+      return versionReply(JSON.stringify(request.config));
+  }
+}
+
+async function runCalicoIpam(context: CniContext): Promise<string> {
+  const { request, conf } = context;
+  switch (request.command) {
+    case "ADD": {
+      const { ip } = request.args;
+      const { ips } = await assignAddresses(context, { settings: conf.ipam, ...(ip === undefined ? {} : { ip }) });
+      // The routes are a hint between our two halves; another plugin would program them.
+      return JSON.stringify(renderResult({ interfaces: [], ips, routes: [] }, request.cniVersion));
+    }
+    case "DEL":
+      await releaseAddresses(context);
+      return "";
+    case "STATUS":
+      await status(context);
+      return "";
+    case "GC":
+      await collectGarbage(context);
+      return "";
+    case "CHECK":
+      return "";
+    case "VERSION":
+      return versionReply(JSON.stringify(request.config));
+  }
+}
+
+/** Whether an ADD would have a chance now. */
+async function status(context: CniContext): Promise<void> {
+  try {
+    if (context.request.program === "calico") checkNodenameFile(context.conf);
+    await checkDatastoreReady(context.store);
+  } catch (error) {
+    const { message } = asCniError(error);
+    throw new CniError(NOT_AVAILABLE, message, "no pod can be attached now", { cause: error });
+  }
+}

@@ -1,0 +1,14 @@
+// Everything ADD, DEL and the rest are functions of. The plugin process and the node-local service each build one per
+// request; nothing below asks the environment.
+import type { NetworkNamespace } from "../kernel/index.ts";
+import type { IpamContext } from "./ipam-plugin.ts";
+import type { KubernetesApi } from "./kubernetes-api.ts";
+import type { CniRequest } from "./request.ts";
+
+export interface CniContext extends IpamContext {
+  readonly request: CniRequest;
+  /** Opens the pod's namespace: by path, or the descriptor a client passed. */
+  readonly openNetns: () => NetworkNamespace;
+  /** Only asked where the configuration says Kubernetes. */
+  readonly kubernetes: () => Promise<KubernetesApi>;
+}

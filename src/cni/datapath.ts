@@ -1,0 +1,277 @@
+// A pod's wire: a veth pair whose host end answers for a gateway that does not exist, so that every packet of the pod
+// comes to the host and is routed there. The pod's address is a /32 or /128 of its own.
+//
+//   pod: default via 169.254.1.1 (or the host end's link-local) ── eth0 ═══ cali… ── host: 10.0.0.5/32 dev cali…
+//
+// Everything is made in a state that is closed by default, and in an order in which a kill leaves nothing that the
+// next DEL does not take away: the pair exists in both namespaces at once or not at all.
+import {
+  defaultDestination,
+  hasErrno,
+  isGone,
+  type LinkKind,
+  type NetworkNamespace,
+  type NewRoute,
+  openRouteKernel,
+  procSysctls,
+  type RouteKernel,
+} from "../kernel/index.ts";
+import {
+  type Cidr,
+  hostCidr,
+  type IpAddress,
+  type IpNetwork,
+  type IpVersion,
+  ipVersion,
+  parseAddress,
+} from "../lib/ip.ts";
+import type { Logger } from "../lib/log.ts";
+import { delay } from "../lib/retry.ts";
+
+const HOST_MAC = "ee:ee:ee:ee:ee:ee";
+const GATEWAY_V4 = parseAddress("169.254.1.1");
+/** What the host end's MAC makes of itself as a link-local address. */
+const HOST_LINK_LOCAL = parseAddress("fe80::ecee:eeff:feee:eeee");
+
+export interface WireRequest {
+  readonly netns: NetworkNamespace;
+  readonly ifName: string;
+  readonly hostName: string;
+  /** 0: the kernel's default. */
+  readonly mtu: number;
+  readonly queues: number;
+  readonly deviceType: "veth" | "netkit";
+  readonly hwAddr?: string;
+}
+export interface AddressRequest {
+  readonly addresses: readonly IpNetwork[];
+  /** What the pod reaches through its gateway. */
+  readonly routes: readonly Cidr[];
+  readonly allowIpForwarding: boolean;
+  /** False where another host still has the address (a migration's target). */
+  readonly hostRoutes: boolean;
+}
+
+/** The two ends of a wire that was made, both up, without addresses. */
+export class Wire implements Disposable {
+  readonly #pod: RouteKernel;
+  readonly #request: WireRequest;
+  readonly mac: string;
+  readonly #podLink: number;
+  readonly #hostLink: number;
+
+  constructor(
+    readonly host: RouteKernel,
+    request: WireRequest,
+    readonly log: Logger,
+  ) {
+    this.#request = request;
+    this.#pod = openRouteKernel(request.netns);
+    try {
+      removeHostLink(host, request.hostName);
+      this.#createPair();
+      const { podLink, mac } = this.#bringUp();
+      this.#podLink = podLink;
+      this.mac = mac;
+      this.#hostLink = linkIndex(host, request.hostName);
+    } catch (error) {
+      this[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** Gives the pod its addresses and both sides their routes. */
+  async addAddresses(request: AddressRequest): Promise<void> {
+    const { addresses } = request;
+    const versions = ([4, 6] as const).filter((v) => addresses.some((a) => ipVersion(a.address) === v));
+    this.#setHostSysctls(versions);
+    this.#setPodSysctls(versions, request.allowIpForwarding);
+    if (versions.includes(4)) this.#routeThroughGateway(GATEWAY_V4, request.routes, 4);
+    if (versions.includes(6)) this.#routeThroughGateway(await this.#hostLinkLocal(), request.routes, 6);
+    for (const { address, length } of addresses)
+      this.#pod.addresses.replace({ link: this.#podLink, address, length, noDuplicateDetection: true });
+    if (request.hostRoutes) for (const { address } of addresses) this.#addHostRoute(address);
+  }
+
+  [Symbol.dispose](): void {
+    this.#pod[Symbol.dispose]();
+  }
+
+  #createPair(): void {
+    const { hostName, ifName, netns, mtu, queues, hwAddr } = this.#request;
+    const peer = {
+      name: ifName,
+      namespaceFd: netns.fd,
+      ...(mtu > 0 ? { mtu } : {}),
+      ...(hwAddr === undefined ? {} : { mac: hwAddr }),
+    };
+    const create = (kind: "veth" | "netkit", mac: boolean): void => {
+      const type: LinkKind = kind === "veth" ? { kind, peer } : { kind, peer };
+      this.host.links.create({
+        name: hostName,
+        up: false,
+        type,
+        ...(mac ? { mac: HOST_MAC } : {}),
+        ...(mtu > 0 ? { mtu } : {}),
+        ...(queues > 0 ? { queues } : {}),
+      });
+    };
+    let kind = this.#request.deviceType;
+    if (kind === "netkit")
+      try {
+        return create("netkit", true);
+      } catch (error) {
+        if (!hasErrno(error, "EOPNOTSUPP")) throw error;
+        this.log.warn("The kernel has no netkit devices; using veth", { interface: hostName });
+        kind = "veth";
+      }
+    try {
+      create(kind, true);
+    } catch (error) {
+      if (!hasErrno(error, "EADDRNOTAVAIL")) throw error;
+      this.log.warn("The kernel refused the MAC address of the host side; using its own", { interface: hostName });
+      create(kind, false);
+    }
+  }
+
+  #bringUp(): { podLink: number; mac: string } {
+    const { hostName, ifName } = this.#request;
+    const pod = this.#pod.links.get(ifName);
+    if (pod?.mac === undefined) throw new Error(`link ${ifName} vanished from ${this.#request.netns.path}`);
+    this.host.links.set(hostName, { up: true });
+    this.#pod.links.set(pod.index, { up: true });
+    return { podLink: pod.index, mac: pod.mac };
+  }
+
+  #setHostSysctls(versions: readonly IpVersion[]): void {
+    const name = this.#request.hostName;
+    const write = (family: string, kind: string, key: string, value: number): void =>
+      procSysctls.write(["net", family, kind, name, key], value);
+    const tryWrite = (family: string, kind: string, key: string, value: number): void => {
+      try {
+        write(family, kind, key, value);
+      } catch (error) {
+        this.log.warn("Could not set a kernel setting", {
+          interface: name,
+          setting: `${family}/${kind}/${key}`,
+          error,
+        });
+      }
+    };
+    tryWrite("ipv6", "conf", "accept_ra", 0);
+    if (versions.includes(4)) {
+      write("ipv4", "conf", "route_localnet", 1);
+      tryWrite("ipv4", "neigh", "proxy_delay", 0);
+      write("ipv4", "conf", "proxy_arp", 1);
+      write("ipv4", "conf", "forwarding", 1);
+    }
+    if (versions.includes(6)) {
+      write("ipv6", "conf", "accept_dad", 0);
+      write("ipv6", "conf", "disable_ipv6", 0);
+      write("ipv6", "conf", "proxy_ndp", 1);
+      write("ipv6", "conf", "forwarding", 1);
+    }
+  }
+
+  #setPodSysctls(versions: readonly IpVersion[], allowIpForwarding: boolean): void {
+    const forwarding = allowIpForwarding ? 1 : 0;
+    this.#request.netns.run(() => {
+      if (versions.includes(6)) {
+        procSysctls.write(["net", "ipv6", "conf", this.#request.ifName, "accept_dad"], 0);
+        for (const scope of ["all", "default", "lo"])
+          procSysctls.write(["net", "ipv6", "conf", scope, "disable_ipv6"], 0);
+      }
+      if (versions.includes(4)) procSysctls.write(["net", "ipv4", "ip_forward"], forwarding);
+      if (versions.includes(6)) procSysctls.write(["net", "ipv6", "conf", "all", "forwarding"], forwarding);
+    });
+  }
+
+  #routeThroughGateway(gateway: IpAddress, routes: readonly Cidr[], version: IpVersion): void {
+    const link = this.#podLink;
+    const through = routes.filter((route) => ipVersion(route) === version);
+    const own: NewRoute[] = version === 4 ? [{ destination: hostCidr(gateway), link, scope: "link", protocol: 3 }] : [];
+    for (const route of [...own, ...through.map((destination) => ({ destination, link, gateway }))])
+      try {
+        this.#pod.routes.add(route);
+      } catch (error) {
+        if (!hasErrno(error, "EEXIST")) throw error; // the same prefix was listed twice
+      }
+  }
+
+  /** The host end's link-local address. The kernel makes it when the carrier comes; we do not wait for that. */
+  async #hostLinkLocal(): Promise<IpAddress> {
+    const link = this.#hostLink;
+    const linkLocal = (): IpAddress | undefined =>
+      this.host.addresses.list({ version: 6, link }).find((a) => a.address.startsWith("fe80:"))?.address;
+    try {
+      if (this.host.links.get(link)?.mac === HOST_MAC) {
+        this.host.addresses.replace({
+          link,
+          address: HOST_LINK_LOCAL,
+          length: 64,
+          scope: "link",
+          noDuplicateDetection: true,
+        });
+        return HOST_LINK_LOCAL;
+      }
+    } catch (error) {
+      this.log.warn("Could not add the link-local address of the host side", { error });
+    }
+    for (let attempt = 0; attempt < 50; attempt++) {
+      const found = linkLocal();
+      if (found !== undefined) return found;
+      await delay(10);
+    }
+    throw new Error(
+      `link ${this.#request.hostName} got no link-local IPv6 address; is IPv6 disabled on the host (net.ipv6.conf.all.disable_ipv6)?`,
+    );
+  }
+
+  #addHostRoute(address: IpAddress): void {
+    const link = this.#hostLink;
+    const destination = hostCidr(address);
+    const { routes } = this.host;
+    try {
+      routes.add({ destination, link, ...(ipVersion(address) === 4 ? { scope: "link" } : {}) });
+    } catch (error) {
+      if (!hasErrno(error, "EEXIST")) throw error;
+      const [there] = routes
+        .list({ version: ipVersion(address), table: 254 })
+        .filter((r) => r.destination === destination);
+      if (there?.link === link) return;
+      const other = there?.link === undefined ? undefined : this.host.links.get(there.link)?.name;
+      throw new Error(
+        `the host has a route to ${destination} by ${other ?? there?.type ?? "another way"} already; is the address used outside Calico?`,
+        { cause: error },
+      );
+    }
+  }
+}
+
+/** The routes of a pod that names none. */
+export const defaultRoutes = (): Cidr[] => [defaultDestination(4), defaultDestination(6)];
+
+/** Takes a pod's interface away, and with it the host's end and routes. Whatever is gone already is fine. */
+export function removePodInterface(netns: NetworkNamespace, ifName: string): void {
+  using pod = openRouteKernel(netns);
+  try {
+    pod.links.delete(ifName);
+  } catch (error) {
+    if (!isGone(error)) throw error;
+  }
+}
+
+export function removeHostLink(host: RouteKernel, name: string): void {
+  if (host.links.get(name) === undefined) return;
+  try {
+    host.links.delete(name);
+  } catch (error) {
+    if (!isGone(error)) throw error;
+  }
+}
+
+function linkIndex(kernel: RouteKernel, name: string): number {
+  const link = kernel.links.get(name);
+  if (link === undefined) throw new Error(`link ${name} vanished`);
+  return link.index;
+}

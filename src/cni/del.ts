@@ -1,0 +1,60 @@
+// DEL: the endpoint, the addresses, the interface. Whatever is not there is fine; what fails is said at the end, after
+// everything else was tried, so that a repeated DEL has less to do.
+import { hasErrno } from "../kernel/index.ts";
+import type { CniContext } from "./context.ts";
+import { removePodInterface } from "./datapath.ts";
+import { deleteEndpoint, getEndpoint } from "./endpoint.ts";
+import { CniError, INTERNAL } from "./error.ts";
+import { checkDatastoreReady } from "./gates.ts";
+import { ipamDel } from "./ipam-delegation.ts";
+
+const DELETE_ATTEMPTS = 6;
+
+export async function del(context: CniContext): Promise<void> {
+  await checkDatastoreReady(context.store);
+  if (context.identity.orchestrator === "k8s") {
+    await deletePodEndpoint(context);
+    removeInterface(context);
+    return ipamDel(context);
+  }
+  let failure: unknown;
+  try {
+    await ipamDel(context);
+  } catch (error) {
+    failure = error;
+  }
+  await deleteContainerEndpoint(context);
+  removeInterface(context);
+  if (failure !== undefined) throw failure;
+}
+
+/** The endpoint may belong to a newer container of the pod by now: then it stays. */
+async function deletePodEndpoint({ store, identity }: CniContext): Promise<void> {
+  for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
+    const found = await getEndpoint(store, identity);
+    if (found === undefined) return;
+    const holder = found.endpoint.spec.containerID ?? "";
+    if (holder !== "" && holder !== identity.containerId) return;
+    if (await deleteEndpoint(store, found)) return;
+  }
+  throw new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
+}
+
+async function deleteContainerEndpoint({ store, identity }: CniContext): Promise<void> {
+  for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
+    const found = await getEndpoint(store, identity);
+    if (found === undefined || (await deleteEndpoint(store, found))) return;
+  }
+}
+
+function removeInterface(context: CniContext): void {
+  const { request } = context;
+  if (request.netns === "") return;
+  try {
+    using netns = context.openNetns();
+    removePodInterface(netns, request.ifName);
+  } catch (error) {
+    // The namespace went before us, and the interface with it.
+    if (!hasErrno(error, "ENOENT", "EINVAL")) throw error;
+  }
+}

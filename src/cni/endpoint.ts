@@ -1,0 +1,119 @@
+// The workload endpoint in the datastore: finding the one there is, building the new one, writing it.
+import { randomUUID } from "node:crypto";
+import { Conflict, type Datastore, NotFound, type Stored } from "../datastore/index.ts";
+import {
+  API_VERSION,
+  type Labels,
+  parseWorkloadEndpointName,
+  type ResourceKey,
+  type ResourceOf,
+  workloadEndpointName,
+  workloadEndpointPrefix,
+  workloadNameMatches,
+} from "../model/index.ts";
+import { type EndpointIdentity, nameFields } from "./identity.ts";
+
+export type WorkloadEndpoint = ResourceOf<"WorkloadEndpoint">;
+export type StoredEndpoint = { readonly stored: Stored<ResourceKey>; readonly endpoint: WorkloadEndpoint };
+
+const endpointKey = (namespace: string, name: string): ResourceKey => ({
+  type: "resource",
+  kind: "WorkloadEndpoint",
+  namespace,
+  name,
+});
+
+/** The endpoint of this workload, by whatever interface name it was made. */
+export async function findEndpoint(store: Datastore, identity: EndpointIdentity): Promise<StoredEndpoint | undefined> {
+  const { endpoint: _, ...workload } = nameFields(identity);
+  const { items } = await store.list({
+    type: "resource",
+    kind: "WorkloadEndpoint",
+    namespace: identity.namespace,
+    namePrefix: workloadEndpointPrefix(workload),
+  });
+  const stored = items.find((item) => workloadNameMatches(item.key.name, workload));
+  return stored && { stored, endpoint: stored.value as WorkloadEndpoint };
+}
+
+/** Exactly the endpoint this request names. */
+export async function getEndpoint(store: Datastore, identity: EndpointIdentity): Promise<StoredEndpoint | undefined> {
+  try {
+    const stored = await store.get(endpointKey(identity.namespace, workloadEndpointName(nameFields(identity))));
+    return { stored, endpoint: stored.value as WorkloadEndpoint };
+  } catch (error) {
+    if (error instanceof NotFound) return undefined;
+    throw error;
+  }
+}
+
+export interface EndpointDraft {
+  readonly identity: EndpointIdentity;
+  readonly labels: Labels;
+  readonly generateName?: string;
+  readonly spec: Omit<WorkloadEndpoint["spec"], "orchestrator" | "node" | "containerID" | "pod" | "endpoint">;
+}
+
+/** Writes the endpoint: over the one that was found, or as a new one. */
+export async function writeEndpoint(
+  store: Datastore,
+  draft: EndpointDraft,
+  existing: StoredEndpoint | undefined,
+  now: Date,
+): Promise<void> {
+  const { identity, generateName } = draft;
+  const name = existing?.stored.key.name ?? workloadEndpointName(nameFields(identity));
+  const key = endpointKey(identity.namespace, name);
+  const before = existing?.endpoint.metadata;
+  const value: WorkloadEndpoint = {
+    apiVersion: API_VERSION,
+    kind: "WorkloadEndpoint",
+    metadata: {
+      name,
+      ...(generateName === undefined ? {} : { generateName }),
+      namespace: identity.namespace,
+      uid: before?.uid ?? randomUUID(),
+      creationTimestamp: before?.creationTimestamp ?? timestamp(now),
+      labels: draft.labels,
+    },
+    spec: {
+      orchestrator: identity.orchestrator,
+      node: identity.node,
+      containerID: identity.containerId,
+      ...(identity.pod === "" ? {} : { pod: identity.pod }),
+      // A pod has one endpoint: another interface name does not make a second one.
+      endpoint:
+        existing === undefined ? identity.endpoint : (parseWorkloadEndpointName(name)?.endpoint ?? identity.endpoint),
+      ...draft.spec,
+    },
+  };
+  if (existing === undefined) await store.create({ key, value });
+  else await store.update({ key, value, revision: existing.stored.revision });
+}
+
+/** Adds a profile to an endpoint that is already there; nothing to do when it has it. */
+export async function addProfile(store: Datastore, found: StoredEndpoint, profile: string): Promise<void> {
+  const { endpoint, stored } = found;
+  const profiles = endpoint.spec.profiles ?? [];
+  if (profiles.includes(profile)) return;
+  const value = { ...endpoint, spec: { ...endpoint.spec, profiles: [...profiles, profile] } };
+  await store.update({ key: stored.key, value, revision: stored.revision });
+}
+
+/** Whether it was deleted; false when somebody changed it in between. */
+export async function deleteEndpoint(store: Datastore, { stored }: StoredEndpoint): Promise<boolean> {
+  try {
+    await store.delete(stored.key, {
+      revision: stored.revision,
+      ...(stored.uid === undefined ? {} : { uid: stored.uid }),
+    });
+    return true;
+  } catch (error) {
+    if (error instanceof NotFound) return true;
+    if (error instanceof Conflict) return false;
+    throw error;
+  }
+}
+
+/** Seconds, as the field writes creation times. */
+export const timestamp = (now: Date): string => now.toISOString().replace(/\.\d+Z$/, "Z");

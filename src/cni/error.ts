@@ -1,0 +1,56 @@
+// What a runtime is told when a command fails: one JSON object on stdout. https://www.cni.dev/docs/spec/#error
+import { Unauthorized, Unavailable } from "../datastore/index.ts";
+import { describeError } from "../lib/log.ts";
+
+export const INCOMPATIBLE_VERSION = 1;
+export const INVALID_ENVIRONMENT = 4;
+export const IO_FAILURE = 5;
+export const DECODING_FAILURE = 6;
+export const INVALID_CONFIG = 7;
+export const INVALID_NETNS = 8;
+export const TRY_AGAIN_LATER = 11;
+export const NOT_AVAILABLE = 50;
+export const TEST_FAILED = 100;
+/** Everything that is the plugin's own. */
+export const INTERNAL = 999;
+
+export class CniError extends Error {
+  override readonly name = "CniError";
+  constructor(
+    readonly code: number,
+    message: string,
+    readonly details?: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+export interface ErrorReply {
+  readonly cniVersion?: string;
+  readonly code: number;
+  readonly msg: string;
+  readonly details?: string;
+}
+
+/** A datastore that does not answer is worth another try; anything else is the plugin's failure. */
+export function asCniError(error: unknown): CniError {
+  if (error instanceof CniError) return error;
+  if (error instanceof Unavailable)
+    return new CniError(TRY_AGAIN_LATER, error.message, "the runtime may try again later", { cause: error });
+  if (error instanceof Unauthorized) return new CniError(INTERNAL, error.message, undefined, { cause: error });
+  if (error instanceof DOMException && (error.name === "TimeoutError" || error.name === "AbortError"))
+    return new CniError(TRY_AGAIN_LATER, "the datastore did not answer in time", "the runtime may try again later", {
+      cause: error,
+    });
+  return new CniError(INTERNAL, describeError(error), undefined, { cause: error });
+}
+
+export function errorReply(error: CniError, cniVersion?: string): ErrorReply {
+  return {
+    ...(cniVersion === undefined ? {} : { cniVersion }),
+    code: error.code,
+    msg: error.message,
+    ...(error.details === undefined ? {} : { details: error.details }),
+  };
+}

@@ -1,0 +1,46 @@
+// Who the endpoint is: for Kubernetes its pod, for any other runtime its container.
+import { createHash } from "node:crypto";
+import type { WorkloadNameFields } from "../model/index.ts";
+import type { NetConf } from "./net-conf.ts";
+import { nodeName } from "./node-files.ts";
+import type { CniRequest } from "./request.ts";
+
+export interface EndpointIdentity {
+  readonly orchestrator: "k8s" | "cni";
+  readonly node: string;
+  readonly namespace: string;
+  readonly containerId: string;
+  /** Empty for `cni`. */
+  readonly pod: string;
+  /** Name of the interface in the pod. */
+  readonly endpoint: string;
+}
+
+export function identify(request: CniRequest, conf: NetConf): EndpointIdentity {
+  const { podName, podNamespace, testNamespace } = request.args;
+  const isPod = podName !== undefined && podNamespace !== undefined;
+  return {
+    orchestrator: isPod ? "k8s" : "cni",
+    node: nodeName(conf),
+    namespace: isPod ? podNamespace : (testNamespace ?? "default"),
+    containerId: request.containerId,
+    pod: isPod ? podName : "",
+    endpoint: request.ifName,
+  };
+}
+
+/** What the endpoint's name is built from. */
+export function nameFields(identity: EndpointIdentity): WorkloadNameFields {
+  const { node, orchestrator, pod, containerId, endpoint } = identity;
+  return { node, orchestrator, pod, containerID: containerId, endpoint };
+}
+
+/** The host's end of the wire: the same for the same pod, whatever its container. */
+export function hostInterfaceName(identity: EndpointIdentity, prefix: string): string {
+  if (identity.orchestrator === "cni") return `cali${identity.containerId.slice(0, 11)}`;
+  const hash = createHash("sha1").update(`${identity.namespace}.${identity.pod}`).digest("hex");
+  return prefix + hash.slice(0, 11);
+}
+
+/** Under this name IPAM keeps the container's addresses. */
+export const ipamHandle = (network: string, containerId: string): string => `${network}.${containerId}`;

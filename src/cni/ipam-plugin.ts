@@ -1,0 +1,170 @@
+// Addresses for one container out of Calico's pools: what `calico-ipam` does, called in process by `calico` and as a
+// program of its own by anybody.
+import type { Datastore } from "../datastore/index.ts";
+import { type Assignments, describeShortage, type Ipam, UnknownHandle } from "../ipam/index.ts";
+import { lockFile } from "../kernel/index.ts";
+import {
+  cidrAddress,
+  cidrLength,
+  type Cidr,
+  hostCidr,
+  type IpAddress,
+  type IpNetwork,
+  type IpVersion,
+  tryParseCidr,
+} from "../lib/ip.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Labels } from "../model/index.ts";
+import { CniError, INTERNAL } from "./error.ts";
+import { type EndpointIdentity, ipamHandle } from "./identity.ts";
+import type { IpamSettings, NetConf } from "./net-conf.ts";
+import type { CniResult } from "./result.ts";
+
+const LOCK_WAIT_MS = 60_000;
+const RELEASE_MS = 30_000;
+
+export interface IpamContext {
+  readonly conf: NetConf;
+  readonly identity: EndpointIdentity;
+  readonly store: Datastore;
+  readonly ipam: Ipam;
+  /** Labels of the pod's namespace, where pools may ask for them. */
+  readonly namespaceLabels: () => Promise<Labels | undefined>;
+  readonly log: Logger;
+  readonly now: () => Date;
+}
+
+export interface IpamRequest {
+  /** Exactly this address. */
+  readonly ip?: IpAddress;
+  /** With the pod's wishes over the configuration's. */
+  readonly settings: IpamSettings;
+}
+
+export async function assignAddresses(context: IpamContext, request: IpamRequest): Promise<CniResult> {
+  if (request.ip !== undefined) {
+    const ip = request.ip;
+    await locked(context, () =>
+      context.ipam.assignAddress({ address: ip, host: context.identity.node, use: "Workload", ...owner(context) }),
+    );
+    return resultOf([hostCidr(ip)]);
+  }
+  const wanted = ([4, 6] as const).filter((v) => (v === 4 ? request.settings.assignIpv4 : request.settings.assignIpv6));
+  if (wanted.length === 0) return resultOf([]);
+  const pools = new Map<IpVersion, readonly Cidr[]>();
+  for (const version of wanted)
+    pools.set(
+      version,
+      await resolvePools(context.store, version === 4 ? request.settings.ipv4Pools : request.settings.ipv6Pools),
+    );
+  const namespaceLabels = await context.namespaceLabels();
+  const assigned = await locked(context, async () => {
+    const results: Assignments[] = [];
+    for (const version of wanted)
+      results.push(
+        await context.ipam.autoAssign({
+          version,
+          count: 1,
+          host: context.identity.node,
+          use: "Workload",
+          pools: pools.get(version) ?? [],
+          ...(namespaceLabels === undefined ? {} : { namespaceLabels }),
+          ...owner(context),
+        }),
+      );
+    return results;
+  });
+  const short = assigned.find((result) => result.addresses.length === 0);
+  if (short !== undefined) {
+    // All or nothing: a pod with one family of two would look healthy and not be.
+    const gotten = assigned.flatMap((result) => result.addresses);
+    if (gotten.length > 0)
+      await context.ipam.release(
+        gotten.map((cidr) => ({ address: addressOf(cidr) })),
+        AbortSignal.timeout(RELEASE_MS),
+      );
+    throw new CniError(INTERNAL, `failed to request IPv${short.version} addresses: ${describeShortage(short)}`);
+  }
+  return resultOf(assigned.flatMap((result) => result.addresses));
+}
+
+/** Gives back all addresses of the container; having none is fine. */
+export async function releaseAddresses(context: IpamContext, signal?: AbortSignal): Promise<void> {
+  const { identity, ipam } = context;
+  const legacy = identity.orchestrator === "k8s" ? `${identity.namespace}.${identity.pod}` : identity.containerId;
+  await locked(context, async () => {
+    for (const handle of [ipamHandle(context.conf.name, identity.containerId), legacy])
+      try {
+        await ipam.releaseByHandle(handle, signal);
+      } catch (error) {
+        if (!(error instanceof UnknownHandle)) throw error;
+      }
+  });
+}
+
+/** One allocation at a time per host keeps its pods out of each other's way; correctness does not depend on it. */
+async function locked<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
+  let lock: Disposable | undefined;
+  try {
+    lock = await lockFile(context.conf.ipamLockFile, { signal: AbortSignal.timeout(LOCK_WAIT_MS) });
+  } catch (error) {
+    context.log.warn("Going on without the host's IPAM lock", { file: context.conf.ipamLockFile, error });
+  }
+  try {
+    return await action();
+  } finally {
+    lock?.[Symbol.dispose]();
+  }
+}
+
+function owner({ conf, identity, now }: IpamContext) {
+  const { orchestrator, node, pod, namespace, containerId } = identity;
+  return {
+    handleId: ipamHandle(conf.name, containerId),
+    attributes: {
+      ...(orchestrator === "k8s" ? { namespace } : {}),
+      node,
+      ...(orchestrator === "k8s" ? { pod } : {}),
+      timestamp: goTime(now()),
+    },
+  };
+}
+
+/** `2026-08-22 13:33:20.123 +0000 UTC`, as the original writes it. */
+export function goTime(date: Date): string {
+  const [day = "", rest = ""] = date.toISOString().split("T");
+  const [time = "", fraction = ""] = rest.replace("Z", "").split(".");
+  const digits = fraction.replace(/0+$/, "");
+  return `${day} ${time}${digits === "" ? "" : `.${digits}`} +0000 UTC`;
+}
+
+/** Pools are named by CIDR or by name. */
+async function resolvePools(store: Datastore, names: readonly string[]): Promise<readonly Cidr[]> {
+  if (names.length === 0) return [];
+  if (names.every((name) => tryParseCidr(name) !== undefined && name.includes("/")))
+    return names.flatMap((name) => tryParseCidr(name) ?? []);
+  const { items } = await store.list({ type: "resource", kind: "IPPool" });
+  return names.map((name) => {
+    const cidr = name.includes("/") ? tryParseCidr(name) : undefined;
+    if (cidr !== undefined) return cidr;
+    const pool = items.find((item) => item.key.name === name);
+    const found = tryParseCidr(String((pool?.value.spec as { cidr?: unknown } | undefined)?.cidr));
+    if (found === undefined)
+      throw new CniError(
+        INTERNAL,
+        `error parsing pool ${JSON.stringify(name)}: neither a CIDR nor the name of an IPPool`,
+      );
+    return found;
+  });
+}
+
+const addressOf = (cidr: Cidr): IpAddress => cidrAddress(cidr);
+
+function resultOf(addresses: readonly Cidr[]): CniResult {
+  const networks = addresses.map((cidr): IpNetwork => ({ address: addressOf(cidr), length: cidrLength(cidr) }));
+  return {
+    interfaces: [],
+    ips: networks.map((address) => ({ address })),
+    routes: networks.map((destination) => ({ destination })),
+  };
+}

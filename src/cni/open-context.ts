@@ -1,0 +1,104 @@
+// From a request to everything it needs: configuration, identity, datastore, IPAM. Used by the plugin process; the
+// node-local service has its own datastore and builds the rest the same way.
+import { type ApiConfig, chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
+import { Ipam } from "../ipam/index.ts";
+import { NetworkNamespace } from "../kernel/index.ts";
+import type { Logger } from "../lib/log.ts";
+import { ROLLBACK_SHARE } from "./attach.ts";
+import type { CniContext } from "./context.ts";
+import { CniError, INVALID_NETNS } from "./error.ts";
+import { identify } from "./identity.ts";
+import { openKubernetes } from "./kubernetes-client.ts";
+import type { NetConf } from "./net-conf.ts";
+import type { CniRequest, Environment } from "./request.ts";
+
+export async function openContext(options: {
+  readonly request: CniRequest;
+  readonly conf: NetConf;
+  readonly env: Environment;
+  readonly log: Logger;
+  readonly now: () => Date;
+}): Promise<CniContext> {
+  const { request, conf, env, log, now } = options;
+  const config = chooseDatastore(apiConfig(conf, env), { env });
+  const store = await openDatastore(config, {
+    oneShot: true,
+    timeoutMs: conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000,
+    onUnreadable: (error) => log.warn("Skipped what cannot be read in the datastore", { error }),
+  });
+  return buildContext({ request, conf, log, now, store, openNetns: () => NetworkNamespace.open(request.netns), env });
+}
+
+export function buildContext(
+  parts: Pick<CniContext, "request" | "conf" | "log" | "now" | "store" | "openNetns"> & { readonly env: Environment },
+): CniContext {
+  const { request, conf, store, env, ...rest } = parts;
+  const kubernetes = once(() => openKubernetes(conf, env));
+  const identity = identify(request, conf);
+  const asksKubernetes = conf.policy.type === "k8s" || conf.kubernetes.kubeconfig !== "";
+  return {
+    ...rest,
+    request,
+    conf,
+    store,
+    identity,
+    ipam: new Ipam({ datastore: store, log: rest.log }),
+    kubernetes,
+    namespaceLabels: async () => {
+      if (identity.orchestrator !== "k8s" || !asksKubernetes) return undefined;
+      return (await (await kubernetes()).namespace(identity.namespace)).metadata.labels;
+    },
+  };
+}
+
+/** The configuration's own words come before the environment's. */
+export function apiConfig(conf: NetConf, env: Environment): ApiConfig {
+  const { datastore, kubernetes, policy } = conf;
+  const said = {
+    datastoreType: datastore.type,
+    sqlitePath: datastore.sqlitePath,
+    etcdEndpoints: datastore.etcdEndpoints,
+    etcdDiscoverySrv: datastore.etcdDiscoverySrv,
+    etcdKeyFile: datastore.etcdKeyFile,
+    etcdCertFile: datastore.etcdCertFile,
+    etcdCACertFile: datastore.etcdCaCertFile,
+    kubeconfig: kubernetes.kubeconfig,
+    k8sAPIEndpoint: kubernetes.k8sApiRoot || (policy.k8sApiRoot.split("/api/")[0] ?? ""),
+    k8sAPIToken: policy.k8sAuthToken,
+    k8sCertFile: policy.k8sClientCertificate,
+    k8sKeyFile: policy.k8sClientKey,
+    k8sCAFile: policy.k8sCertificateAuthority,
+    calicoAPIGroup: datastore.calicoApiGroup,
+  };
+  const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== ""));
+  return {
+    ...configFromEnvironment(env),
+    ...given,
+    ...(datastore.qps > 0 ? { k8sClientQPS: datastore.qps } : {}),
+    ...(datastore.burst > 0 ? { k8sClientBurst: datastore.burst } : {}),
+  };
+}
+
+/** A pod in the plugin's own namespace would take the host's network apart. */
+export function refuseOwnNetns(context: CniContext): void {
+  const { request } = context;
+  if (request.netns === "" || request.netnsOverride) return;
+  let pod: NetworkNamespace;
+  try {
+    pod = context.openNetns();
+  } catch {
+    return; // missing: each command says what that means for it
+  }
+  using _pod = pod;
+  using own = NetworkNamespace.current();
+  if (pod.inode === own.inode)
+    throw new CniError(
+      INVALID_NETNS,
+      `plugin's netns and netns from CNI_NETNS should not be the same: ${request.netns}`,
+    );
+}
+
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => (made ??= make());
+}

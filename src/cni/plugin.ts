@@ -1,0 +1,73 @@
+// The CNI plugins `calico` and `calico-ipam` as programs: environment and standard input in, one JSON text out.
+// Start-up is part of every pod's start: only what a command needs is loaded, and nothing waits for its clean end.
+import { readFileSync, writeSync } from "node:fs";
+import { asCniError, CniError, errorReply, IO_FAILURE } from "./error.ts";
+import { parseNetConf } from "./net-conf.ts";
+import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request.ts";
+
+export async function runPlugin(program: CniProgram, argv: readonly string[]): Promise<number> {
+  const env = process.env;
+  const [flag] = argv;
+  if (flag !== undefined) return runFlag(program, flag);
+  if ((env["CNI_COMMAND"] ?? "") === "") {
+    const { aboutText } = await import("./commands.ts");
+    writeSync(2, aboutText(program));
+    return 0;
+  }
+  let request: CniRequest | undefined;
+  try {
+    if (parseCommand(env["CNI_COMMAND"] ?? "") === "VERSION") {
+      const { versionReply } = await import("./commands.ts");
+      print(versionReply(readInput()));
+      return 0;
+    }
+    request = parseRequest(program, env, readInput());
+    print(await runRequest(request));
+    return 0;
+  } catch (error) {
+    print(JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));
+    return 1;
+  }
+}
+
+async function runRequest(request: CniRequest): Promise<string> {
+  const conf = parseNetConf(request.config);
+  const now = (): Date => new Date();
+  const { openLog } = await import("./log.ts");
+  using log = openLog(conf.log, now);
+  const { openContext } = await import("./open-context.ts");
+  const { runCommand } = await import("./commands.ts");
+  try {
+    return await runCommand(await openContext({ request, conf, env: process.env, log: log.logger, now }));
+  } catch (error) {
+    log.logger.error(`${request.command} failed`, { containerID: request.containerId, error });
+    throw error;
+  }
+}
+
+async function runFlag(program: CniProgram, flag: string): Promise<number> {
+  if (flag === "-v" || flag === "--version") {
+    const { BUILD } = await import("../lib/build.ts");
+    print(`${BUILD.version}\n`);
+    return 0;
+  }
+  if (flag === "-t" && program === "calico") {
+    const { testDatastore } = await import("./test-datastore.ts");
+    return testDatastore(readInput(), process.env, print);
+  }
+  writeSync(2, `${program}: unknown flag ${flag}; there are -v${program === "calico" ? ", -t" : ", -upgrade"}\n`);
+  return 2;
+}
+
+function readInput(): string {
+  try {
+    return readFileSync(0, "utf8");
+  } catch (error) {
+    throw new CniError(IO_FAILURE, "error reading from stdin", error instanceof Error ? error.message : undefined);
+  }
+}
+
+function print(text: string): void {
+  let bytes = Buffer.from(text);
+  while (bytes.length > 0) bytes = bytes.subarray(writeSync(1, bytes));
+}

@@ -1,0 +1,42 @@
+// Waiting until the node agent has programmed the new endpoint's policy. It says so with a file per endpoint; while it
+// is not running nobody waits, because the interface is closed until it comes.
+import { existsSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { Logger } from "../lib/log.ts";
+import { delay } from "../lib/retry.ts";
+import { endpointStatusFileName } from "../model/index.ts";
+import type { EndpointIdentity } from "./identity.ts";
+import type { NetConf } from "./net-conf.ts";
+
+/** Touched by the agent while it runs. */
+export const FELIX_ALIVE_FILE = "felix-alive";
+const ALIVE_FOR_MS = 30_000;
+const FIRST_LOOK_MS = 2;
+const LONGEST_LOOK_MS = 100;
+
+export async function waitForPolicy(conf: NetConf, identity: EndpointIdentity, log: Logger): Promise<void> {
+  const seconds = conf.policySetupTimeoutSeconds;
+  if (seconds <= 0 || !isAgentAlive(conf.endpointStatusDir)) return;
+  const file = join(conf.endpointStatusDir, statusFile(identity));
+  const end = performance.now() + seconds * 1000;
+  for (let wait = FIRST_LOOK_MS; !existsSync(file); wait = Math.min(wait * 1.5, LONGEST_LOOK_MS)) {
+    if (performance.now() >= end) {
+      log.warn("Policy was not programmed in time; the interface stays closed until it is", { seconds, file });
+      return;
+    }
+    await delay(wait);
+  }
+}
+
+function statusFile({ orchestrator, namespace, pod, containerId, endpoint }: EndpointIdentity): string {
+  const workload = orchestrator === "k8s" ? `${namespace}/${pod}` : containerId;
+  return endpointStatusFileName({ orchestrator, workload, endpoint });
+}
+
+function isAgentAlive(statusDir: string): boolean {
+  try {
+    return Date.now() - statSync(join(dirname(statusDir), FELIX_ALIVE_FILE)).mtimeMs < ALIVE_FOR_MS;
+  } catch {
+    return false;
+  }
+}

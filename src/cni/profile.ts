@@ -1,0 +1,39 @@
+// The profile of a network outside Kubernetes policy: its endpoints may talk to each other and to the world.
+import { randomUUID } from "node:crypto";
+import { AlreadyExists, type Datastore, NotFound } from "../datastore/index.ts";
+import { API_VERSION, type ResourceKey, type ResourceOf } from "../model/index.ts";
+import { timestamp } from "./endpoint.ts";
+import type { EndpointIdentity } from "./identity.ts";
+
+/** Makes the profile when it is not there; an existing one is the operator's and stays as it is. */
+export async function ensureProfile(
+  store: Datastore,
+  name: string,
+  orchestrator: EndpointIdentity["orchestrator"],
+  now: Date,
+): Promise<void> {
+  const key: ResourceKey = { type: "resource", kind: "Profile", name };
+  try {
+    await store.get(key);
+    return;
+  } catch (error) {
+    if (!(error instanceof NotFound)) throw error;
+  }
+  const anybody = { action: "Allow", source: {}, destination: {} } as const;
+  const members = { action: "Allow", source: { selector: `has(${name})` }, destination: {} } as const;
+  const value: ResourceOf<"Profile"> = {
+    apiVersion: API_VERSION,
+    kind: "Profile",
+    metadata: { name, uid: randomUUID(), creationTimestamp: timestamp(now) },
+    spec: {
+      ingress: [orchestrator === "k8s" ? anybody : members],
+      egress: [anybody],
+      labelsToApply: { [name]: "" },
+    },
+  };
+  try {
+    await store.create({ key, value });
+  } catch (error) {
+    if (!(error instanceof AlreadyExists)) throw error; // another pod was faster
+  }
+}

@@ -1,0 +1,172 @@
+// The result of ADD, and its form in each version of the specification. Inside there is one form; old ones are read
+// and written at the edge. https://www.cni.dev/docs/spec/#add-success
+import { type Cidr, type IpAddress, type IpNetwork, ipVersion, tryParseAddress, tryParseNetwork } from "../lib/ip.ts";
+import { CniError, DECODING_FAILURE } from "./error.ts";
+import type { CniVersion, JsonObject } from "./request.ts";
+
+export interface ResultInterface {
+  readonly name: string;
+  readonly mac?: string;
+  readonly mtu?: number;
+  /** Path of the namespace it is in; absent for the host's. */
+  readonly sandbox?: string;
+}
+export interface ResultAddress {
+  /** With the length the assigner gave it. */
+  readonly address: IpNetwork;
+  /** Index into `interfaces`. */
+  readonly interface?: number;
+}
+export interface ResultRoute {
+  readonly destination: IpNetwork;
+  readonly gateway?: IpAddress;
+}
+export interface CniResult {
+  readonly interfaces: readonly ResultInterface[];
+  readonly ips: readonly ResultAddress[];
+  readonly routes: readonly ResultRoute[];
+}
+
+const text = ({ address, length }: IpNetwork): string => `${address}/${length}`;
+const filled = <N extends string, T>(name: N, list: readonly T[]): { [P in N]?: readonly T[] } =>
+  (list.length === 0 ? {} : { [name]: list }) as { [P in N]?: readonly T[] };
+
+/** The JSON a runtime with that version reads. */
+export function renderResult(result: CniResult, version: CniVersion): JsonObject {
+  switch (version) {
+    case "0.1.0":
+    case "0.2.0":
+      return renderLegacy(result);
+    case "0.3.0":
+    case "0.3.1":
+    case "0.4.0":
+      return {
+        cniVersion: version,
+        ...filled(
+          "interfaces",
+          result.interfaces.map(({ name, mac, sandbox }) => ({
+            name,
+            ...given("mac", mac),
+            ...given("sandbox", sandbox),
+          })),
+        ),
+        ...filled(
+          "ips",
+          result.ips.map((ip) => ({
+            version: String(ipVersion(ip.address.address)),
+            ...given("interface", ip.interface),
+            address: text(ip.address),
+          })),
+        ),
+        ...filled("routes", result.routes.map(renderRoute)),
+        dns: {},
+      };
+    default:
+      return {
+        cniVersion: version,
+        ...filled(
+          "interfaces",
+          result.interfaces.map(({ name, mac, mtu, sandbox }) => ({
+            name,
+            ...given("mac", mac),
+            ...given("mtu", mtu === 0 ? undefined : mtu),
+            ...given("sandbox", sandbox),
+          })),
+        ),
+        ...filled(
+          "ips",
+          result.ips.map((ip) => ({ ...given("interface", ip.interface), address: text(ip.address) })),
+        ),
+        ...filled("routes", result.routes.map(renderRoute)),
+      };
+  }
+}
+
+/** One address per family, no interfaces. A version this old always answers as 0.2.0. */
+function renderLegacy({ ips, routes }: CniResult): JsonObject {
+  const family = (version: 4 | 6) => {
+    const first = ips.find((ip) => ipVersion(ip.address.address) === version);
+    if (first === undefined) return undefined;
+    const own = routes.filter((route) => ipVersion(route.destination.address) === version);
+    return { ip: text(first.address), ...filled("routes", own.map(renderRoute)) };
+  };
+  return { cniVersion: "0.2.0", ...given("ip4", family(4)), ...given("ip6", family(6)), dns: {} };
+}
+
+const renderRoute = ({ destination, gateway }: ResultRoute) => ({ dst: text(destination), ...given("gw", gateway) });
+
+const given = <N extends string, V>(name: N, value: V | undefined): { [P in N]?: V } =>
+  (value === undefined ? {} : { [name]: value }) as { [P in N]?: V };
+
+/** Reads a result of any version: what an IPAM plugin printed, or a `prevResult`. */
+export function parseResult(json: unknown): CniResult {
+  const object = asObject(json, "the result");
+  const isLegacy = object["ip4"] !== undefined || object["ip6"] !== undefined;
+  return isLegacy ? parseLegacy(object) : parseModern(object);
+}
+
+function parseModern(object: JsonObject): CniResult {
+  const interfaces = asList(object["interfaces"], "interfaces").map((value): ResultInterface => {
+    const item = asObject(value, "interfaces");
+    return {
+      name: String(item["name"] ?? ""),
+      ...(typeof item["mac"] === "string" ? { mac: item["mac"] } : {}),
+      ...(typeof item["mtu"] === "number" ? { mtu: item["mtu"] } : {}),
+      ...(typeof item["sandbox"] === "string" && item["sandbox"] !== "" ? { sandbox: item["sandbox"] } : {}),
+    };
+  });
+  const ips = asList(object["ips"], "ips").map((value): ResultAddress => {
+    const item = asObject(value, "ips");
+    const index = item["interface"];
+    return {
+      address: asNetwork(item["address"], "ips[].address"),
+      ...(typeof index === "number" ? { interface: index } : {}),
+    };
+  });
+  return { interfaces, ips, routes: parseRoutes(object["routes"]) };
+}
+
+function parseLegacy(object: JsonObject): CniResult {
+  const ips: ResultAddress[] = [];
+  const routes: ResultRoute[] = [];
+  for (const name of ["ip4", "ip6"] as const) {
+    if (object[name] === undefined || object[name] === null) continue;
+    const family = asObject(object[name], name);
+    ips.push({ address: asNetwork(family["ip"], `${name}.ip`) });
+    routes.push(...parseRoutes(family["routes"]));
+  }
+  return { interfaces: [], ips, routes };
+}
+
+function parseRoutes(value: unknown): ResultRoute[] {
+  return asList(value, "routes").map((entry) => {
+    const item = asObject(entry, "routes");
+    const gateway = typeof item["gw"] === "string" ? tryParseAddress(item["gw"]) : undefined;
+    return { destination: asNetwork(item["dst"], "routes[].dst"), ...given("gateway", gateway) };
+  });
+}
+
+function asObject(value: unknown, what: string): JsonObject {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw malformed(what, "an object");
+  return value as JsonObject;
+}
+function asList(value: unknown, what: string): readonly unknown[] {
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value)) throw malformed(what, "a list");
+  return value;
+}
+function asNetwork(value: unknown, what: string): IpNetwork {
+  const network = typeof value === "string" ? tryParseNetwork(value) : undefined;
+  if (network === undefined) throw malformed(what, `an address with its length, not ${JSON.stringify(value)}`);
+  return network;
+}
+const malformed = (what: string, wanted: string): CniError =>
+  new CniError(DECODING_FAILURE, `malformed result: ${what}: want ${wanted}`);
+
+/** The address as the pod has it: alone in its network. */
+export const hostNetwork = (network: IpNetwork): IpNetwork => ({
+  address: network.address,
+  length: ipVersion(network.address) === 4 ? 32 : 128,
+});
+
+export const cidrText = (network: IpNetwork): Cidr => text(network) as Cidr;

@@ -1,0 +1,26 @@
+// `calico -t`: whether the datastore answers and says it is ready.
+import { chooseDatastore, openDatastore } from "../datastore/index.ts";
+import { asCniError, CniError, errorReply, TEST_FAILED } from "./error.ts";
+import { checkDatastoreReady } from "./gates.ts";
+import { openKubernetes } from "./kubernetes-client.ts";
+import { parseNetConf } from "./net-conf.ts";
+import { apiConfig } from "./open-context.ts";
+import type { Environment, JsonObject } from "./request.ts";
+
+const TEST_TIMEOUT_MS = 2000;
+
+export async function testDatastore(stdin: string, env: Environment, print: (text: string) => void): Promise<number> {
+  try {
+    const conf = parseNetConf(JSON.parse(stdin) as JsonObject);
+    const config = chooseDatastore(apiConfig(conf, env), { env });
+    await checkDatastoreReady(await openDatastore(config, { oneShot: true, timeoutMs: TEST_TIMEOUT_MS }));
+    if (conf.kubernetes.kubeconfig !== "") await (await openKubernetes(conf, env)).version();
+    return 0;
+  } catch (error) {
+    const failure = new CniError(TEST_FAILED, "data store connection failed", asCniError(error).message, {
+      cause: error,
+    });
+    print(JSON.stringify(errorReply(failure)));
+    return 1;
+  }
+}
