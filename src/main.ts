@@ -9,6 +9,8 @@ type Load = () => Promise<{ main: Program }>;
 
 /** By the name the executable was called with. */
 const programs: Readonly<Record<string, Load>> = {
+  calicoctl: () => import("./calicoctl/index.ts"),
+  "kubectl-calico": () => import("./calicoctl/index.ts"),
   "calico-ipam": () => import("./cni/calico-ipam.ts"),
 };
 

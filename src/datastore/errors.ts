@@ -97,6 +97,17 @@ export class Compacted extends DatastoreError {
   }
 }
 
+/** The server does not have this kind at all: its API is not installed. */
+export class NotServed extends DatastoreError {
+  override readonly name = "NotServed";
+  constructor(
+    readonly kind: string,
+    options?: ErrorOptions,
+  ) {
+    super(`the server does not serve ${kind}`, options);
+  }
+}
+
 /** What was said about the datastore cannot be meant: nothing was opened. */
 export class InvalidConfig extends DatastoreError {
   override readonly name = "InvalidConfig";

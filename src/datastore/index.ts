@@ -10,3 +10,7 @@ export * from "./errors.ts";
 export { nameOfKey } from "./key-name.ts";
 export { openSqlite, openSqliteInMemory } from "./sqlite/open.ts";
 export * from "./syncer.ts";
+export { DedupeBuffer } from "./dedupe-buffer.ts";
+export { createSyncer, type SyncerOptions } from "./syncers.ts";
+export { SYNC_TIMINGS, type SyncTimings, type WatchedKind } from "./watcher-cache.ts";
+export { WatcherSyncer, type WatcherSyncerOptions } from "./watcher-syncer.ts";

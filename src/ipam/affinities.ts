@@ -15,6 +15,12 @@ export const ownerOf = (affinity: StoredAffinity): Owner => ({
   name: affinity.key.host,
 });
 
+/** From a block's `affinity`. */
+export function parseOwner(affinity: string | undefined): Owner | undefined {
+  const [, type, name] = /^(host|virtual):(.+)$/.exec(affinity ?? "") ?? [];
+  return name === undefined ? undefined : { type: type as Owner["type"], name };
+}
+
 /** Old records have no state: they count as confirmed. */
 export const isConfirmed = (affinity: StoredAffinity): boolean =>
   affinity.value.state === "confirmed" || affinity.value.state === "";

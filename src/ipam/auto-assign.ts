@@ -1,14 +1,23 @@
 // Giving a host addresses of one family: from blocks it owns, then from a block it claims, then from anybody's.
-import { type Cidr, cidrContains, type IpVersion } from "../lib/ip.ts";
+import type { Cidr, IpVersion } from "../lib/ip.ts";
 import type { Labels } from "../model/index.ts";
 import { ownerOf, resolveAffinity } from "./affinities.ts";
-import type { AllocationOwner, HostReserved } from "./block.ts";
+import { type AllocationOwner, type HostReserved, ownerText } from "./block.ts";
 import { type Context, isLost, untilWon } from "./context.ts";
 import { BadRequest, BlockClaimed, BlockLimitReached, NoBlockAllowed } from "./errors.ts";
-import { claimFreeBlock, hasRoom, orderOf, rested } from "./free-block.ts";
+import {
+  type BlockSearch,
+  claimFreeBlock,
+  claimUsedBlock,
+  hasRoom,
+  isBlockOf,
+  orderOf,
+  rested,
+  tryClaim,
+} from "./free-block.ts";
 import type { IpamPool, PoolUse } from "./pools.ts";
 import type { StoredAffinity, StoredBlock } from "./records.ts";
-import { readSurroundings, type Surroundings, searchIn } from "./surroundings.ts";
+import { ownerFor, readSurroundings, type Surroundings, searchIn } from "./surroundings.ts";
 import { type Taking, takeFromBlock } from "./take.ts";
 
 export interface AutoAssignRequest extends AllocationOwner {
@@ -43,20 +52,24 @@ export function describeShortage({ addresses, requested, version, messages }: As
 
 export async function autoAssign(context: Context, request: AutoAssignRequest): Promise<Assignments> {
   if (!request.use) throw new BadRequest("must specify the intended use when assigning an IP");
-  const around = await readSurroundings(context, request);
-  return new Assignment(context, request, around).run();
+  const who = `${ownerText(ownerFor(request.host, request.use))} IPv${request.version}`;
+  return context.memory.inTurn(who, context.signal, async () => {
+    const around = await readSurroundings(context, request);
+    return new Assignment(context, request, around).run();
+  });
 }
 
 /** Full blocks are common: a few are read at once instead of one after the other. */
 const READ_AHEAD = 4;
-/** When everything is claimed, so many blocks are tried one by one before all are listed. */
-const BORROW_TRIES = 8;
+/** When everything is claimed, so many blocks are looked at before all are listed. */
+const NEAR = 16;
 
 /** One request on its way: what it has got so far, and which blocks it need not try again. */
 class Assignment {
   readonly #addresses: Cidr[] = [];
   readonly #exhausted = new Set<Cidr>();
   readonly #cooldownSeconds: number;
+  #owned: number;
 
   constructor(
     readonly context: Context,
@@ -64,21 +77,19 @@ class Assignment {
     readonly around: Surroundings,
   ) {
     this.#cooldownSeconds = around.config.ipCooldownSeconds ?? 0;
+    this.#owned = around.owned.length;
   }
 
   async run(): Promise<Assignments> {
     const { config, usable } = this.around;
     await this.#fromOwned();
     if (this.#missing > 0) await this.#fromClaimed();
-    const messages: string[] = [];
-    if (this.#missing > 0 && config.strictAffinity)
-      messages.push("No more free affine blocks and strict affinity enabled");
-    else if (this.#missing > 0) {
-      for (const pool of usable) if (this.#missing > 0) await this.#borrow(pool);
-      if (this.#missing > 0) messages.push(`No IPs available in pools: [${usable.map((pool) => pool.cidr).join(" ")}]`);
-    }
+    if (this.#missing > 0) await this.#fromOthers();
+    const why = config.strictAffinity
+      ? "No more free affine blocks and strict affinity enabled"
+      : `No IPs available in pools: [${usable.map((pool) => pool.cidr).join(" ")}]`;
     const { version, count } = this.request;
-    return { version, requested: count, addresses: this.#addresses, messages };
+    return { version, requested: count, addresses: this.#addresses, messages: this.#missing > 0 ? [why] : [] };
   }
 
   get #missing(): number {
@@ -87,10 +98,14 @@ class Assignment {
 
   async #fromOwned(): Promise<void> {
     const { owned } = this.around;
-    const worthwhile = owned.filter(({ key }) => !this.around.reservations.covers(key.cidr));
+    const { full } = this.context.memory;
+    const worthwhile = owned
+      .filter(({ key }) => !this.around.reservations.covers(key.cidr))
+      .toSorted((a, b) => Number(full.has(a.key.cidr)) - Number(full.has(b.key.cidr)));
     for (const { key } of owned) this.#exhausted.add(key.cidr);
-    for (let i = 0; i < worthwhile.length && this.#missing > 0; i += READ_AHEAD) {
-      const ahead = worthwhile.slice(i, i + READ_AHEAD);
+    // Mostly the first one will do.
+    for (let i = 0, width = 1; i < worthwhile.length && this.#missing > 0; i += width, width = READ_AHEAD) {
+      const ahead = worthwhile.slice(i, i + width);
       const blocks = await Promise.all(ahead.map(({ key }) => this.context.records.block(key.cidr)));
       for (const [j, affinity] of ahead.entries()) if (this.#missing > 0) await this.#takeResolved(affinity, blocks[j]);
     }
@@ -114,38 +129,84 @@ class Assignment {
   }
 
   async #fromClaimed(): Promise<void> {
-    const { config, limit } = this.around;
-    for (let owned = this.around.owned.length; this.#missing > 0; owned++) {
-      if (owned >= limit) throw new BlockLimitReached(this.request.host, limit, this.#addresses);
-      if (!config.autoAllocateBlocks) throw new NoBlockAllowed(this.request.host, this.#addresses);
-      const block = await claimFreeBlock(this.context, {
-        ...searchIn(this.around, this.request),
-        exhausted: this.#exhausted,
-      });
+    while (this.#missing > 0) {
+      this.#mayClaim();
+      const block = await claimFreeBlock(this.context, this.#search);
       if (block === undefined) return;
-      await this.#take(block);
-      this.#exhausted.add(block.key.cidr);
+      await this.#takeClaimed(block);
     }
   }
 
-  /** From whatever block of the pool has room, in this host's order. */
-  async #borrow(pool: IpamPool): Promise<void> {
-    const { context } = this;
-    const order = orderOf(context, pool, this.around.owner);
-    const tries = order.count < BORROW_TRIES ? Number(order.count) : BORROW_TRIES;
-    for (let i = 0; i < tries && this.#missing > 0; i += READ_AHEAD) {
-      const places = Array.from({ length: Math.min(READ_AHEAD, tries - i) }, (_, j) => BigInt(i + j));
-      const blocks = await Promise.all(places.map((place) => context.records.block(order.at(place))));
-      for (const block of blocks) if (block !== undefined && this.#missing > 0) await this.#take(block);
+  #mayClaim(): void {
+    const { config, limit } = this.around;
+    if (this.#owned >= limit) throw new BlockLimitReached(this.request.host, limit, this.#addresses);
+    if (!config.autoAllocateBlocks) throw new NoBlockAllowed(this.request.host, this.#addresses);
+  }
+
+  get #search(): BlockSearch {
+    return { ...searchIn(this.around, this.request), exhausted: this.#exhausted };
+  }
+
+  async #takeClaimed(block: StoredBlock): Promise<void> {
+    await this.#take(block);
+    this.#exhausted.add(block.key.cidr);
+    this.#owned++;
+  }
+
+  /** Every block is claimed: look at a few in this host's order, then at all, for an idle one or one with room. */
+  async #fromOthers(): Promise<void> {
+    const { usable, config } = this.around;
+    if (!config.strictAffinity)
+      for (const pool of usable) if (this.#missing > 0) await this.#fromBlocks(await this.#nearStart(pool));
+    if (this.#missing > 0) await this.#fromBlocks(await this.#allBlocks());
+  }
+
+  async #nearStart(pool: IpamPool): Promise<readonly StoredBlock[]> {
+    const order = orderOf(this.context, pool, this.around.owner);
+    const count = order.count < NEAR ? Number(order.count) : NEAR;
+    const near = Array.from({ length: count }, (_, i) => order.at(BigInt(i)));
+    return (await Promise.all(near.map((cidr) => this.context.records.block(cidr)))).flatMap((block) => block ?? []);
+  }
+
+  /** In this host's order. On the way, blocks that somebody wanted but never made are claimed. */
+  async #allBlocks(): Promise<readonly StoredBlock[]> {
+    const { version } = this.request;
+    const [blocks, affinities] = await Promise.all([
+      this.context.records.blocks(version),
+      this.context.records.affinities(version),
+    ]);
+    const made = new Map(blocks.map((block) => [block.key.cidr, block]));
+    const names = new Set([...made.keys(), ...affinities.map(({ key }) => key.cidr)]);
+    const sorted = this.around.usable.flatMap((pool) => {
+      const order = orderOf(this.context, pool, this.around.owner);
+      return [...names]
+        .filter((cidr) => isBlockOf(cidr, pool) && !this.#exhausted.has(cidr))
+        .map((cidr) => ({ cidr, place: order.placeOf(cidr) }))
+        .sort((a, b) => (a.place < b.place ? -1 : 1))
+        .map(({ cidr }) => cidr);
+    });
+    for (const cidr of sorted) {
+      if (this.#missing === 0) break;
+      if (made.has(cidr) || this.around.reservations.covers(cidr)) continue;
+      this.#mayClaim();
+      const block = await tryClaim(this.context, this.#search, cidr);
+      if (block !== undefined) await this.#takeClaimed(block);
     }
-    if (this.#missing === 0 || order.count <= BORROW_TRIES) return;
-    const withRoom = (await context.records.blocks(this.request.version))
-      .filter(({ key }) => cidrContains(pool.cidr, key.cidr))
-      .map((block) => rested(context, block, this.#cooldownSeconds))
-      .filter((block) => hasRoom(block, this.around.reservations))
-      .map((block) => ({ block, place: order.placeOf(block.key.cidr) }))
-      .sort((a, b) => (a.place < b.place ? -1 : 1));
-    for (const { block } of withRoom) if (this.#missing > 0) await this.#take(block);
+    return sorted.flatMap((cidr) => made.get(cidr) ?? []);
+  }
+
+  /** @param found in order */
+  async #fromBlocks(found: readonly StoredBlock[]): Promise<void> {
+    const blocks = found.map((block) => rested(this.context, block, this.#cooldownSeconds));
+    while (this.#missing > 0) {
+      this.#mayClaim();
+      const block = await claimUsedBlock(this.context, this.#search, blocks);
+      if (block === undefined) break;
+      await this.#takeClaimed(block);
+    }
+    if (this.around.config.strictAffinity) return;
+    for (const block of blocks)
+      if (this.#missing > 0 && hasRoom(block, this.around.reservations)) await this.#take(block);
   }
 
   async #take(block: StoredBlock): Promise<void> {
@@ -159,6 +220,10 @@ class Assignment {
       ...(config.strictAffinity ? { onlyOf: owner } : {}),
       ...(this.request.maxPerHandle === undefined ? {} : { maxPerHandle: this.request.maxPerHandle }),
     };
-    this.#addresses.push(...(await takeFromBlock(this.context, block, taking)));
+    const taken = await takeFromBlock(this.context, block, taking);
+    this.#addresses.push(...taken);
+    const { full } = this.context.memory;
+    if (taken.length < taking.count) full.add(block.key.cidr);
+    else full.delete(block.key.cidr);
   }
 }

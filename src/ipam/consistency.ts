@@ -2,7 +2,7 @@
 // none of them lets an address be given twice.
 import { type Cidr, cidrsOverlap } from "../lib/ip.ts";
 import type { Block } from "../model/index.ts";
-import { giveUpBlock, isConfirmed, ownerOf, resolveAffinity } from "./affinities.ts";
+import { giveUpBlock, isConfirmed, ownerOf, parseOwner, resolveAffinity } from "./affinities.ts";
 import { type Owner, ownerText } from "./block.ts";
 import { type Context, isLost } from "./context.ts";
 import { BlockClaimed, BlockNotEmpty } from "./errors.ts";
@@ -107,11 +107,6 @@ export function* blockFaults(block: Block): Generator<string> {
     if (index !== null && free.has(ordinal)) yield `address ${ordinal} is both free and allocated`;
     if (index !== null && block.attributes[index] === undefined) yield `address ${ordinal} has no attributes`;
   }
-}
-
-export function parseOwner(affinity: string | undefined): Owner | undefined {
-  const [, type, name] = /^(host|virtual):(.+)$/.exec(affinity ?? "") ?? [];
-  return name === undefined ? undefined : { type: type as Owner["type"], name };
 }
 
 export const describeFinding = (finding: Finding): string => {

@@ -4,6 +4,7 @@ import { Conflict, NotFound } from "../datastore/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { backoffDelay, delay } from "../lib/retry.ts";
 import { RetriesExhausted } from "./errors.ts";
+import type { Memory } from "./memory.ts";
 import { Records } from "./records.ts";
 
 export interface IpamOptions {
@@ -11,6 +12,7 @@ export interface IpamOptions {
   readonly log: Logger;
   readonly nowMs: () => number;
   readonly random: () => number;
+  readonly memory: Memory;
 }
 
 export class Context {
@@ -22,6 +24,10 @@ export class Context {
   ) {
     this.records = new Records(options.datastore, signal === undefined ? {} : { signal });
     this.log = options.log;
+  }
+
+  get memory(): Memory {
+    return this.options.memory;
   }
 
   get nowMs(): number {

@@ -1,5 +1,5 @@
-// Finding a block nobody has. Affinities are small and name nearly every block there is, so they are looked at first;
-// blocks, which carry all allocations, are listed only when that finds nothing.
+// Finding a block nobody has, or that nobody uses. Affinities are small and name nearly every block there is, so they
+// are what a crowded pool is searched by; blocks, which carry all allocations, are listed only when that finds nothing.
 import {
   addressToBigInt,
   type Cidr,
@@ -9,7 +9,7 @@ import {
   type IpVersion,
   ipVersion,
 } from "../lib/ip.ts";
-import { claimBlock, claimedAtMs, giveUpBlock, ownerOf } from "./affinities.ts";
+import { claimBlock, claimedAtMs, giveUpBlock, parseOwner } from "./affinities.ts";
 import { addressAt, freeCold, type HostReserved, isEmpty, type Owner, ownerText } from "./block.ts";
 import { BlockOrder } from "./block-order.ts";
 import { type Context, isLost } from "./context.ts";
@@ -34,25 +34,42 @@ export interface BlockSearch {
   readonly hostReserved?: HostReserved;
 }
 
-/** A block for this owner that has room; undefined when the pools are used up. */
+/** So many places are looked at directly before all affinities are listed. */
+const PROBES = 4;
+
+/** A new block for this owner; undefined when every block of the pools has been claimed by somebody. */
 export async function claimFreeBlock(context: Context, search: BlockSearch): Promise<StoredBlock | undefined> {
-  const owners = new Map<Cidr, StoredAffinity[]>();
-  for (const affinity of await context.records.affinities(search.version)) {
-    const known = owners.get(affinity.key.cidr);
-    if (known === undefined) owners.set(affinity.key.cidr, [affinity]);
-    else known.push(affinity);
-  }
-  return (await claimByAffinities(context, search, owners)) ?? (await claimByBlocks(context, search, owners));
+  const taken = new Set(search.exhausted);
+  return (await claimNearStart(context, search, taken)) ?? (await claimByAffinities(context, search, taken));
 }
 
-type Owners = ReadonlyMap<Cidr, readonly StoredAffinity[]>;
+/** In a pool that is not crowded the host's own corner is free: nothing needs to be listed. */
+async function claimNearStart(context: Context, search: BlockSearch, taken: Set<Cidr>) {
+  const [pool] = search.pools;
+  if (pool === undefined || !search.reservations.isEmpty) return undefined;
+  const order = orderOf(context, pool, search.owner);
+  const places = order.count < PROBES ? Number(order.count) : PROBES;
+  const near = Array.from({ length: places }, (_, i) => order.at(BigInt(i))).filter((cidr) => !taken.has(cidr));
+  const blocks = await Promise.all(near.map((cidr) => context.records.block(cidr)));
+  for (const [i, cidr] of near.entries()) {
+    const block = blocks[i];
+    if (block !== undefined && !isOurs(block, search.owner)) taken.add(cidr);
+    else {
+      const claimed = await tryClaim(context, search, cidr);
+      if (claimed !== undefined) return claimed;
+      taken.add(cidr);
+    }
+  }
+  return undefined;
+}
 
 async function claimByAffinities(
   context: Context,
   search: BlockSearch,
-  owners: Owners,
+  taken: Set<Cidr>,
 ): Promise<StoredBlock | undefined> {
-  const taken = new Set(search.exhausted);
+  for (const affinity of await context.records.affinities(search.version))
+    if (!isOf(affinity, search.owner)) taken.add(affinity.key.cidr);
   let lost = 0;
   for (const pool of search.pools) {
     const order = orderOf(context, pool, search.owner);
@@ -64,8 +81,6 @@ async function claimByAffinities(
         place += blocksUntil(cidr, end, order, place) - 1n;
         continue;
       }
-      const holders = owners.get(cidr);
-      if (holders !== undefined && !holders.some((affinity) => isOf(affinity, search.owner))) continue;
       const block = await tryClaim(context, search, cidr);
       if (block !== undefined) return block;
       taken.add(cidr);
@@ -83,7 +98,8 @@ function blocksUntil(cidr: Cidr, end: bigint, order: BlockOrder, place: bigint):
   return blocks < untilWrap ? blocks : untilWrap;
 }
 
-async function tryClaim(context: Context, search: BlockSearch, cidr: Cidr): Promise<StoredBlock | undefined> {
+/** The block as ours, if it is or can become so and has room. */
+export async function tryClaim(context: Context, search: BlockSearch, cidr: Cidr): Promise<StoredBlock | undefined> {
   try {
     const claimed = await claimBlock(context, cidr, search.owner, search.hostReserved);
     const block = rested(context, claimed, search.cooldownSeconds);
@@ -94,48 +110,38 @@ async function tryClaim(context: Context, search: BlockSearch, cidr: Cidr): Prom
   }
 }
 
-/** Every block has an affinity: some may never have been made, some may be ours since, some may stand empty. */
-async function claimByBlocks(context: Context, search: BlockSearch, owners: Owners): Promise<StoredBlock | undefined> {
-  const listed = await context.records.blocks(search.version);
-  const blocks = new Map(listed.map((block) => [block.key.cidr, rested(context, block, search.cooldownSeconds)]));
-  const idle: StoredBlock[] = [];
-  for (const pool of search.pools) {
-    const order = orderOf(context, pool, search.owner);
-    const inPool = [...new Set([...owners.keys(), ...blocks.keys()])]
-      .filter((cidr) => isBlockOf(cidr, pool) && !search.exhausted.has(cidr) && !search.reservations.covers(cidr))
-      .map((cidr) => ({ cidr, place: order.placeOf(cidr) }))
-      .sort((a, b) => (a.place < b.place ? -1 : 1));
-    for (const { cidr } of inPool) {
-      const block = blocks.get(cidr);
-      if (block === undefined || (isOurs(block, search.owner) && hasRoom(block, search.reservations))) {
-        const claimed = await tryClaim(context, search, cidr);
-        if (claimed !== undefined) return claimed;
-      } else if (isEmpty(block.value) && hasRoom(block, search.reservations)) idle.push(block);
-    }
+/**
+ * Out of blocks that all exist, in this host's order: one that is ours since, or one that stands idle.
+ * Undefined when each is in use or too young.
+ */
+export async function claimUsedBlock(
+  context: Context,
+  search: BlockSearch,
+  blocks: readonly StoredBlock[],
+): Promise<StoredBlock | undefined> {
+  const candidates = blocks.filter(
+    (block) => !search.exhausted.has(block.key.cidr) && hasRoom(block, search.reservations),
+  );
+  for (const block of candidates) {
+    const claimed = isOurs(block, search.owner) ? await tryClaim(context, search, block.key.cidr) : undefined;
+    if (claimed !== undefined) return claimed;
   }
-  for (const block of idle) {
-    if (context.nowMs - claimedAtMs(block.value) < RECLAIM_AFTER_MS) continue;
-    const claimed = await takeOver(context, search, block, owners);
+  for (const block of candidates) {
+    if (!isEmpty(block.value) || context.nowMs - claimedAtMs(block.value) < RECLAIM_AFTER_MS) continue;
+    const claimed = await takeOver(context, search, block);
     if (claimed !== undefined) return claimed;
   }
   return undefined;
 }
 
-async function takeOver(
-  context: Context,
-  search: BlockSearch,
-  block: StoredBlock,
-  owners: Owners,
-): Promise<StoredBlock | undefined> {
+async function takeOver(context: Context, search: BlockSearch, block: StoredBlock): Promise<StoredBlock | undefined> {
   const { cidr } = block.key;
   const { affinity, sequenceNumber } = block.value;
-  const holder = owners
-    .get(cidr)
-    ?.map(ownerOf)
-    .find((owner) => ownerText(owner) === affinity);
+  const holder = parseOwner(affinity);
   try {
-    if (holder !== undefined) await giveUpBlock(context, holder, cidr, { mustBeEmpty: true, sequenceNumber });
-    else await context.records.deleteBlock(block); // nobody's, and empty
+    const wasHeld =
+      holder !== undefined && (await giveUpBlock(context, holder, cidr, { mustBeEmpty: true, sequenceNumber }));
+    if (!wasHeld) await context.records.deleteBlock(block); // nobody's, and empty
     context.log.info("took over an empty block", { block: cidr, from: affinity, to: ownerText(search.owner) });
   } catch (error) {
     if (error instanceof BlockNotEmpty || error instanceof BlockClaimed || isLost(error)) return undefined;

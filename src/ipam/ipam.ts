@@ -12,6 +12,7 @@ import { type Finding, findInconsistencies, readState, repair } from "./consiste
 import { Context, type IpamOptions } from "./context.ts";
 import { ensureBlock } from "./ensure-block.ts";
 import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, removeHost } from "./hosts.ts";
+import { Memory } from "./memory.ts";
 import { type OwnerChange, setOwners } from "./owner-attributes.ts";
 import { type Allocation, addressesOfHandle, allocationOf } from "./queries.ts";
 import { type ReleaseRequest, type ReleaseResult, releaseAddresses, releaseByHandle } from "./release.ts";
@@ -21,8 +22,8 @@ import { readUtilization, type UtilizationReport } from "./utilization.ts";
 export class Ipam {
   readonly #options: IpamOptions;
 
-  constructor(options: Pick<IpamOptions, "datastore"> & Partial<IpamOptions>) {
-    this.#options = { log: silentLogger, nowMs: Date.now, random: Math.random, ...options };
+  constructor(options: Pick<IpamOptions, "datastore"> & Partial<Omit<IpamOptions, "memory">>) {
+    this.#options = { log: silentLogger, nowMs: Date.now, random: Math.random, ...options, memory: new Memory() };
   }
 
   /** Addresses of one family for a host. Fewer than asked for is no error: the result says why. */

@@ -168,6 +168,7 @@ async function writeFreed(context: Context, stored: StoredBlock, value: Block): 
   try {
     if (value.affinity === undefined && isEmpty(value)) await context.records.deleteBlock(stored);
     else await context.records.updateBlock(stored, value);
+    context.memory.full.delete(stored.key.cidr);
     return true;
   } catch (error) {
     if (isLost(error)) return false;

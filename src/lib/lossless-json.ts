@@ -21,7 +21,7 @@ export function parseLosslessJson(text: string): Json {
 export function stringifyLosslessJson(value: unknown, indent?: number): string {
   return JSON.stringify(
     value,
-    (_key, inner: unknown) => (typeof inner === "bigint" ? rawNumber(inner) : inner),
+    (_key, inner: unknown) => (typeof inner === "bigint" ? rawInteger(inner) : inner),
     indent,
   );
 }
@@ -36,6 +36,7 @@ function keepWhole(_key: string, value: unknown, context?: { readonly source?: s
   return source !== undefined && /^-?\d+$/.test(source) ? BigInt(source) : value;
 }
 
-// https://tc39.es/proposal-json-parse-with-source/: not yet in the compiler's library.
-const rawNumber = (value: bigint): unknown =>
+/** What `JSON.stringify` writes as these digits: faster than a replacer where the places are known. */
+export const rawInteger = (value: bigint): unknown =>
+  // https://tc39.es/proposal-json-parse-with-source/: not yet in the compiler's library.
   (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(value.toString());

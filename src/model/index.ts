@@ -1,5 +1,5 @@
 // The data model's front door. Light: schemas (zod) are loaded only by who validates, through `loadSchemas`.
-export * from "./built-ins.ts";
+export * from "./built-in-tiers.ts";
 export * from "./columns.ts";
 export * from "./derived.ts";
 export * from "./duration.ts";
@@ -17,7 +17,6 @@ export * from "./numbers.ts";
 export { isStagedKind, POLICY_KINDS, policyKindOf } from "./policy-key.ts";
 export * from "./policy-names.ts";
 export * from "./policy-order.ts";
-export * from "./preconditions.ts";
 export * from "./processors/index.ts";
 export * from "./resource.ts";
 export type * from "./resources.ts";
@@ -27,7 +26,6 @@ export { decodeValue, encodeValue } from "./stored-values.ts";
 export { UnreadableValue } from "./unreadable-value.ts";
 export { isValueError, type ReportProblem } from "./value-error.ts";
 export * from "./workload-name.ts";
-export * from "./write-defaults.ts";
 
 /** The schemas, and zod with them: a few milliseconds, so only where something is validated. */
 export const loadSchemas = () => import("./schemas.ts");

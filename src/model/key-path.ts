@@ -126,8 +126,13 @@ export function parseStoredPath(path: string): StoredKey | undefined {
   return key !== undefined && isStoredKey(key) ? key : undefined;
 }
 
-export const escapeName = (name: string): string => name.replaceAll("%", "%25").replaceAll("/", "%2f");
-export const unescapeName = (text: string): string => text.replaceAll("%2f", "/").replaceAll("%25", "%");
+export function escapeName(name: string): string {
+  if (!name.includes("/") && !name.includes("%")) return name;
+  return name.replaceAll("%", "%25").replaceAll("/", "%2f");
+}
+export function unescapeName(text: string): string {
+  return text.includes("%") ? text.replaceAll("%2f", "/").replaceAll("%25", "%") : text;
+}
 export const cidrName = (cidr: Cidr): string => cidr.replace("/", "-");
 
 function parseCidrName(text: string, family: IpVersion): Cidr | undefined {

@@ -5,6 +5,7 @@ import type { ResourceSchema, Validated, ValidationMode } from "./kinds/kind.ts"
 import type { ResourceOf, SchemaKind } from "./resources.ts";
 import type { Resource } from "./resource.ts";
 
+export { extras as schemaExtras } from "./kinds/fields.ts";
 export type { ResourceSchema, Validated, ValidationMode } from "./kinds/kind.ts";
 
 const LOADERS = {

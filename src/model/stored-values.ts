@@ -1,13 +1,7 @@
 // Between values in memory and the JSON that stands in etcd and SQLite. Field names and order are those of the field's
 // other programs, which share the datastore. 64-bit numbers survive.
 import { type Cidr, parseCidr } from "../lib/ip.ts";
-import {
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  parseLosslessJson,
-  stringifyLosslessJson,
-} from "../lib/lossless-json.ts";
+import { isJsonObject, type Json, type JsonObject, parseLosslessJson, rawInteger } from "../lib/lossless-json.ts";
 import { unreachable } from "../lib/unreachable.ts";
 import type { AllocationAttributes, Block, ValueOf } from "./derived.ts";
 import type { StoredKey } from "./keys.ts";
@@ -68,7 +62,7 @@ function decode(key: StoredKey, text: string): unknown {
     case "resource":
       return decodeResource(key, objectOf(text));
     case "block":
-      return decodeBlock(objectOf(text));
+      return decodeBlock(objectOf(withQuotedSequences(text), JSON.parse));
     case "blockAffinity": {
       const json = text === "" ? {} : objectOf(text);
       const state = textOf(json, "state") ?? "";
@@ -120,7 +114,7 @@ function decodeIpamConfig(json: JsonObject): Of<"ipamConfig"> {
 }
 
 function encodeBlock(block: Block): string {
-  return stringifyLosslessJson({
+  return JSON.stringify({
     cidr: block.cidr,
     affinity: block.affinity ?? null,
     affinity_claim_time: block.affinityClaimTime,
@@ -132,10 +126,24 @@ function encodeBlock(block: Block): string {
       alternateOwnerAttrs: attributes.alternateOwnerAttributes,
       releasedAt: attributes.releasedAt,
     })),
-    sequenceNumber: block.sequenceNumber,
-    sequenceNumberForAllocation: block.sequenceNumberForAllocation,
+    sequenceNumber: rawInteger(block.sequenceNumber),
+    sequenceNumberForAllocation: Object.fromEntries(
+      Object.entries(block.sequenceNumberForAllocation).map(([ordinal, number]) => [ordinal, rawInteger(number)]),
+    ),
     deleted: block.deleted,
   });
+}
+
+/**
+ * A block's 64-bit numbers as texts, so that plain JSON.parse keeps them: 40 instead of 130 µs for a full block. Inside
+ * a string the quotes of these keys would be escaped, so only keys are met.
+ */
+function withQuotedSequences(text: string): string {
+  const quoted = text.replace(/("sequenceNumber":\s*)(\d{16,})(?=\s*[,}])/, '$1"$2"');
+  const at = quoted.indexOf('"sequenceNumberForAllocation":');
+  const end = quoted.indexOf("}", at);
+  if (at < 0 || end < 0) return quoted;
+  return quoted.slice(0, at) + quoted.slice(at, end).replace(/(":\s*)(\d{16,})/g, '$1"$2"') + quoted.slice(end);
 }
 
 function decodeBlock(json: JsonObject): Block {
@@ -144,15 +152,13 @@ function decodeBlock(json: JsonObject): Block {
   const affinityClaimTime = textOf(json, "affinity_claim_time");
   const sequences: Record<string, bigint> = {};
   for (const [ordinal, number] of Object.entries(mapOf(json, "sequenceNumberForAllocation") ?? {}))
-    sequences[ordinal] = bigNumber(number, `sequenceNumberForAllocation[${ordinal}]`);
+    sequences[ordinal] = bigNumber(number, "sequenceNumberForAllocation");
   return {
     cidr: cidrOf(json),
     ...(affinity === undefined ? {} : { affinity }),
     ...(affinityClaimTime === undefined ? {} : { affinityClaimTime }),
-    allocations: listOf(json, "allocations").map((index, i) =>
-      index === null ? null : wholeNumber(index, `allocations[${i}]`),
-    ),
-    unallocated: listOf(json, "unallocated").map((ordinal, i) => wholeNumber(ordinal, `unallocated[${i}]`)),
+    allocations: numbersOf(json, "allocations", true),
+    unallocated: numbersOf(json, "unallocated", false) as number[],
     attributes: listOf(json, "attributes").map(decodeAttributes),
     sequenceNumber: bigNumber(json["sequenceNumber"] ?? 0, "sequenceNumber"),
     sequenceNumberForAllocation: sequences,
@@ -174,10 +180,10 @@ function decodeAttributes(json: Json, i: number): AllocationAttributes {
   };
 }
 
-function objectOf(text: string): JsonObject {
+function objectOf(text: string, parse: (text: string) => Json = parseLosslessJson): JsonObject {
   let json: Json;
   try {
-    json = parseLosslessJson(text);
+    json = parse(text);
   } catch (cause) {
     throw new UnreadableValue(`no JSON: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
   }
@@ -212,12 +218,16 @@ function mapOf(json: JsonObject, field: string): JsonObject | undefined {
 function labelsOf(json: JsonObject, field: string): Record<string, string> | undefined {
   const map = mapOf(json, field);
   if (map === undefined) return undefined;
-  const labels: Record<string, string> = {};
-  for (const [name, value] of Object.entries(map)) {
-    if (typeof value !== "string") throw new UnreadableValue(`${field}.${name}: want text`);
-    labels[name] = value;
-  }
-  return labels;
+  for (const name in map) if (typeof map[name] !== "string") throw new UnreadableValue(`${field}.${name}: want text`);
+  return map as Record<string, string>;
+}
+
+function numbersOf(json: JsonObject, field: string, mayBeNull: boolean): (number | null)[] {
+  const list = listOf(json, field);
+  for (const [i, value] of list.entries())
+    if (!Number.isSafeInteger(value) && !(mayBeNull && value === null))
+      throw new UnreadableValue(`${field}[${i}]: want a whole number`);
+  return list as (number | null)[];
 }
 
 function cidrOf(json: JsonObject): Cidr {
@@ -236,5 +246,6 @@ function wholeNumber(value: Json | undefined, field: string): number {
 
 function bigNumber(value: Json | undefined, field: string): bigint {
   if (typeof value === "bigint") return value;
+  if (typeof value === "string" && /^\d{16,}$/.test(value)) return BigInt(value);
   return BigInt(wholeNumber(value, field));
 }

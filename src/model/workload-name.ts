@@ -83,9 +83,23 @@ function escapeSegment(field: string, value: string): string {
   return value.replaceAll("-", "--");
 }
 
-/** Splits at single dashes, then undoubles the others. */
+/** Splits at single dashes and undoubles the others. */
 function splitSegments(name: string): readonly string[] {
-  return name.split(/(?<!-)-(?!-)/).map((part) => part.replaceAll("--", "-"));
+  const parts: string[] = [];
+  let part = "";
+  let from = 0;
+  for (let dash = name.indexOf("-"); dash >= 0; dash = name.indexOf("-", from)) {
+    if (name[dash + 1] === "-") {
+      part += name.slice(from, dash + 1);
+      from = dash + 2;
+    } else {
+      parts.push(part + name.slice(from, dash));
+      part = "";
+      from = dash + 1;
+    }
+  }
+  parts.push(part + name.slice(from));
+  return parts;
 }
 
 /** The file that tells of this endpoint in the status folder: `k8s default%2Fpod eth0`. */

@@ -5,7 +5,14 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EtcdConfig } from "../../src/datastore/index.ts";
-import { TestAuthority } from "./certificates.ts";
+import { type Certificate, TestAuthority } from "./certificates.ts";
+
+export interface EtcdServerOptions {
+  readonly tls?: boolean;
+  readonly flags?: readonly string[];
+  /** Show this instead of a certificate that fits. */
+  readonly serverCertificate?: { readonly certificate: Certificate; readonly authority: TestAuthority };
+}
 
 export class EtcdServer implements AsyncDisposable {
   readonly url: string;
@@ -16,16 +23,14 @@ export class EtcdServer implements AsyncDisposable {
   readonly #arguments: readonly string[];
   #process: ChildProcess | undefined;
 
-  static async start(
-    options: { readonly tls?: boolean; readonly flags?: readonly string[] } = {},
-  ): Promise<EtcdServer> {
+  static async start(options: EtcdServerOptions = {}): Promise<EtcdServer> {
     const [client, peer] = [await freePort(), await freePort()];
     const server = new EtcdServer(client, peer, options);
     await server.run();
     return server;
   }
 
-  private constructor(client: number, peer: number, options: { tls?: boolean; flags?: readonly string[] }) {
+  private constructor(client: number, peer: number, options: EtcdServerOptions) {
     this.folder = mkdtempSync(join(tmpdir(), "calico-etcd-"));
     const tls = options.tls ?? false;
     this.url = `${tls ? "https" : "http"}://127.0.0.1:${client}`;
@@ -36,8 +41,8 @@ export class EtcdServer implements AsyncDisposable {
       ["--initial-cluster", `one=http://127.0.0.1:${peer}`, "--unsafe-no-fsync", ...(options.flags ?? [])],
     ].flat();
     if (tls) {
-      this.authority = new TestAuthority(this.folder);
-      const server = this.authority.issue("etcd-server");
+      this.authority = options.serverCertificate?.authority ?? new TestAuthority(this.folder);
+      const server = options.serverCertificate?.certificate ?? this.authority.issue("etcd-server");
       const user = this.authority.issue("etcd-client");
       flags.push("--cert-file", server.certFile, "--key-file", server.keyFile);
       flags.push("--client-cert-auth", "--trusted-ca-file", this.authority.certFile);
@@ -104,7 +109,10 @@ export class EtcdServer implements AsyncDisposable {
     try {
       const tls = this.config.tls;
       const file = (source: unknown) => Bun.file((source as { file: string }).file);
-      const security = tls && { tls: { ca: file(tls.ca), cert: file(tls.cert), key: file(tls.key) } };
+      const checkServerIdentity = () => undefined; // it may be one that does not fit
+      const security = tls && {
+        tls: { ca: file(tls.ca), cert: file(tls.cert), key: file(tls.key), checkServerIdentity },
+      };
       const response = await fetch(`${this.url}/health`, { signal: AbortSignal.timeout(1000), ...security });
       return (await response.text()).includes("true");
     } catch {

@@ -29,6 +29,8 @@ const PAGE = 5_000;
 
 export interface EtcdOptions extends OpenOptions {
   readonly resolveSrv?: ResolveSrv;
+  /** A watch asks for a sign of life after so long, and gives up after as long again. */
+  readonly silenceMs?: number;
 }
 
 /** Connects when first asked something; fails here only for what is wrong on our side. */
@@ -38,7 +40,7 @@ export async function openEtcd(config: EtcdConfig, options: EtcdOptions = {}): P
   const api =
     options.oneShot === true
       ? new (await import("./gateway.ts")).GatewayEtcdApi(config, endpoints, timeoutMs)
-      : new (await import("./grpc-api.ts")).GrpcEtcdApi(config, endpoints, timeoutMs);
+      : new (await import("./grpc-api.ts")).GrpcEtcdApi(config, endpoints, { timeoutMs, silenceMs: options.silenceMs });
   return new EtcdDatastore(api, options);
 }
 

@@ -57,13 +57,19 @@ interface UnaryOptions extends EtcdCall {
 export class GrpcEtcdApi implements EtcdApi {
   readonly #config: EtcdConfig;
   readonly #timeoutMs: number;
+  readonly #silenceMs: number | undefined;
   readonly #walk: EndpointWalk;
   readonly #clients = new Map<string, { readonly generation: string; readonly client: Client }>();
   #token: Promise<string> | undefined;
 
-  constructor(config: EtcdConfig, endpoints: readonly Endpoint[], timeoutMs: number) {
+  constructor(
+    config: EtcdConfig,
+    endpoints: readonly Endpoint[],
+    options: { readonly timeoutMs: number; readonly silenceMs?: number | undefined },
+  ) {
     this.#config = config;
-    this.#timeoutMs = timeoutMs;
+    this.#timeoutMs = options.timeoutMs;
+    this.#silenceMs = options.silenceMs;
     this.#walk = new EndpointWalk(endpoints);
   }
 
@@ -92,7 +98,8 @@ export class GrpcEtcdApi implements EtcdApi {
           decodeWatchResponse,
           metadata,
         );
-        return GrpcWatchStream.open({ stream, create, signal, budgetMs, endpoint: endpoint.url });
+        const silenceMs = this.#silenceMs;
+        return GrpcWatchStream.open({ stream, create, signal, budgetMs, silenceMs, endpoint: endpoint.url });
       }),
     );
   }

@@ -17,6 +17,7 @@ interface WatchOptions {
   readonly signal: AbortSignal;
   readonly budgetMs: number;
   readonly endpoint: string;
+  readonly silenceMs?: number | undefined;
 }
 
 export class GrpcWatchStream implements EtcdWatchStream {
@@ -25,6 +26,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
   readonly #onAbort = () => this.close();
   #waiting: { resolve: (response: WatchResponse | undefined) => void; reject: (error: unknown) => void } | undefined;
   #failure: Error | undefined;
+  readonly #silenceMs: number;
   #closed = false;
   #heardAt = performance.now();
   #asked = false;
@@ -57,7 +59,8 @@ export class GrpcWatchStream implements EtcdWatchStream {
     stream.on("end", () => this.#fail(new AttemptFailed("the server ended the watch", true)));
     stream.write({ create: options.create });
     signal.addEventListener("abort", this.#onAbort, { once: true });
-    this.#timer = setInterval(() => this.#checkAlive(), SILENCE_MS / 2);
+    this.#silenceMs = options.silenceMs ?? SILENCE_MS;
+    this.#timer = setInterval(() => this.#checkAlive(), this.#silenceMs / 2);
     if (signal.aborted) this.close();
   }
 
@@ -108,13 +111,12 @@ export class GrpcWatchStream implements EtcdWatchStream {
   }
 
   #checkAlive(): void {
-    if (this.#queue.length > 0 || performance.now() - this.#heardAt < SILENCE_MS) return; // a slow reader is no dead server
-    if (this.#asked) {
-      const seconds = Math.round((performance.now() - this.#heardAt) / 1000);
-      return this.#fail(new AttemptFailed(`silent for ${seconds} s`, true));
-    }
+    if (this.#queue.length > 0 || performance.now() - this.#heardAt < this.#silenceMs) return; // a slow reader is no dead server
+    const silentMs = performance.now() - this.#heardAt;
+    if (this.#asked && silentMs > 2 * this.#silenceMs)
+      return this.#fail(new AttemptFailed(`silent for ${(silentMs / 1000).toFixed(1)} s`, true));
+    if (!this.#asked) this.#options.stream.write({ progress: true });
     this.#asked = true;
-    this.#options.stream.write({ progress: true });
   }
 
   #refusal(response: WatchResponse): Error {

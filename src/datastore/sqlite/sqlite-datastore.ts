@@ -47,7 +47,7 @@ export async function openSqliteFile(file: string, options: SqliteOptions = {}):
   const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
   mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
   return retryBusy({ file, timeoutMs }, () => {
-    closeSync(openSync(file, "a", 0o600)); // SQLite would create it readable by all
+    createPrivately(file);
     const db = new Database(file, OPEN_FLAGS);
     try {
       db.run(`PRAGMA busy_timeout = ${BLOCKING_WAIT_MS}`);
@@ -59,6 +59,18 @@ export async function openSqliteFile(file: string, options: SqliteOptions = {}):
       throw error;
     }
   });
+}
+
+/**
+ * SQLite would create it readable by all. Never opens a file that is there: closing any descriptor of it would drop the
+ * locks this process holds through SQLite (https://sqlite.org/howtocorrupt.html, 2.2).
+ */
+function createPrivately(file: string): void {
+  try {
+    closeSync(openSync(file, "wx", 0o600));
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+  }
 }
 
 /** The same in memory, seen by this object alone. */

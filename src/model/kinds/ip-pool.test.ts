@@ -1,12 +1,6 @@
 import { expect, test } from "bun:test";
-import { parseCidr } from "../../lib/ip.ts";
 import { readLegacyPoolFields } from "../legacy-pool.ts";
-import { checkPoolBlocks, checkPoolOverlap, checkPoolUpdate } from "../preconditions.ts";
-import type { ResourceOf } from "../resources.ts";
 import { faults, resource, stored, wrongFields } from "./testing.ts";
-
-const pool = async (name: string, spec: object) =>
-  (await resource("IPPool", { metadata: { name }, spec })) as ResourceOf<"IPPool">;
 
 test("DM-001 an IPPool is stored with its defaults, by family", async () => {
   expect(await stored("IPPool", { cidr: "10.0.0.0/16" })).toEqual({
@@ -48,13 +42,6 @@ test("DM-002 a LoadBalancer pool stands alone: no other use, encapsulation, BGP 
   for (const [spec, field] of bad) expect(await wrongFields("IPPool", { cidr, ...spec })).toEqual([field]);
 });
 
-test("DM-002 a LoadBalancer pool cannot be put to another use", async () => {
-  const before = await pool("a", { cidr: "10.0.0.0/16", allowedUses: ["LoadBalancer"] });
-  const after = await pool("a", { cidr: "10.0.0.0/16", allowedUses: ["Workload"] });
-  expect(checkPoolUpdate(before, after).map((fault) => fault.field)).toEqual(["spec.allowedUses"]);
-  expect(checkPoolUpdate(before, before)).toEqual([]);
-});
-
 test("DM-003 assignment mode, namespace selector, BGP export and status conditions", async () => {
   const cidr = "10.0.0.0/16";
   const spec = {
@@ -93,36 +80,6 @@ test("DM-141 a pool is strictly masked, large enough for a block, and off the li
     expect(fault?.reason).toMatch(reason);
   }
   expect(await stored("IPPool", { cidr: "10.0.0.0/27", disabled: true })).toMatchObject({ blockSize: 26 });
-});
-
-test("DM-141 overlapping pools are named, neighbours are fine", async () => {
-  const base = await pool("base", { cidr: "10.0.0.0/16" });
-  const inside = await pool("x", { cidr: "10.0.1.0/24" });
-  const around = await pool("x", { cidr: "10.0.0.0/8" });
-  const beside = await pool("x", { cidr: "10.1.0.0/16" });
-  for (const one of [inside, around]) {
-    const [fault] = checkPoolOverlap(one, [base]);
-    expect(fault?.reason).toStartWith("IPPool(x) overlaps with IPPool(base) CIDR 10.0.0.0/16");
-  }
-  expect(checkPoolOverlap(beside, [base])).toEqual([]);
-  expect(checkPoolOverlap(base, [base])).toEqual([]);
-});
-
-test("DM-111 a pool stays its network and block size; another spelling is no change", async () => {
-  const before = await pool("a", { cidr: "fd00::/64" });
-  expect(checkPoolUpdate(before, await pool("a", { cidr: "fd00:0:0::/64" }))).toEqual([]);
-  const moved = checkPoolUpdate(before, await pool("a", { cidr: "fd00:1::/64" }));
-  expect(moved.map((fault) => fault.field)).toEqual(["spec.cidr"]);
-  const resized = checkPoolUpdate(before, await pool("a", { cidr: "fd00::/64", blockSize: 124 }));
-  expect(resized.map((fault) => fault.field)).toEqual(["spec.blockSize"]);
-});
-
-test("DM-111 blocks of another size inside a new pool are refused", async () => {
-  const wanted = await pool("a", { cidr: "10.0.0.0/16" });
-  expect(checkPoolBlocks(wanted, [parseCidr("10.0.1.0/26"), parseCidr("10.9.0.0/28")])).toEqual([]);
-  const [fault] = checkPoolBlocks(wanted, [parseCidr("10.0.1.0/28")]);
-  expect(fault).toMatchObject({ field: "spec.blockSize", value: 26 });
-  expect(fault?.reason).toContain("10.0.1.0/28");
 });
 
 test("DM-004 the first releases' ipip and nat-outgoing are read, and refused on write", async () => {

@@ -1,5 +1,5 @@
 // Tier: an ordered group of policies, and what happens to traffic its policies apply to but do not decide.
-import { BUILT_IN_TIERS, isBuiltInTier } from "../built-ins.ts";
+import { BUILT_IN_TIERS, isBuiltInTier } from "../built-in-tiers.ts";
 import { isDnsLabel } from "../formats.ts";
 import { choice, condition, field, list, number, object, preset } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";

@@ -1,0 +1,90 @@
+// The fields of v3 and Kubernetes resources that calculations read. Values come validated; what is absent stays absent.
+import { type IpAddress, type IpNetwork, type IpVersion, ipVersion, tryParseNetwork } from "../lib/ip.ts";
+import type { Labels, Resource } from "../model/index.ts";
+
+export interface NodeSpec {
+  readonly bgp?: {
+    readonly asNumber?: number | string;
+    readonly ipv4Address?: string;
+    readonly ipv6Address?: string;
+    readonly ipv4IPIPTunnelAddr?: string;
+    readonly routeReflectorClusterID?: string;
+  };
+  readonly ipv4VXLANTunnelAddr?: string;
+  readonly vxlanTunnelMACAddr?: string;
+  readonly ipv6VXLANTunnelAddr?: string;
+  readonly vxlanTunnelMACAddrV6?: string;
+  readonly wireguard?: { readonly interfaceIPv4Address?: string; readonly interfaceIPv6Address?: string };
+  readonly addresses?: readonly { readonly address: string; readonly type?: string }[];
+}
+export interface BgpConfigurationSpec {
+  readonly serviceClusterIPs?: readonly { readonly cidr?: string }[];
+  readonly serviceExternalIPs?: readonly { readonly cidr?: string }[];
+  readonly serviceLoadBalancerIPs?: readonly { readonly cidr?: string }[];
+  readonly localWorkloadPeeringIPV4?: string;
+  readonly localWorkloadPeeringIPV6?: string;
+}
+export interface BgpPeerSpec {
+  readonly node?: string;
+  readonly nodeSelector?: string;
+  readonly localWorkloadSelector?: string;
+}
+export interface ProfileSpec {
+  readonly labelsToApply?: Labels;
+}
+interface WorkloadIdentifier {
+  readonly hostname?: string;
+  readonly orchestratorID?: string;
+  readonly workloadID?: string;
+  readonly endpointID?: string;
+}
+export interface LiveMigrationSpec {
+  readonly source?: { readonly workload?: WorkloadIdentifier; readonly workloadEndpoint?: WorkloadIdentifier };
+  readonly target?: { readonly selector?: string; readonly workloadEndpoint?: WorkloadIdentifier };
+}
+export interface ServiceSpec {
+  readonly type?: string;
+  readonly clusterIP?: string;
+  readonly clusterIPs?: readonly string[];
+  readonly loadBalancerIP?: string;
+  readonly externalIPs?: readonly string[];
+  readonly ports?: readonly { readonly protocol?: string; readonly port?: number; readonly nodePort?: number }[];
+}
+export interface ServiceStatus {
+  readonly loadBalancer?: { readonly ingress?: readonly { readonly ip?: string }[] };
+}
+export interface EndpointSlice {
+  readonly endpoints?: readonly { readonly addresses?: readonly string[] }[];
+  readonly ports?: readonly { readonly protocol?: string; readonly port?: number }[];
+}
+
+/** The spec of a resource as its kind has it. */
+export const specOf = <T>(resource: Resource): T => (resource.spec ?? {}) as T;
+
+/** An EndpointSlice keeps its fields beside the metadata, not in a spec. */
+export function endpointSliceOf(resource: Resource): EndpointSlice {
+  return "endpoints" in resource || resource.spec === undefined
+    ? (resource as unknown as EndpointSlice)
+    : specOf<EndpointSlice>(resource);
+}
+
+/** The node's address of a family: the one for BGP, else its internal, else its external one. */
+export function nodeAddress(spec: NodeSpec, version: IpVersion): IpNetwork | undefined {
+  const bgp = version === 4 ? spec.bgp?.ipv4Address : spec.bgp?.ipv6Address;
+  if (bgp !== undefined && bgp !== "") return tryParseNetwork(bgp);
+  return nodeAddressOfType(spec, "InternalIP", version) ?? nodeAddressOfType(spec, "ExternalIP", version);
+}
+
+function nodeAddressOfType(spec: NodeSpec, type: string, version: IpVersion): IpNetwork | undefined {
+  for (const { address, type: found } of spec.addresses ?? []) {
+    const network = found === type ? tryParseNetwork(address) : undefined;
+    if (network !== undefined && ipVersion(network.address) === version) return network;
+  }
+  return undefined;
+}
+
+export const networkText = (network: IpNetwork | undefined): string =>
+  network === undefined ? "" : `${network.address}/${network.length}`;
+
+export const addressOf = (text: string | undefined): IpAddress | undefined =>
+  text === undefined || text === "" ? undefined : tryParseNetwork(text)?.address;

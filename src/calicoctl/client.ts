@@ -1,0 +1,154 @@
+// The datastore as commands use it: opened from what the command line and the environment say, and asked first
+// whether it belongs to a cluster of our version.
+import { existsSync } from "node:fs";
+import {
+  type AddressKeeper,
+  chooseDatastore,
+  Client,
+  configFromEnvironment,
+  configFromFile,
+  type Datastore,
+  type DatastoreConfig,
+  InvalidConfig,
+  NotFound,
+  openDatastore,
+} from "../datastore/index.ts";
+import { BUILD } from "../lib/build.ts";
+import type { Resource } from "../model/index.ts";
+import type { Call } from "./command.ts";
+import { Failure } from "./failure.ts";
+import { commandLogger, type CommandLogLevel } from "./log-level.ts";
+import type { ResourceList, ResourceName, ResourceStore } from "./store.ts";
+
+const DEFAULT_CONFIG = "/etc/calico/calicoctl.cfg";
+/** How long a command waits for a datastore that does not answer. */
+const TIMEOUT_MS = 10_000;
+
+export interface OpenStore extends ResourceStore, AsyncDisposable {
+  readonly datastore: Datastore;
+  readonly config: DatastoreConfig;
+  /** Makes what every cluster has: its identity and the built-in tiers. */
+  initialize(): Promise<void>;
+}
+
+/** @throws Failure on standard output, where scripts look for it, when the configuration is wrong */
+export async function loadConfig(call: Call): Promise<DatastoreConfig> {
+  const { env } = call.world;
+  const named = call.flags.value("config");
+  const file = named ?? (existsSync(DEFAULT_CONFIG) ? DEFAULT_CONFIG : undefined);
+  if (file !== undefined && !existsSync(file))
+    throw new Failure(`Error reading config file: ${file}`, { stream: "out" });
+  try {
+    const api = file === undefined ? configFromEnvironment(env) : await configFromFile(file);
+    const context = call.flags.value("context");
+    return chooseDatastore(context === undefined ? api : { ...api, k8sCurrentContext: context }, { env });
+  } catch (error) {
+    if (!(error instanceof InvalidConfig)) throw error;
+    throw new Failure(`Failed to create Calico API client: ${error.message}`, { stream: "out", cause: error });
+  }
+}
+
+export async function openStore(call: Call): Promise<OpenStore> {
+  const { world } = call;
+  const config = await loadConfig(call);
+  if (config.type === "sqlite" && config.isFallback && world.isTerminal("err"))
+    world.err(`No datastore is configured: using the embedded one, ${config.path}\n`);
+  const datastore = await openDatastore(config, {
+    timeoutMs: TIMEOUT_MS,
+    oneShot: true,
+    onUnreadable: (error) => world.err(`Skipped: ${error.message}\n`),
+  });
+  const log = commandLogger((call.flags.value("log-level") ?? "panic") as CommandLogLevel, world.err);
+  return new ClientStore(datastore, config, new Client(datastore, { log, addresses: addressesOf(datastore) }));
+}
+
+/** The address manager, loaded when a pool or a node goes. */
+function addressesOf(datastore: Datastore): AddressKeeper {
+  const ipam = async () => new (await import("../ipam/index.ts")).Ipam({ datastore });
+  return {
+    releasePool: async (cidr, signal) => (await ipam()).releasePoolAffinities(cidr, signal),
+    releaseAddresses: async (addresses, signal) =>
+      (await ipam()).release(
+        addresses.map((address) => ({ address })),
+        signal,
+      ),
+    removeHost: async (host, signal) => (await ipam()).removeHost(host, signal),
+  };
+}
+
+/** For every command that neither asks only for versions nor works offline. */
+export async function openChecked(call: Call): Promise<OpenStore> {
+  const store = await openStore(call);
+  try {
+    await checkVersion(call, store);
+    return store;
+  } catch (error) {
+    await store[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+/** A program of another version may read and write things differently. */
+export async function checkVersion(call: Call, store: ResourceStore): Promise<void> {
+  if (call.flags.has("allow-version-mismatch")) return;
+  const cluster = await clusterVersion(store);
+  if (cluster === undefined || plainVersion(cluster) === plainVersion(BUILD.version)) return;
+  throw new Failure(
+    `Version mismatch.\nClient Version:   ${plainVersion(BUILD.version)}\nCluster Version:  ${plainVersion(cluster)}\nUse --allow-version-mismatch to override.`,
+  );
+}
+
+async function clusterVersion(store: ResourceStore): Promise<string | undefined> {
+  try {
+    const { spec } = await store.get({ kind: "ClusterInformation", name: "default" });
+    return (spec as { readonly calicoVersion?: string }).calicoVersion || undefined;
+  } catch (error) {
+    if (error instanceof NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** Without the leading `v` and whatever follows the first dash. */
+const plainVersion = (version: string): string => version.replace(/^v/, "").replace(/-.*$/, "");
+
+class ClientStore implements OpenStore {
+  readonly #client: Client;
+  #initialized: Promise<void> | undefined;
+  constructor(
+    readonly datastore: Datastore,
+    readonly config: DatastoreConfig,
+    client: Client,
+  ) {
+    this.#client = client;
+  }
+
+  async create(resource: Resource): Promise<Resource> {
+    await this.#beforeWrite();
+    return this.#client.create(resource);
+  }
+  async update(resource: Resource): Promise<Resource> {
+    await this.#beforeWrite();
+    return this.#client.update(resource);
+  }
+  async delete(name: ResourceName, revision?: string): Promise<Resource> {
+    await this.#beforeWrite();
+    return this.#client.delete(name, { revision });
+  }
+  get(name: ResourceName): Promise<Resource> {
+    return this.#client.get(name);
+  }
+  list(query: { readonly kind: ResourceName["kind"]; readonly namespace?: string }): Promise<ResourceList> {
+    return this.#client.list(query);
+  }
+  initialize(): Promise<void> {
+    return this.#client.ensureInitialized();
+  }
+  /** A cluster's identity and tiers come with its first write; who may not write them can still write the rest. */
+  #beforeWrite(): Promise<void> {
+    this.#initialized ??= this.initialize().catch(() => {});
+    return this.#initialized;
+  }
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.datastore.close();
+  }
+}

@@ -1,0 +1,102 @@
+// calicoctl cluster diags: everything needed to look for a fault, in one archive. kubectl does the asking, with the
+// user's own rights; what it cannot get leaves its error in the file.
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { Call } from "../command.ts";
+import { calicoPods, choosePods, clusterCollects, type Collect, podCollects } from "../diags/plan.ts";
+import { Failure } from "../failure.ts";
+
+const MOST_OUTPUT = 256 * 1024 * 1024;
+const LONGEST_MS = 120_000;
+
+interface Answer {
+  readonly ok: boolean;
+  readonly out: string;
+  readonly err: string;
+}
+type Kubectl = (args: readonly string[]) => Promise<Answer>;
+
+export async function run(call: Call): Promise<number> {
+  const { flags, world } = call;
+  const since = flags.value("since");
+  if (since !== undefined && !/^[0-9]+[smh]$/.test(since))
+    throw new Failure(`invalid --since ${since}: want a number and s, m or h, such as 30m`);
+  const mostLogs = wholeNumber("max-logs", flags.value("max-logs"), 5);
+  const parallel = wholeNumber("max-parallelism", flags.value("max-parallelism"), 10);
+  const focus = (flags.value("focus-nodes") ?? "").split(",").filter((node) => node !== "");
+  const context = flags.value("context");
+  const kubectl = kubectlWith(world.env, context === undefined ? [] : ["--context", context]);
+  if (!(await kubectl(["version", "--client"])).ok)
+    throw new Failure("cluster diags needs kubectl: install it and let it be found in PATH");
+
+  const name = `calico-diagnostics-${stamp(new Date())}`;
+  const scratch = mkdtempSync(join(tmpdir(), "calico-diags-"));
+  try {
+    const folder = join(scratch, name);
+    world.out("Collecting diagnostics...\n");
+    await collect(kubectl, folder, clusterCollects(), parallel);
+    const pods = await kubectl(["get", "pods", "--all-namespaces", "-o", "json"]);
+    const chosen = pods.ok ? choosePods(calicoPods(JSON.parse(pods.out)), focus, mostLogs) : [];
+    const failed = await collect(
+      kubectl,
+      folder,
+      chosen.flatMap((pod) => podCollects(pod, since)),
+      parallel,
+    );
+    const archive = `${name}.tar.gz`;
+    await tar(archive, scratch, name);
+    world.out(
+      `Diagnostics of ${chosen.length} pods collected${failed > 0 ? `, ${failed} questions got no answer` : ""}.\n`,
+    );
+    world.out(`Diags saved to ./${archive}\n`);
+    if (flags.has("skip-temp-dir-cleanup")) world.out(`Files left in ${folder}\n`);
+    return 0;
+  } finally {
+    if (!flags.has("skip-temp-dir-cleanup")) rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+function wholeNumber(name: string, text: string | undefined, fallback: number): number {
+  if (text === undefined) return fallback;
+  if (!/^[1-9][0-9]*$/.test(text)) throw new Failure(`invalid --${name} ${text}: want a number from 1 on`);
+  return Number(text);
+}
+
+const stamp = (time: Date) => time.toISOString().replace(/[-:]/g, "").replace("T", "_").slice(0, 15);
+
+function kubectlWith(env: Readonly<Record<string, string | undefined>>, first: readonly string[]): Kubectl {
+  return (args) =>
+    new Promise((resolve) => {
+      const options = { env: env as NodeJS.ProcessEnv, maxBuffer: MOST_OUTPUT, timeout: LONGEST_MS };
+      execFile("kubectl", [...first, ...args], options, (error, out, err) =>
+        resolve({ ok: error === null, out, err: err || (error === null ? "" : error.message) }),
+      );
+    });
+}
+
+/** How many got no answer. */
+async function collect(kubectl: Kubectl, folder: string, list: readonly Collect[], parallel: number): Promise<number> {
+  const waiting = [...list];
+  let failed = 0;
+  const worker = async () => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const { ok, out, err } = await kubectl(next.args);
+      if (!ok) failed++;
+      const path = join(folder, next.file);
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(path, ok ? out : `${out}\nkubectl ${next.args.join(" ")} failed:\n${err}\n`);
+    }
+  };
+  await Promise.all(Array.from({ length: parallel }, worker));
+  return failed;
+}
+
+function tar(archive: string, folder: string, name: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    execFile("tar", ["-czf", archive, "-C", folder, name], (error, _out, err) =>
+      error === null ? resolve() : reject(new Failure(`cannot write ${archive}: ${err || error.message}`)),
+    );
+  });
+}

@@ -1,0 +1,26 @@
+// calicoctl create: resources that must not exist yet.
+import { AlreadyExists } from "../../datastore/index.ts";
+import { create, settle } from "../actions.ts";
+import { openChecked } from "../client.ts";
+import type { Call } from "../command.ts";
+import { readResources } from "../input/resources.ts";
+import { progressOf } from "../progress.ts";
+import { forEachResource, reportAll } from "../results.ts";
+
+export async function run(call: Call): Promise<number> {
+  const inputs = await readResources(call);
+  await using store = await openChecked(call);
+  const skipExists = call.flags.has("skip-exists");
+  const results = await forEachResource(
+    inputs,
+    async (input) => {
+      try {
+        await create(store, settle(input, call.flags));
+      } catch (error) {
+        if (!(skipExists && error instanceof AlreadyExists)) throw error;
+      }
+    },
+    progressOf(call.world, "created"),
+  );
+  return reportAll(call.world, results, { do: "create", done: "created" });
+}

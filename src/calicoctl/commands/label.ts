@@ -1,0 +1,72 @@
+// calicoctl label: set, change or remove one label of a resource.
+import { NotFound } from "../../datastore/index.ts";
+import type { Labels, Resource } from "../../model/index.ts";
+import { nameOf, settle, update } from "../actions.ts";
+import { openChecked } from "../client.ts";
+import type { Call } from "../command.ts";
+import { Failure } from "../failure.ts";
+import { describe } from "../results.ts";
+import type { ResourceStore } from "../store.ts";
+import { kindFromWord, namedResource, UnknownKind } from "../words.ts";
+
+export async function run(call: Call): Promise<number> {
+  const [word = "", name = "", label = ""] = call.words;
+  const remove = call.flags.has("remove");
+  const change = remove ? { key: label, value: undefined } : parseLabel(label);
+  const target = targetOf(call, word, name);
+  await using store = await openChecked(call);
+  const current = await find(store, target, word, name);
+  const labels = current.metadata.labels ?? {};
+  const existing = labels[change.key];
+  if (remove && existing === undefined)
+    throw new Failure(`cannot remove label of ${word} ${name}, key ${change.key} does not exist`);
+  if (!remove && existing !== undefined && existing !== change.value && !call.flags.has("overwrite"))
+    throw new Failure(
+      `failed to update label of ${word} ${name}, key ${change.key} is already present; use --overwrite to replace ${existing}`,
+    );
+  try {
+    await update(store, withLabels(current, changed(labels, change)));
+  } catch (error) {
+    throw new Failure(`failed to update ${word} ${name}, label not changed: ${describe(error)}`, { cause: error });
+  }
+  const how = remove ? "removed" : existing === undefined ? "set" : "updated";
+  call.world.out(`Successfully ${how} label ${change.key} ${remove ? "from" : "on"} ${word} ${name}\n`);
+  return 0;
+}
+
+function parseLabel(text: string): { key: string; value: string } {
+  const [key = "", value, ...more] = text.split("=");
+  if (value === undefined || key === "" || more.length > 0)
+    throw new Failure(`invalid label ${text}: want <key>=<value>, or <key> with --remove`);
+  return { key, value };
+}
+
+function targetOf(call: Call, word: string, name: string): Resource {
+  try {
+    const kind = kindFromWord(word);
+    return settle({ kind, resource: namedResource(kind, name) }, call.flags);
+  } catch (error) {
+    if (!(error instanceof UnknownKind)) throw error;
+    throw new Failure(`failed to get ${word} ${name}, error ${error.message}`, { cause: error });
+  }
+}
+
+async function find(store: ResourceStore, target: Resource, word: string, name: string): Promise<Resource> {
+  try {
+    return await store.get(nameOf(target));
+  } catch (error) {
+    if (error instanceof NotFound) throw new Failure(`${word} ${name} not found`, { cause: error });
+    throw new Failure(`failed to get ${word} ${name}, error ${describe(error)}`, { cause: error });
+  }
+}
+
+function changed(labels: Labels, change: { key: string; value: string | undefined }): Labels | undefined {
+  const { [change.key]: _, ...others } = labels;
+  const result = change.value === undefined ? others : { ...others, [change.key]: change.value };
+  return Object.keys(result).length === 0 ? undefined : result;
+}
+
+function withLabels(resource: Resource, labels: Labels | undefined): Resource {
+  const { labels: _, ...metadata } = resource.metadata;
+  return { ...resource, metadata: labels === undefined ? metadata : { ...metadata, labels } };
+}

@@ -1,0 +1,115 @@
+// calicoctl datastore migrate import: what `export` printed, into the Kubernetes API. Refuses a cluster that has
+// Calico data already; what is there of Kubernetes itself (its policies, the built-in tiers) does not count.
+import { readFileSync } from "node:fs";
+import { type Datastore, NotFound } from "../../datastore/index.ts";
+import { isJsonObject, parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
+import { decodeValue, KUBERNETES_POLICY_PREFIX, parseStoredPath, type StoredKey } from "../../model/index.ts";
+import { apply } from "../actions.ts";
+import { loadConfig, type OpenStore, openStore } from "../client.ts";
+import type { Call } from "../command.ts";
+import { Failure, UsageFailure } from "../failure.ts";
+import { parseResources } from "../input/resources.ts";
+import {
+  clusterInformation,
+  type IpamEntry,
+  type IpamExport,
+  isLocked,
+  MIGRATED_KINDS,
+  PART_SEPARATOR,
+  setReady,
+} from "../migrate.ts";
+import { describe } from "../results.ts";
+
+export async function run(call: Call): Promise<number> {
+  const { world, flags } = call;
+  const filename = flags.value("filename");
+  if (filename === undefined) throw new UsageFailure("--filename is missing");
+  const config = await loadConfig(call);
+  if (config.type !== "kubernetes")
+    throw new Failure(
+      `Invalid datastore type: ${config.type} to import to for datastore migration. Datastore type must be kubernetes`,
+    );
+  const text = filename === "-" ? new TextDecoder().decode(world.readStdin()) : readFileSync(filename, "utf8");
+  const parts = text.split(PART_SEPARATOR);
+  const [resources, information, ipam] = parts;
+  if (resources === undefined || information === undefined || ipam === undefined || parts.length !== 3)
+    throw new Failure(
+      `${filename} is no export: want three parts with === between; run \`datastore migrate export\` again`,
+    );
+  const inputs = await parseResources({ file: filename, text: resources });
+
+  await using store = await openStore(call);
+  await refuseExistingData(store);
+  await store.initialize();
+  if (!isLocked(await clusterInformation(store))) await setReady(store, false);
+
+  let applied = 0;
+  const faults: string[] = [];
+  for (const input of inputs)
+    try {
+      await apply(store, input.resource);
+      applied++;
+    } catch (error) {
+      if (input.kind === "Node" && error instanceof NotFound)
+        world.out(`[WARNING] Skipped node ${input.resource.metadata.name}: Kubernetes has no such node\n`);
+      else faults.push(describe(error, input));
+    }
+  if (faults.length > 0) throw new Failure(`Failed to import v3 resources: Hit error(s): [${faults.join("; ")}]`);
+  world.out(`Successfully applied ${applied} resource(s)\n`);
+  await adoptIdentity(store, information);
+
+  world.out("Importing IPAM resources\n");
+  const entries = ipamEntries(parseLosslessJson(ipam) as unknown as IpamExport);
+  for (const entry of entries) await storeEntry(store.datastore, entry);
+  world.out(`Successfully applied ${entries.length} IPAM resource(s)\n`);
+  world.out(
+    "Datastore information successfully imported. Please refer to the datastore migration documentation for next steps.\n",
+  );
+  return 0;
+}
+
+async function refuseExistingData(store: OpenStore): Promise<void> {
+  const refuse = (what: string) =>
+    new Failure(
+      `Datastore already has Calico resources: Found existing ${what}. Clear them out by deleting all Calico CRDs.`,
+    );
+  for (const kind of MIGRATED_KINDS) {
+    if (kind === "Node") continue; // those are Kubernetes' own
+    const { items } = await store.list({ kind });
+    const ours = items.filter(({ metadata: { name } }) => {
+      if (kind === "Tier") return !["default", "kube-admin", "kube-baseline"].includes(name);
+      return !(kind === "NetworkPolicy" && name.startsWith(KUBERNETES_POLICY_PREFIX));
+    });
+    if (ours.length > 0) throw refuse(`Calico ${kind} resource`);
+  }
+  for (const type of ["block", "blockAffinity", "ipamHandle"] as const)
+    if ((await store.datastore.list({ type })).items.length > 0) throw refuse("IPAM resources");
+}
+
+/** The cluster stays the same cluster. */
+async function adoptIdentity(store: OpenStore, exported: string): Promise<void> {
+  const old = parseLosslessJson(exported);
+  const spec = isJsonObject(old) ? old["spec"] : undefined;
+  const current = await clusterInformation(store);
+  if (current === undefined || !isJsonObject(spec)) throw new Failure("the export holds no ClusterInformation");
+  const { clusterGUID, calicoVersion } = spec;
+  await store.update({
+    ...current,
+    spec: {
+      ...(current.spec as object),
+      ...(clusterGUID === undefined ? {} : { clusterGUID }),
+      ...(calicoVersion === undefined ? {} : { calicoVersion }),
+    },
+  });
+}
+
+function ipamEntries(ipam: IpamExport): IpamEntry[] {
+  const config = ipam.config === undefined ? [] : [ipam.config];
+  return [...(ipam.block_affinities ?? []), ...(ipam.blocks ?? []), ...(ipam.handles ?? []), ...config];
+}
+
+async function storeEntry(datastore: Datastore, entry: IpamEntry): Promise<void> {
+  const key: StoredKey | undefined = parseStoredPath(entry.Key);
+  if (key === undefined) throw new Failure(`the export holds ${entry.Key}, which is no key of the address manager`);
+  await datastore.apply({ key, value: decodeValue(key, stringifyLosslessJson(entry.Value)) });
+}

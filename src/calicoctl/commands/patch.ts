@@ -1,0 +1,45 @@
+// calicoctl patch: change some fields of one resource by a strategic merge. `--type` is read and makes no difference.
+import { loadSchemas, type Resource } from "../../model/index.ts";
+import { nameOf, settle, update } from "../actions.ts";
+import { openChecked } from "../client.ts";
+import type { Call } from "../command.ts";
+import { Failure, UsageFailure } from "../failure.ts";
+import { refuseReadOnly } from "../guards.ts";
+import { isPatch, strategicMerge } from "../patch.ts";
+import { describe } from "../results.ts";
+import { kindFromWord, namedResource } from "../words.ts";
+
+export async function run(call: Call): Promise<number> {
+  const [word = "", name = ""] = call.words;
+  const text = call.flags.value("patch");
+  if (text === undefined) throw new UsageFailure("--patch is missing");
+  const kind = kindFromWord(word);
+  const patch = parsePatch(text);
+  await using store = await openChecked(call);
+  try {
+    const target = nameOf(settle({ kind, resource: namedResource(kind, name) }, call.flags));
+    refuseReadOnly(target, "replace");
+    const current = await store.get(target);
+    const { loadSchema } = await loadSchemas();
+    const decoded = (await loadSchema(kind)).decode(strategicMerge(current, patch) as Resource);
+    if (!decoded.ok)
+      throw new Failure(`--patch: ${decoded.faults.map((fault) => `${fault.field}: ${fault.reason}`).join("; ")}`);
+    await update(store, decoded.resource);
+  } catch (error) {
+    throw new Failure(`Hit error: ${describe(error)}`, { cause: error });
+  }
+  call.world.out(`Successfully patched 1 '${kind}' resource\n`);
+  return 0;
+}
+
+function parsePatch(text: string): Readonly<Record<string, unknown>> {
+  const wanted = `want a JSON object such as {"spec": {"natOutgoing": true}}`;
+  try {
+    const patch: unknown = JSON.parse(text);
+    if (isPatch(patch)) return patch;
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new Failure(`Hit error: --patch is not JSON: ${reason}; ${wanted}`, { cause: error });
+  }
+  throw new Failure(`Hit error: --patch: ${wanted}`);
+}

@@ -1,0 +1,39 @@
+// calicoctl version: ours, and the cluster's as its datastore knows it.
+import { BUILD } from "../../lib/build.ts";
+import type { Call } from "../command.ts";
+import { Failure } from "../failure.ts";
+
+export async function run(call: Call): Promise<number> {
+  const { flags, world } = call;
+  world.out(`Client Version:    ${BUILD.version}\nGit commit:        ${BUILD.commit}\n`);
+  if (flags.has("client")) return 0;
+  const everyMs = pollInterval(flags.value("poll") ?? "0");
+  const { openStore } = await import("../client.ts");
+  const { describe } = await import("../results.ts");
+  await using store = await openStore(call);
+  let shown = "";
+  for (;;) {
+    let text: string;
+    try {
+      const { spec } = await store.get({ kind: "ClusterInformation", name: "default" });
+      const { calicoVersion, clusterType } = spec as { readonly calicoVersion?: string; readonly clusterType?: string };
+      text = `Cluster Version:   ${calicoVersion || "unknown"}\nCluster Type:      ${clusterType || "unknown"}\n`;
+    } catch (error) {
+      throw new Failure(`Unable to retrieve Cluster Version or Type: ${describe(error)}`, { cause: error });
+    }
+    if (text !== shown) world.out(text);
+    shown = text;
+    if (everyMs === 0) return 0;
+    await Bun.sleep(everyMs);
+  }
+}
+
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
+
+function pollInterval(text: string): number {
+  if (text === "0") return 0;
+  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
+  if (parts.length === 0 || parts.map(([part]) => part).join("") !== text)
+    throw new Failure(`invalid --poll ${text}: want a duration such as 5s or 1m30s`);
+  return parts.reduce((sum, [, number, unit]) => sum + Number(number) * (UNITS[unit ?? ""] ?? 0), 0);
+}

@@ -1,0 +1,37 @@
+// Names of calicoctl v1 resources as v3 names: lower case, dots and dashes only, and where that changed something a
+// piece of the original's SHA-1, so that two names never become one.
+import { createHash } from "node:crypto";
+import { addressToBigInt, ipVersion, parseAddress } from "../../lib/ip.ts";
+
+export function normalizeName(name: string): string {
+  return name
+    .toLowerCase()
+    .replaceAll("/", ".")
+    .replace(/[^-.a-z0-9]+/g, "-")
+    .replace(/[.-]*\.[.-]*/g, ".")
+    .replace(/^[.-]+|[.-]+$/g, "");
+}
+
+export const convertName = (name: string): string => qualified(name, normalizeName(name));
+
+export const convertNameWithoutDots = (name: string): string =>
+  qualified(name, normalizeName(name).replaceAll(".", "-"));
+
+function qualified(original: string, converted: string): string {
+  if (original === converted) return converted;
+  return `${converted}-${createHash("sha1").update(original).digest("hex").slice(0, 8)}`;
+}
+
+/** Profiles of Kubernetes namespaces changed their prefix. */
+export const convertProfileName = (name: string): string => convertName(name.replace(/^k8s_ns\./, "kns."));
+
+/** `10.1.0.0/16` is `10-1-0-0-16`. */
+export const cidrName = (cidr: string): string => cidr.replace(/[.:/]/g, "-");
+
+/** `192.168.1.1` is `192-168-1-1`; IPv6 with all its zeros. */
+export function addressName(text: string): string {
+  const address = parseAddress(text);
+  if (ipVersion(address) === 4) return address.replaceAll(".", "-");
+  const digits = addressToBigInt(address).toString(16).padStart(32, "0");
+  return (digits.match(/.{4}/g) ?? []).join("-");
+}

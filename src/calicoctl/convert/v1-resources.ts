@@ -1,0 +1,222 @@
+// Resources of calicoctl v1 as v3 resources, kind by kind.
+import { API_VERSION, workloadEndpointName } from "../../model/index.ts";
+import { ConvertFault } from "./fault.ts";
+import { Fields } from "./fields.ts";
+import {
+  addressName,
+  cidrName,
+  convertName,
+  convertNameWithoutDots,
+  convertProfileName,
+  normalizeName,
+} from "./names.ts";
+import { convertRules, convertSelector, withoutUnset } from "./v1-rules.ts";
+
+export interface V3Document {
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly spec: Readonly<Record<string, unknown>>;
+}
+type Converter = (metadata: Fields, spec: Fields) => { name: string; kind: string; metadata?: object; spec: object };
+
+/** By the kind's old spelling, in lower case. */
+const CONVERTERS: Readonly<Record<string, Converter>> = {
+  ippool: (metadata, spec) => {
+    const cidr = metadata.needed("cidr");
+    const ipip = spec.child("ipip");
+    const enabled = ipip.isTrue("enabled");
+    const mode = ipip.text("mode");
+    ipip.end();
+    return {
+      name: cidrName(cidr),
+      kind: "IPPool",
+      spec: {
+        cidr,
+        ipipMode: !enabled ? "Never" : mode === "cross-subnet" ? "CrossSubnet" : "Always",
+        vxlanMode: "Never",
+        natOutgoing: spec.isTrue("nat-outgoing") || undefined,
+        disabled: spec.isTrue("disabled") || undefined,
+        blockSize: cidr.includes(":") ? 122 : 26,
+        nodeSelector: "all()",
+        allowedUses: ["Workload", "Tunnel"],
+      },
+    };
+  },
+  bgppeer: (metadata, spec) => {
+    const peerIP = metadata.needed("peerIP");
+    const node = metadata.text("node");
+    const scope = metadata.text("scope") ?? "global";
+    if ((scope === "node") !== (node !== undefined))
+      throw new ConvertFault("metadata.node", `does not go with scope '${scope}'`);
+    const owner = node === undefined ? "" : `${normalizeName(node)}.`;
+    return {
+      name: `${owner}${addressName(peerIP)}`,
+      kind: "BGPPeer",
+      spec: { asNumber: spec.any("asNumber"), node: node === undefined ? undefined : normalizeName(node), peerIP },
+    };
+  },
+  hostendpoint: (metadata, spec) => {
+    const node = normalizeName(metadata.needed("node"));
+    return {
+      name: `${node}.${convertName(metadata.needed("name"))}`,
+      kind: "HostEndpoint",
+      metadata: { labels: metadata.map("labels") },
+      spec: {
+        node,
+        interfaceName: spec.text("interfaceName"),
+        expectedIPs: listOf(spec.texts("expectedIPs")),
+        profiles: listOf(spec.texts("profiles").map(convertProfileName)),
+        ports: convertPorts(spec),
+      },
+    };
+  },
+  policy: (metadata, spec) => {
+    const ingress = convertRules(spec.any("ingress"), "spec.ingress");
+    const egress = convertRules(spec.any("egress"), "spec.egress");
+    const doNotTrack = spec.isTrue("doNotTrack");
+    const preDNAT = spec.isTrue("preDNAT");
+    const types = spec.texts("types").map(convertType);
+    const directions = [
+      ...(ingress.length > 0 || egress.length === 0 ? ["Ingress"] : []),
+      ...(egress.length > 0 ? ["Egress"] : []),
+    ];
+    return {
+      name: convertNameWithoutDots(metadata.needed("name")),
+      kind: "GlobalNetworkPolicy",
+      metadata: { annotations: metadata.map("annotations") },
+      spec: {
+        order: spec.any("order"),
+        ingress: listOf(ingress),
+        egress: listOf(egress),
+        selector: convertSelector(spec.text("selector")),
+        types: types.length > 0 ? types : directions,
+        doNotTrack: doNotTrack || undefined,
+        preDNAT: preDNAT || undefined,
+        // Such policies have always been about forwarded traffic too.
+        applyOnForward: doNotTrack || preDNAT || undefined,
+      },
+    };
+  },
+  profile: (metadata, spec) => {
+    const labels = metadata.map("labels") ?? {};
+    const tags = metadata.texts("tags");
+    const both = tags.find((tag) => Object.hasOwn(labels, tag));
+    if (both !== undefined) throw new ConvertFault("metadata.tags", `'${both}' is a tag and a label; rename the label`);
+    const labelsToApply = { ...labels, ...Object.fromEntries(tags.map((tag) => [tag, ""])) };
+    return {
+      name: convertProfileName(metadata.needed("name")),
+      kind: "Profile",
+      spec: {
+        ingress: listOf(convertRules(spec.any("ingress"), "spec.ingress")),
+        egress: listOf(convertRules(spec.any("egress"), "spec.egress")),
+        labelsToApply: Object.keys(labelsToApply).length === 0 ? undefined : labelsToApply,
+      },
+    };
+  },
+  node: (metadata, spec) => {
+    const bgp = spec.child("bgp");
+    const converted = withoutUnset({
+      asNumber: bgp.any("asNumber"),
+      ipv4Address: bgp.text("ipv4Address"),
+      ipv6Address: bgp.text("ipv6Address"),
+    });
+    bgp.end();
+    return {
+      name: normalizeName(metadata.needed("name")),
+      kind: "Node",
+      spec: {
+        bgp: Object.keys(converted).length === 0 ? undefined : converted,
+        orchRefs: listOf(Fields.list(spec.any("orchRefs"), "spec.orchRefs")),
+      },
+    };
+  },
+  workloadendpoint: (metadata, spec) => {
+    const orchestrator = metadata.needed("orchestrator");
+    const workload = metadata.needed("workload");
+    const [namespace, pod] = orchestrator === "k8s" ? podOf(workload) : ["default", undefined];
+    const container = metadata.text("activeInstanceID");
+    const identity = withoutUnset({
+      node: normalizeName(metadata.needed("node")),
+      orchestrator: convertName(orchestrator),
+      endpoint: convertName(metadata.needed("name")),
+      pod,
+      containerID: orchestrator === "k8s" ? container : orchestrator === "cni" ? workload : undefined,
+      workload:
+        orchestrator === "libnetwork"
+          ? "libnetwork"
+          : ["k8s", "cni"].includes(orchestrator)
+            ? undefined
+            : convertName(workload),
+    });
+    const { "calico/k8s_ns": oldNamespace, ...labels } = metadata.map("labels") ?? {};
+    return {
+      name: workloadEndpointName(identity),
+      kind: "WorkloadEndpoint",
+      metadata: {
+        namespace,
+        labels: oldNamespace === undefined ? labels : { ...labels, "projectcalico.org/namespace": oldNamespace },
+      },
+      spec: {
+        ...identity,
+        ipNetworks: listOf(spec.texts("ipNetworks")),
+        ipNATs: listOf(Fields.list(spec.any("ipNATs"), "spec.ipNATs")),
+        ipv4Gateway: spec.text("ipv4Gateway"),
+        ipv6Gateway: spec.text("ipv6Gateway"),
+        profiles: listOf(spec.texts("profiles").map(convertProfileName)),
+        interfaceName: spec.text("interfaceName"),
+        mac: spec.text("mac"),
+        ports: convertPorts(spec),
+      },
+    };
+  },
+};
+
+export const isV1Kind = (kind: string): boolean => Object.hasOwn(CONVERTERS, kind.toLowerCase());
+
+/** @throws ConvertFault */
+export function convertV1(document: unknown): V3Document {
+  const top = new Fields(document, "");
+  const kind = top.needed("kind");
+  top.any("apiVersion");
+  const convert = CONVERTERS[kind.toLowerCase()];
+  if (convert === undefined) throw new ConvertFault("kind", `there is no v1 kind ${kind}`);
+  const metadata = top.child("metadata");
+  const spec = top.child("spec");
+  top.end();
+  const converted = convert(metadata, spec);
+  metadata.end();
+  spec.end();
+  return {
+    kind: converted.kind,
+    apiVersion: API_VERSION,
+    metadata: withoutUnset({ name: converted.name, creationTimestamp: null, ...converted.metadata }),
+    spec: withoutUnset(converted.spec as Record<string, unknown>),
+  };
+}
+
+const listOf = <T>(list: readonly T[]): readonly T[] | undefined => (list.length === 0 ? undefined : list);
+
+function convertType(type: string): string {
+  if (type.toLowerCase() === "ingress") return "Ingress";
+  if (type.toLowerCase() === "egress") return "Egress";
+  throw new ConvertFault("spec.types", `'${type}': want ingress or egress`);
+}
+
+function convertPorts(spec: Fields): unknown[] | undefined {
+  const ports = Fields.list(spec.any("ports"), "spec.ports").map((item, i) => {
+    const port = new Fields(item, `spec.ports[${i}]`);
+    const protocol = port.text("protocol");
+    const converted = { name: port.text("name"), protocol: protocol?.toUpperCase(), port: port.any("port") };
+    port.end();
+    return withoutUnset(converted);
+  });
+  return ports.length === 0 ? undefined : ports;
+}
+
+/** Kubernetes workloads were called `namespace.pod`. */
+function podOf(workload: string): [string, string] {
+  const dot = workload.indexOf(".");
+  if (dot < 1) throw new ConvertFault("metadata.workload", `'${workload}': want namespace.pod`);
+  return [workload.slice(0, dot), workload.slice(dot + 1)];
+}

@@ -1,0 +1,79 @@
+// Rules of calicoctl v1 policies and profiles as v3 rules: words change case, single nets join lists, tags become
+// selectors.
+import { parseNetwork, maskCidr } from "../../lib/ip.ts";
+import { ConvertFault } from "./fault.ts";
+import { Fields } from "./fields.ts";
+
+const ACTIONS: Readonly<Record<string, string>> = { allow: "Allow", deny: "Deny", log: "Log", pass: "Pass" };
+const PROTOCOLS: Readonly<Record<string, string>> = {
+  tcp: "TCP",
+  udp: "UDP",
+  icmp: "ICMP",
+  icmpv6: "ICMPv6",
+  sctp: "SCTP",
+  udplite: "UDPLite",
+};
+
+export function convertRules(list: unknown, field: string): unknown[] {
+  return Fields.list(list, field).map((rule, i) => convertRule(new Fields(rule, `${field}[${i}]`)));
+}
+
+function convertRule(rule: Fields): unknown {
+  const action = rule.text("action") ?? "allow";
+  const converted = ACTIONS[action.toLowerCase()];
+  if (converted === undefined)
+    throw new ConvertFault(rule.name("action"), `is '${action}', want allow, deny, log or pass`);
+  const result = {
+    action: converted,
+    ipVersion: rule.any("ipVersion"),
+    protocol: convertProtocol(rule.any("protocol")),
+    notProtocol: convertProtocol(rule.any("!protocol")),
+    icmp: rule.any("icmp"),
+    notICMP: rule.any("!icmp"),
+    source: convertEntity(rule.child("source")),
+    destination: convertEntity(rule.child("destination")),
+  };
+  rule.end();
+  return withoutUnset(result);
+}
+
+function convertProtocol(protocol: unknown): unknown {
+  return typeof protocol === "string" ? (PROTOCOLS[protocol.toLowerCase()] ?? protocol) : protocol;
+}
+
+function convertEntity(entity: Fields): unknown {
+  const nets = (one: string, many: string) => {
+    const all = [entity.text(one), ...entity.texts(many)].filter((net) => net !== undefined);
+    return all.length === 0 ? undefined : all.map(masked);
+  };
+  const result = {
+    nets: nets("net", "nets"),
+    notNets: nets("!net", "!nets"),
+    selector: joinTag(convertSelector(entity.text("selector")), entity.text("tag")),
+    notSelector: joinTag(convertSelector(entity.text("!selector")), entity.text("!tag")),
+    ports: entity.any("ports"),
+    notPorts: entity.any("!ports"),
+  };
+  entity.end();
+  return withoutUnset(result);
+}
+
+function masked(net: string): string {
+  const { address, length } = parseNetwork(net);
+  return maskCidr(address, length);
+}
+
+/** A tag is a label without a value now. */
+function joinTag(selector: string | undefined, tag: string | undefined): string | undefined {
+  if (tag === undefined) return selector;
+  return selector === undefined ? `${tag} == ''` : `(${selector}) && ${tag} == ''`;
+}
+
+/** The label of a workload's namespace changed its name. */
+export function convertSelector(selector: string | undefined): string | undefined {
+  return selector?.replaceAll("calico/k8s_ns", "projectcalico.org/namespace");
+}
+
+export function withoutUnset(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}

@@ -1,0 +1,91 @@
+// calicoctl: which command was asked for, run it, and turn the way it ended into an exit code.
+import { readFileSync, writeSync } from "node:fs";
+import { basename } from "node:path";
+import { findCommand, parseFlags } from "./arguments.ts";
+import type { World } from "./command.ts";
+import { Failure, UsageFailure } from "./failure.ts";
+import { commandHelp, groupHelp, usageLines } from "./help.ts";
+import { isLogLevel, LOG_LEVELS } from "./log-level.ts";
+import { ROOT } from "./table/index.ts";
+
+export function main(argv: readonly string[]): Promise<number> {
+  return runCommandLine(programName(process.argv0), argv, processWorld());
+}
+
+/** kubectl runs a plugin by its file name `kubectl-calico`; any `kubectl-*` name is that plugin. */
+export function programName(argv0: string): string {
+  return basename(argv0).startsWith("kubectl-") ? "kubectl-calico" : "calicoctl";
+}
+
+export async function runCommandLine(program: string, argv: readonly string[], world: World): Promise<number> {
+  const found = findCommand(ROOT, argv);
+  if (found.type === "group") {
+    const text = groupHelp(program, found.path, found.group);
+    const wantsHelp = argv.includes("-h") || argv.includes("--help");
+    if (found.unknown === undefined || found.path.length > 0 || wantsHelp) {
+      world.out(text);
+      return 0;
+    }
+    world.err(`Unknown command: ${JSON.stringify(found.unknown)}\n${text}`);
+    return 1;
+  }
+  const { path, command } = found;
+  try {
+    const { words, flags } = parseFlags(command, found.rest);
+    if (flags.has("help")) {
+      world.out(commandHelp(program, path, command));
+      return 0;
+    }
+    const level = flags.value("log-level") ?? "panic";
+    if (!isLogLevel(level))
+      throw new Failure(`Unknown log level: ${level}, expected one of: \n${LOG_LEVELS.join(", ")}.`, { stream: "out" });
+    const { run } = await command.load();
+    return await run({ program, words, flags, world });
+  } catch (error) {
+    return report(error, world, () => usageLines(program, path, command));
+  }
+}
+
+function report(error: unknown, world: World, usage: () => string): number {
+  if (error instanceof UsageFailure) {
+    world.err(`${error.message}\n${usage()}`);
+    return 1;
+  }
+  if (error instanceof Failure) {
+    const text = `${error.message}\n`;
+    if (error.stream === "out") world.out(text);
+    else world.err(text);
+    return error.exitCode;
+  }
+  world.err(`${error instanceof Error ? error.message : String(error)}\n`);
+  return 1;
+}
+
+/** The real outside. process.stdin and process.stdout are not touched: setting them up costs more than a command. */
+function processWorld(): World {
+  return {
+    env: process.env,
+    out: (text) => writeAll(1, text),
+    err: (text) => writeAll(2, text),
+    readStdin: () => readFileSync(0),
+    isTerminal: (stream) => {
+      const { isatty } = require("node:tty") as typeof import("node:tty");
+      return isatty(stream === "out" ? 1 : 2);
+    },
+  };
+}
+
+/** A pipe may be full or gone: the first waits, the second ends quietly as for any tool of a pipeline. */
+function writeAll(fd: number, text: string): void {
+  const bytes = Buffer.from(text);
+  for (let done = 0; done < bytes.length; ) {
+    try {
+      done += writeSync(fd, bytes, done);
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code;
+      if (code === "EPIPE") return;
+      if (code !== "EAGAIN") throw error;
+      Bun.sleepSync(1);
+    }
+  }
+}

@@ -1,0 +1,100 @@
+// Which files an input names, and their text. Bytes that are no UTF-8 and documents beyond the limit are refused
+// before anybody parses them.
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import type { World } from "../command.ts";
+import { Failure } from "../failure.ts";
+import { InputFault } from "./fault.ts";
+
+export interface Source {
+  readonly file: string;
+  readonly text: string;
+}
+
+export const MOST_DOCUMENT_BYTES = 10 * 1024 * 1024;
+
+/** @param filename a file, a directory, or `-` */
+export function readSources(filename: string, options: { readonly recursive: boolean }, world: World): Source[] {
+  if (filename === "-") return [{ file: "-", text: decode("-", world.readStdin()) }];
+  return listFiles(filename, options.recursive).map((file) => ({ file, text: decode(file, read(file)) }));
+}
+
+/** A file is itself; a directory is its YAML and JSON files in the order of their names. */
+export function listFiles(path: string, recursive: boolean): string[] {
+  return isDirectory(path) ? filesOf(path, recursive) : [path];
+}
+
+function filesOf(directory: string, recursive: boolean): string[] {
+  const names = attempt(directory, () => readdirSync(directory)).sort();
+  return names.flatMap((name) => {
+    const path = join(directory, name);
+    if (isDirectory(path)) return recursive ? filesOf(path, true) : [];
+    return /\.(ya?ml|json)$/i.test(name) ? [path] : [];
+  });
+}
+
+const isDirectory = (path: string) => attempt(path, () => statSync(path)).isDirectory();
+const read = (path: string) => attempt(path, () => readFileSync(path));
+
+function attempt<T>(path: string, what: () => T): T {
+  try {
+    return what();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const reason = code === "ENOENT" ? "no such file or directory" : code === "EACCES" ? "permission denied" : code;
+    throw new Failure(`Failed to execute command: open ${path}: ${reason ?? String(error)}`, { cause: error });
+  }
+}
+
+function decode(file: string, bytes: Uint8Array): string {
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes); // drops a byte order mark
+  } catch (error) {
+    const { line, offset } = firstBadByte(bytes);
+    throw new InputFault({ file, line }, `byte ${offset} is no UTF-8: the file is cut off or in another encoding`, {
+      cause: error,
+    });
+  }
+  if (bytes.length > MOST_DOCUMENT_BYTES) refuseLargeDocuments(file, text);
+  return text;
+}
+
+function firstBadByte(bytes: Uint8Array): { line: number; offset: number } {
+  let [good, bad] = [0, bytes.length];
+  // The longest prefix that decodes: a prefix cut inside a character only waits for more.
+  while (good < bad) {
+    const middle = (good + bad + 1) >> 1;
+    if (decodes(bytes.subarray(0, middle))) good = middle;
+    else bad = middle - 1;
+  }
+  let line = 1;
+  for (let i = 0; i < good; i++) if (bytes[i] === 10) line++;
+  return { line, offset: good };
+}
+
+function decodes(bytes: Uint8Array): boolean {
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function refuseLargeDocuments(file: string, text: string): void {
+  let line = 1;
+  let start = 0;
+  let document = 1;
+  for (const part of text.split(/^(?=---(?:\s|$))/m)) {
+    const size = Buffer.byteLength(part);
+    if (size > MOST_DOCUMENT_BYTES)
+      throw new InputFault(
+        { file, document, line },
+        `the document has ${size} bytes, more than the ${MOST_DOCUMENT_BYTES} allowed; split it`,
+      );
+    start += part.length;
+    line += part.split("\n").length - 1;
+    if (start > 0) document++;
+  }
+}

@@ -1,0 +1,132 @@
+// Everything a command was given in files, as resources. All of it is read and decoded before the first is returned:
+// one bad document means that nothing is written.
+import { API_VERSION, type FieldFault, loadSchemas, type Resource } from "../../model/index.ts";
+import type { Call } from "../command.ts";
+import { Failure, UsageFailure } from "../failure.ts";
+import { isManagedKind, type ManagedKind } from "../kinds.ts";
+import { describePlace, InputFault, type Place } from "./fault.ts";
+import { readSources, type Source } from "./files.ts";
+import { offsetOfField, recoverWrittenText, toValue } from "./values.ts";
+import { lineAt, type MapNode, type Node, parseYaml } from "./yaml.ts";
+
+export interface InputResource {
+  readonly kind: ManagedKind;
+  readonly resource: Resource;
+  readonly origin: Origin;
+}
+
+/** Where a resource came from: answers where one of its fields stands. */
+export interface Origin {
+  place(field?: string): Place;
+}
+
+/** @throws InputFault, or Failure when there is nothing to read */
+export async function readResources(call: Call): Promise<InputResource[]> {
+  const filename = call.flags.value("filename");
+  if (filename === undefined) throw new UsageFailure("--filename is missing");
+  const sources = readSources(filename, { recursive: call.flags.has("recursive") }, call.world);
+  const skipEmpty = call.flags.has("skip-empty");
+  if (sources.length === 0 && !skipEmpty) throw new Failure(`No resources specified in directory ${filename}`);
+  const resources: InputResource[] = [];
+  for (const source of sources) {
+    const found = await parseResources(source);
+    if (found.length === 0 && !skipEmpty) throw new Failure(`No resources specified in file ${source.file}`);
+    resources.push(...found);
+  }
+  return resources;
+}
+
+/** All resources of one text. */
+export async function parseResources(source: Source): Promise<InputResource[]> {
+  const found: InputResource[] = [];
+  for (const { number, root } of parseYaml(source.text, source.file)) {
+    if (root === undefined || (root.kind === "scalar" && root.value === null)) continue;
+    for (const node of objectsOf(source, number, root)) found.push(await decode(source, number, node));
+  }
+  return found;
+}
+
+/** A document is one resource, a list of them, or a typed list such as an IPPoolList. */
+function objectsOf(source: Source, document: number, root: Node): MapNode[] {
+  if (root.kind === "scalar")
+    throw new InputFault(
+      placeOf(source, document, root.offset),
+      "want a resource or a list of resources, not a single word",
+    );
+  if (root.kind === "list") return root.items.flatMap((item) => objectsOf(source, document, item));
+  const { kind, apiVersion } = identityOf(root);
+  const item = kind.endsWith("List") && apiVersion === API_VERSION ? kind.slice(0, -"List".length) : undefined;
+  if (item === undefined || !isManagedKind(item)) return [root];
+  const items = root.entries.get("items")?.node;
+  if (items === undefined) return [];
+  if (items.kind !== "list")
+    throw new InputFault({ ...placeOf(source, document, items.offset), field: "items" }, "want a list");
+  return items.items.map((node) => {
+    if (node.kind !== "map")
+      throw new InputFault(placeOf(source, document, node.offset), `want a resource of kind ${item}`);
+    return withIdentity(node, item);
+  });
+}
+
+/** Items of a typed list need not repeat what the list says. */
+function withIdentity(node: MapNode, kind: string): MapNode {
+  const entries = new Map(node.entries);
+  const add = (key: string, text: string) => {
+    if (!entries.has(key))
+      entries.set(key, {
+        offset: node.offset,
+        node: { kind: "scalar", offset: node.offset, text, value: text, plain: false },
+      });
+  };
+  add("kind", kind);
+  add("apiVersion", API_VERSION);
+  return { ...node, entries };
+}
+
+async function decode(source: Source, document: number, node: MapNode): Promise<InputResource> {
+  const { kind, apiVersion } = identityOf(node);
+  const origin: Origin = {
+    place: (field) => ({
+      ...placeOf(source, document, field === undefined ? node.offset : offsetOfField(node, field)),
+      ...(field === undefined ? {} : { field }),
+    }),
+  };
+  if (apiVersion !== API_VERSION || !isManagedKind(kind))
+    throw new InputFault(origin.place(), `Unknown resource type (${kind}) and/or version (${apiVersion})`);
+  const { loadSchema } = await loadSchemas();
+  const schema = await loadSchema(kind);
+  const decoded = recoverWrittenText(node, toValue(node), (value) => schema.decode(value));
+  if (!decoded.ok) throw structureFault(origin, decoded.faults);
+  return { kind, resource: decoded.resource, origin };
+}
+
+/** The first fault in full, the number of others: one line, whatever a file holds. */
+function structureFault(origin: Origin, faults: readonly FieldFault[]): InputFault {
+  const [first] = faults;
+  if (first === undefined) return new InputFault(origin.place(), "cannot be read");
+  const value = first.value === undefined ? "" : ` (is ${JSON.stringify(first.value) ?? String(first.value)})`;
+  const more = faults.length > 1 ? `; and ${faults.length - 1} more` : "";
+  return new InputFault(origin.place(first.field), `${first.reason}${value}${more}`);
+}
+
+/** Faults found later, when the resource is validated, with the lines of their fields. */
+export function describeFaults(origin: Origin, faults: readonly FieldFault[]): string {
+  return faults
+    .map(({ field, value, reason }) => {
+      const shown = value === undefined ? "" : ` = '${typeof value === "string" ? value : JSON.stringify(value)}'`;
+      return `${describePlace(origin.place(field))}${shown} (${reason})`;
+    })
+    .join("; ");
+}
+
+function identityOf(node: MapNode): { kind: string; apiVersion: string } {
+  const text = (key: string) => {
+    const found = node.entries.get(key)?.node;
+    return found?.kind === "scalar" ? found.text : "";
+  };
+  return { kind: text("kind"), apiVersion: text("apiVersion") };
+}
+
+function placeOf(source: Source, document: number, offset: number): Place {
+  return { file: source.file, document, line: lineAt(source.text, offset) };
+}

@@ -1,0 +1,227 @@
+// YAML (and JSON, its subset) to a tree that remembers where everything stood and how it was written. YAML 1.2: an
+// unquoted `n`, `on` or `yes` is text. Numbers keep their digits, so that 64-bit ones lose none and a number given
+// where text is wanted is that text. Keys given twice are refused.
+import {
+  EVENT_ID,
+  type Event,
+  getScalarValue,
+  parseEvents,
+  SCALAR_STYLE,
+  type ScalarEvent,
+  YAMLException,
+} from "js-yaml";
+import { InputFault } from "./fault.ts";
+
+export type ScalarValue = string | number | bigint | boolean | null;
+
+export interface ScalarNode {
+  readonly kind: "scalar";
+  readonly offset: number;
+  readonly text: string;
+  readonly value: ScalarValue;
+  /** Written without quotes: only such may be read as another type. */
+  readonly plain: boolean;
+}
+export interface ListNode {
+  readonly kind: "list";
+  readonly offset: number;
+  readonly items: readonly Node[];
+}
+export interface MapNode {
+  readonly kind: "map";
+  readonly offset: number;
+  readonly entries: ReadonlyMap<string, { readonly offset: number; readonly node: Node }>;
+}
+export type Node = ScalarNode | ListNode | MapNode;
+
+export interface Document {
+  /** From 1. */
+  readonly number: number;
+  /** Absent: nothing but comments. */
+  readonly root: Node | undefined;
+}
+
+/** Aliases may stand for large parts; together they may not stand for more nodes than this. */
+const MOST_NODES = 2_000_000;
+
+/** @throws InputFault naming line and reason */
+export function parseYaml(source: string, file: string): Document[] {
+  let events: Event[];
+  try {
+    events = parseEvents(source, {});
+  } catch (error) {
+    if (!(error instanceof YAMLException)) throw error;
+    const offset = error.mark?.position ?? 0;
+    const place = { file, document: documentAt(source, offset), line: lineAt(source, offset) };
+    throw new InputFault(place, `not YAML: ${error.reason}`, { cause: error });
+  }
+  return new TreeBuilder(source, file, events).documents();
+}
+
+export function lineAt(source: string, offset: number): number {
+  let line = 1;
+  for (let i = source.indexOf("\n"); i >= 0 && i < offset; i = source.indexOf("\n", i + 1)) line++;
+  return line;
+}
+
+/** Which document of the file an offset lies in: separators before it, except one that opens the file. */
+function documentAt(source: string, offset: number): number {
+  const before = source.slice(0, offset);
+  const separators = [...before.matchAll(/^---(?=\s|$)/gm)];
+  const opening = separators[0] !== undefined && !/^[^#\s]/m.test(before.slice(0, separators[0].index));
+  return Math.max(1, separators.length + (opening ? 0 : 1));
+}
+
+class TreeBuilder {
+  readonly #source: string;
+  readonly #file: string;
+  readonly #events: readonly Event[];
+  #next = 0;
+  #document = 0;
+  #nodes = 0;
+  #anchors = new Map<string, { node: Node; size: number }>();
+
+  constructor(source: string, file: string, events: readonly Event[]) {
+    this.#source = source;
+    this.#file = file;
+    this.#events = events;
+  }
+
+  documents(): Document[] {
+    const documents: Document[] = [];
+    while (this.#next < this.#events.length) {
+      this.#next++; // the event that opens the document
+      this.#document++;
+      this.#anchors = new Map();
+      const empty = this.#events[this.#next]?.type === EVENT_ID.POP;
+      documents.push({ number: this.#document, root: empty ? undefined : this.#node() });
+      this.#next++; // and the one that closes it
+    }
+    return documents;
+  }
+
+  #node(): Node {
+    const event = this.#events[this.#next++];
+    const before = this.#nodes++;
+    if (event === undefined) throw new Error("the event stream ends early");
+    switch (event.type) {
+      case EVENT_ID.ALIAS:
+        return this.#alias(event.anchorStart, event.anchorEnd);
+      case EVENT_ID.SCALAR:
+        return this.#anchored(event, before, this.#scalar(event));
+      case EVENT_ID.SEQUENCE: {
+        const items: Node[] = [];
+        while (this.#events[this.#next]?.type !== EVENT_ID.POP) items.push(this.#node());
+        this.#next++;
+        return this.#anchored(event, before, { kind: "list", offset: event.start, items });
+      }
+      case EVENT_ID.MAPPING: {
+        const entries = this.#entries();
+        this.#next++;
+        return this.#anchored(event, before, { kind: "map", offset: event.start, entries });
+      }
+      default:
+        throw new Error(`event ${event.type} where a value belongs`);
+    }
+  }
+
+  #entries(): Map<string, { offset: number; node: Node }> {
+    const entries = new Map<string, { offset: number; node: Node }>();
+    const merged: { offset: number; node: Node }[] = [];
+    while (this.#events[this.#next]?.type !== EVENT_ID.POP) {
+      const key = this.#node();
+      if (key.kind !== "scalar") throw this.#fault(key.offset, "a key must be a word, not a list or a map");
+      const node = this.#node();
+      if (key.plain && key.text === "<<") {
+        merged.push({ offset: key.offset, node });
+        continue;
+      }
+      const first = entries.get(key.text);
+      if (first !== undefined) {
+        const line = lineAt(this.#source, first.offset);
+        throw this.#fault(key.offset, `key ${JSON.stringify(key.text)} is given twice, first on line ${line}`);
+      }
+      entries.set(key.text, { offset: key.offset, node });
+    }
+    // A merge gives only what the map itself does not have; earlier ones win.
+    for (const { offset, node } of merged)
+      for (const part of node.kind === "list" ? node.items : [node]) {
+        if (part.kind !== "map") throw this.#fault(offset, "<< merges a map, or a list of maps");
+        for (const [key, entry] of part.entries) if (!entries.has(key)) entries.set(key, entry);
+      }
+    return entries;
+  }
+
+  #scalar(event: ScalarEvent): ScalarNode {
+    const text = getScalarValue(this.#source, event);
+    const offset = event.valueStart;
+    const tag = event.tagStart < 0 ? undefined : this.#source.slice(event.tagStart, event.tagEnd);
+    const plain = event.style === SCALAR_STYLE.PLAIN && tag === undefined;
+    if (tag === undefined) return { kind: "scalar", offset, text, value: plain ? resolve(text) : text, plain };
+    if (tag === "!!str" || tag === "!") return { kind: "scalar", offset, text, value: text, plain: false };
+    const value = resolve(text);
+    if (KNOWN_TAGS.get(tag)?.(value) !== true) throw this.#fault(offset, `${JSON.stringify(text)} is no ${tag}`);
+    return { kind: "scalar", offset, text, value, plain };
+  }
+
+  #anchored(event: { anchorStart: number; anchorEnd: number }, nodesBefore: number, node: Node): Node {
+    if (event.anchorStart >= 0) {
+      const name = this.#source.slice(event.anchorStart, event.anchorEnd);
+      this.#anchors.set(name, { node, size: this.#nodes - nodesBefore });
+    }
+    return node;
+  }
+
+  #alias(start: number, end: number): Node {
+    const found = this.#anchors.get(this.#source.slice(start, end));
+    if (found === undefined)
+      throw this.#fault(start, `alias ${this.#source.slice(start, end)} has no anchor before it`);
+    this.#nodes += found.size;
+    if (this.#nodes > MOST_NODES) throw this.#fault(start, `aliases stand for more than ${MOST_NODES} values`);
+    return found.node;
+  }
+
+  #fault(offset: number, reason: string): InputFault {
+    return new InputFault({ file: this.#file, document: this.#document, line: lineAt(this.#source, offset) }, reason);
+  }
+}
+
+const KNOWN_TAGS: ReadonlyMap<string, (value: ScalarValue) => boolean> = new Map([
+  ["!!int", (value) => typeof value === "bigint" || Number.isInteger(value)],
+  ["!!float", (value) => typeof value === "number"],
+  ["!!bool", (value) => typeof value === "boolean"],
+  ["!!null", (value) => value === null],
+]);
+
+const INTEGER = /^[-+]?(0|[1-9][0-9]*)$/;
+const OTHER_BASE = /^0(o[0-7]+|x[0-9a-fA-F]+)$/;
+const FLOAT = /^[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?$/;
+
+/** The core schema of YAML 1.2. Digits after a leading zero stay text: some readers take them for octal. */
+export function resolve(text: string): ScalarValue {
+  switch (text) {
+    case "":
+    case "~":
+    case "null":
+    case "Null":
+    case "NULL":
+      return null;
+    case "true":
+    case "True":
+    case "TRUE":
+      return true;
+    case "false":
+    case "False":
+    case "FALSE":
+      return false;
+    default:
+  }
+  const first = text.charCodeAt(0);
+  const mayBeNumber = (first >= 48 && first <= 57) || first === 45 || first === 43 || first === 46;
+  if (!mayBeNumber) return text;
+  if (INTEGER.test(text) || OTHER_BASE.test(text)) {
+    const value = Number(text);
+    return Number.isSafeInteger(value) ? value : BigInt(text.replace(/^\+/, ""));
+  }
+  return FLOAT.test(text) ? Number(text) : text;
+}

@@ -1,0 +1,180 @@
+// What `get` found, in the form that was asked for.
+import { readFileSync } from "node:fs";
+import { API_VERSION, type CellContext, loadSchemas, type Resource, tableOf } from "../../model/index.ts";
+import { Failure } from "../failure.ts";
+import { isNamespaced, type ManagedKind } from "../kinds.ts";
+import type { ResourceList } from "../store.ts";
+import { toJson } from "./json.ts";
+import { formatTable } from "./table.ts";
+import { toYaml } from "./yaml.ts";
+
+export type Format =
+  | { readonly type: "yaml" | "json" }
+  | { readonly type: "table"; readonly columns: "short" | "wide" | readonly string[] }
+  | { readonly type: "template"; readonly source: string };
+
+/** One answer of the datastore: a resource that was named, or all of a kind. */
+export type Found =
+  | { readonly type: "one"; readonly kind: ManagedKind; readonly resource: Resource }
+  | { readonly type: "list"; readonly kind: ManagedKind; readonly list: ResourceList };
+
+/** @param text as given to `--output` */
+export function parseFormat(text: string): Format {
+  const equals = text.indexOf("=");
+  const [name, value] = equals < 0 ? [text, ""] : [text.slice(0, equals), text.slice(equals + 1)];
+  switch (name.toLowerCase()) {
+    case "yaml":
+    case "yml":
+      return { type: "yaml" };
+    case "json":
+      return { type: "json" };
+    case "ps":
+      return { type: "table", columns: "short" };
+    case "wide":
+      return { type: "table", columns: "wide" };
+    case "custom-columns":
+      if (value === "") throw new Failure("need to specify at least one column");
+      return { type: "table", columns: value.split(",") };
+    case "go-template":
+      if (value === "") throw new Failure("need to specify a template");
+      return { type: "template", source: value };
+    case "go-template-file":
+      if (value === "") throw new Failure("need to specify a template file");
+      return { type: "template", source: readTemplate(value) };
+    default:
+      throw new Failure(
+        `unrecognized output format '${text}'; there are ps, wide, custom-columns=, yaml, json, go-template=, go-template-file=`,
+      );
+  }
+}
+
+function readTemplate(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new Failure(`open ${file}: ${code === "ENOENT" ? "no such file or directory" : code}`, { cause: error });
+  }
+}
+
+export interface PrintOptions {
+  /** Tables of namespaced kinds begin with the namespace. */
+  readonly showNamespace: boolean;
+  /** The AS number of nodes that have none of their own; asked for only when a cell needs it. */
+  readonly defaultAsNumber: () => Promise<number | "unknown">;
+  readonly emphasize: (heading: string) => string;
+}
+
+export async function print(found: readonly Found[], format: Format, options: PrintOptions): Promise<string> {
+  switch (format.type) {
+    case "yaml":
+      return toYaml(await documentOf(found));
+    case "json":
+      return toJson(await documentOf(found));
+    case "table": {
+      const tables: string[] = [];
+      for (const answer of found) tables.push(await table(answer, format.columns, options));
+      return tables.join("");
+    }
+    default:
+      return template(found, format.source, options);
+  }
+}
+
+/** A single answer stands for itself, several are a list, none is null. */
+export async function documentOf(found: readonly Found[]): Promise<unknown> {
+  const documents: unknown[] = [];
+  for (const answer of found) {
+    const tidy = await tidier(answer.kind);
+    const one = (resource: Resource) => inOrder(tidy(resource));
+    documents.push(answer.type === "one" ? one(answer.resource) : listDocument(answer.kind, answer.list, one));
+  }
+  return documents.length === 0 ? null : documents.length === 1 ? documents[0] : documents;
+}
+
+function listDocument(kind: ManagedKind, list: ResourceList, one: (resource: Resource) => unknown): unknown {
+  return {
+    kind: `${kind}List`,
+    apiVersion: API_VERSION,
+    metadata: { resourceVersion: list.revision },
+    items: list.items.map(one),
+  };
+}
+
+/** Other programs store fields that say nothing (`calicoVersion: ""`); what we do not understand stays as it is. */
+async function tidier(kind: ManagedKind): Promise<(resource: Resource) => Resource> {
+  const { loadSchema } = await loadSchemas();
+  const schema = await loadSchema(kind);
+  return (resource) => {
+    const decoded = schema.decode(resource);
+    if (!decoded.ok) return resource;
+    return resource.status === undefined ? decoded.resource : { ...decoded.resource, status: resource.status };
+  };
+}
+
+/** Fields in the order readers know from every Kubernetes tool. */
+function inOrder(resource: Resource): unknown {
+  const { kind, apiVersion, metadata, spec, status } = resource;
+  const { name, generateName, namespace, uid, resourceVersion, generation, creationTimestamp, ...others } = metadata;
+  return {
+    kind,
+    apiVersion,
+    metadata: { name, generateName, namespace, uid, resourceVersion, generation, creationTimestamp, ...others },
+    spec,
+    ...(status === undefined ? {} : { status }),
+  };
+}
+
+async function table(
+  answer: Found,
+  wanted: "short" | "wide" | readonly string[],
+  options: PrintOptions,
+): Promise<string> {
+  const { kind } = answer;
+  const known = tableOf(kind);
+  if (known === undefined) throw new Failure(`there is no table for ${kind}; ask for yaml or json`);
+  const columns = new Map(known.columns.map((column) => [column.heading, column]));
+  const named = typeof wanted === "string" ? known[wanted] : wanted.map((heading) => heading.toUpperCase());
+  const headings =
+    typeof wanted === "string" && options.showNamespace && isNamespaced(kind) ? ["NAMESPACE", ...named] : named;
+  const chosen = headings.map((heading) => {
+    const column = columns.get(heading);
+    if (column !== undefined) return column;
+    throw new Failure(`Unknown heading ${heading}, valid values are: ${[...columns.keys()].join(", ")}`);
+  });
+  const context: CellContext =
+    headings.includes("ASN") && kind === "Node" ? { defaultAsNumber: await options.defaultAsNumber() } : {};
+  const resources = answer.type === "one" ? [answer.resource] : answer.list.items;
+  const rows = resources.map((resource) => chosen.map((column) => column.cell(resource, context)));
+  return `${formatTable(headings, rows, options.emphasize)}\n`;
+}
+
+async function template(found: readonly Found[], source: string, options: PrintOptions): Promise<string> {
+  const { compileTemplate } = await import("../template/execute.ts");
+  const { TemplateFault } = await import("../template/lexer.ts");
+  const { shapesOf } = await import("../template/shapes.ts");
+  const { wrap } = await import("../template/value.ts");
+  const asNumber = source.includes("config") ? await options.defaultAsNumber() : 0;
+  const config = (name: unknown) => {
+    if (String(name).toLowerCase() === "asnumber") return String(asNumber);
+    throw new Error(`unhandled config type ${String(name)}, want asnumber`);
+  };
+  const data = [];
+  for (const answer of found) {
+    const shapes = await shapesOf(answer.kind);
+    data.push(
+      answer.type === "one"
+        ? wrap(answer.resource, shapes.one)
+        : wrap(
+            listDocument(answer.kind, answer.list, (item) => item),
+            shapes.list,
+          ),
+    );
+  }
+  try {
+    return compileTemplate("get", source, { config }).execute(data);
+  } catch (error) {
+    if (error instanceof TemplateFault) throw new Failure(error.message, { cause: error });
+    throw error;
+  }
+}

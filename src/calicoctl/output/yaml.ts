@@ -1,0 +1,206 @@
+// Writes values as the block-style YAML that Kubernetes tools print: keys sorted, lists at their key's own
+// indentation, text quoted exactly when a YAML 1.1 reader would take it for something else, long lines folded.
+
+export type YamlValue = unknown;
+
+export function toYaml(value: YamlValue): string {
+  const out: string[] = [];
+  writeNode(out, value, 0, "line");
+  return out.join("");
+}
+
+/** Where a collection stands: on a line of its own, after `key:`, or after `- `. */
+type Place = "line" | "key" | "dash";
+
+function writeNode(out: string[], value: YamlValue, indent: number, place: "line" | "dash"): void {
+  if (Array.isArray(value)) writeList(out, value, indent, place);
+  else if (isMap(value)) writeMap(out, value, indent, place);
+  else out.push(scalar(value, place === "line" ? undefined : { column: indent, indent }), "\n");
+}
+
+function writeList(out: string[], items: readonly YamlValue[], indent: number, place: Place): void {
+  if (items.length === 0) {
+    out.push(place === "key" ? " []\n" : "[]\n");
+    return;
+  }
+  if (place === "key") out.push("\n");
+  items.forEach((item, i) => {
+    out.push(i === 0 && place === "dash" ? "" : " ".repeat(indent), "- ");
+    writeNode(out, item, indent + 2, "dash");
+  });
+}
+
+function writeMap(out: string[], map: Readonly<Record<string, YamlValue>>, indent: number, place: Place): void {
+  const keys = Object.keys(map)
+    .filter((key) => map[key] !== undefined)
+    .sort(naturalOrder);
+  if (keys.length === 0) {
+    out.push(place === "key" ? " {}\n" : "{}\n");
+    return;
+  }
+  if (place === "key") out.push("\n");
+  keys.forEach((key, i) => {
+    const name = keyText(key);
+    out.push(i === 0 && place === "dash" ? "" : " ".repeat(indent), name, ":");
+    const value = map[key];
+    // A list under a key keeps the key's indentation, a map goes two further.
+    if (Array.isArray(value)) writeList(out, value, indent, "key");
+    else if (isMap(value)) writeMap(out, value, indent + 2, "key");
+    else out.push(" ", scalar(value, { column: indent + name.length + 2, indent: indent + 2 }), "\n");
+  });
+}
+
+function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Where a scalar begins, and where its further lines do. */
+interface Spot {
+  readonly column: number;
+  readonly indent: number;
+}
+/** A line that has more characters than this ends at its next single blank. */
+const LINE_WIDTH = 80;
+
+function scalar(value: YamlValue, spot: Spot | undefined): string {
+  if (value === null || value === undefined) return "null";
+  return typeof value === "string" ? text(value, spot) : String(value);
+}
+
+/** A key stands on one line, however long. */
+function keyText(key: string): string {
+  return key.includes("\n") ? quoted(key) : text(key);
+}
+
+function text(value: string, spot?: Spot): string {
+  if (SPECIAL.test(value)) return quoted(value, spot);
+  if (value.includes("\n")) return (spot && block(value, spot.indent)) ?? quoted(value, spot);
+  if (readsAsOther(value)) return quoted(value, spot);
+  if (isPlain(value)) return fold(value, spot, "", (char) => char);
+  return fold(value, spot, "'", (char) => (char === "'" ? "''" : char));
+}
+
+const quoted = (value: string, spot?: Spot) => fold(value, spot, '"', escaped);
+
+/** Breaks a long line at single blanks, which readers take for a blank again. */
+function fold(value: string, spot: Spot | undefined, quote: "" | "'" | '"', encode: (char: string) => string): string {
+  const chars = [...value];
+  let out = quote;
+  let column = (spot?.column ?? 0) + quote.length;
+  chars.forEach((char, i) => {
+    const inside = i > 0 && i < chars.length - 1;
+    const single = char === " " && chars[i - 1] !== " " && chars[i + 1] !== " ";
+    if (spot !== undefined && single && inside && column > LINE_WIDTH) {
+      out += `\n${" ".repeat(spot.indent)}`;
+      column = spot.indent;
+      return;
+    }
+    const written = encode(char);
+    out += written;
+    column += written.length;
+  });
+  return out + quote;
+}
+
+/** Lines as they are under a `|`; not when a line's trailing blank would be lost to the eye. */
+function block(value: string, indent: number): string | undefined {
+  if (/[ \t]$/.test(value) || / \n/.test(value)) return undefined;
+  const chomp = !value.endsWith("\n") ? "-" : value.endsWith("\n\n") || value === "\n" ? "+" : "";
+  const hint = /^[ \n]/.test(value) ? "2" : "";
+  const body = (value.endsWith("\n") ? value.slice(0, -1) : value)
+    .split("\n")
+    .map((line) => (line === "" ? "" : `${" ".repeat(indent)}${line}`))
+    .join("\n");
+  return `|${hint}${chomp}\n${body}`;
+}
+
+/** Characters that only double quotes can carry. */
+const SPECIAL = /[^\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\u{10000}-\u{10ffff}]/u;
+
+/** Whether nothing in the text could be taken for YAML's own signs. */
+function isPlain(value: string): boolean {
+  if (/^[ \t]|[ \t]$/.test(value)) return false;
+  if (/^[#,[\]{}&*!|>'"%@`]/.test(value)) return false;
+  if (/^[-?:](\s|$)/.test(value) || value.startsWith("---") || value.startsWith("...")) return false;
+  return !/:(\s|$)/.test(value) && !/\s#/.test(value);
+}
+
+const OTHER_WORDS = new Set(
+  "~ null Null NULL y Y yes Yes YES n N no No NO true True TRUE false False FALSE on On ON off Off OFF << .nan .NaN .NAN .inf .Inf .INF +.inf +.Inf +.INF -.inf -.Inf -.INF".split(
+    " ",
+  ),
+);
+const INTEGER = /^[-+]?(0|[1-9][0-9_]*|0[xX][0-9a-fA-F_]+|0[oO]?[0-7_]+|0[bB][01_]+)$/;
+const FLOAT = /^[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?$/;
+const SEXAGESIMAL = /^[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$/;
+const TIMESTAMP = /^\d{4}-\d{1,2}-\d{1,2}([Tt ]\d{1,2}:\d{1,2}:\d{1,2}(\.\d+)?([Zz]|[-+]\d{1,2}(:\d{2})?)?)?$/;
+
+function readsAsOther(value: string): boolean {
+  if (value === "" || OTHER_WORDS.has(value)) return true;
+  return INTEGER.test(value) || FLOAT.test(value) || SEXAGESIMAL.test(value) || TIMESTAMP.test(value);
+}
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  "\0": "\\0",
+  "\x07": "\\a",
+  "\b": "\\b",
+  "\t": "\\t",
+  "\n": "\\n",
+  "\v": "\\v",
+  "\f": "\\f",
+  "\r": "\\r",
+  "\x1b": "\\e",
+  '"': '\\"',
+  "\\": "\\\\",
+  "\x85": "\\N",
+  "\xa0": "\\_",
+  "\u2028": "\\L",
+  "\u2029": "\\P",
+};
+
+function escaped(char: string): string {
+  const known = ESCAPES[char];
+  if (known !== undefined) return known;
+  if (!SPECIAL.test(char)) return char;
+  const code = char.codePointAt(0) ?? 0;
+  if (code <= 0xff) return `\\x${hex(code, 2)}`;
+  return code <= 0xffff ? `\\u${hex(code, 4)}` : `\\U${hex(code, 8)}`;
+}
+
+const hex = (code: number, digits: number) => code.toString(16).toUpperCase().padStart(digits, "0");
+
+/** Digits by their number, letters after everything else, as Go's YAML sorts keys: `p2` stands before `p10`. */
+export function naturalOrder(a: string, b: string): number {
+  const [left, right] = [[...a], [...b]];
+  for (let i = 0; i < left.length && i < right.length; i++) {
+    const [x, y] = [left[i] ?? "", right[i] ?? ""];
+    if (x === y) continue;
+    const [xIsLetter, yIsLetter] = [isLetter(x), isLetter(y)];
+    if (xIsLetter !== yIsLetter) return xIsLetter ? 1 : -1;
+    const byNumber = xIsLetter ? 0 : compareNumbers(left, right, i);
+    return byNumber !== 0 ? byNumber : x < y ? -1 : 1;
+  }
+  return left.length - right.length;
+}
+
+/** The two differ first at `at`: as numbers, then by how many digits they have. */
+function compareNumbers(left: readonly string[], right: readonly string[], at: number): number {
+  // Within a number a zero counts: 10 stands after 1, while leading zeros are nothing.
+  let start = at;
+  while (start > 0 && isDigit(left[start - 1])) start--;
+  const inside = left.slice(start, at).some((digit) => digit !== "0");
+  const first = inside && (left[at] === "0" || right[at] === "0") ? 1 : 0;
+  const [a, b] = [numberAt(left, at, first), numberAt(right, at, first)];
+  if (a.value !== b.value) return a.value < b.value ? -1 : 1;
+  return a.digits - b.digits;
+}
+
+function numberAt(chars: readonly string[], at: number, first: number): { value: number; digits: number } {
+  let value = first;
+  let i = at;
+  for (; isDigit(chars[i]); i++) value = value * 10 + Number(chars[i]);
+  return { value, digits: i - at };
+}
+
+const isDigit = (char: string | undefined) => char !== undefined && char >= "0" && char <= "9";
+const isLetter = (char: string) => /\p{L}/u.test(char);

@@ -1,0 +1,34 @@
+// Resources named on the command line: a kind and names. Only kind, name and namespace are known of them.
+import { API_VERSION, type Resource } from "../model/index.ts";
+import type { Call } from "./command.ts";
+import { Failure, UsageFailure } from "./failure.ts";
+import { kindCalled, MANAGED_KINDS, type ManagedKind } from "./kinds.ts";
+
+export interface NamedResource {
+  readonly kind: ManagedKind;
+  readonly resource: Resource;
+}
+
+export class UnknownKind extends Failure {}
+
+export function kindFromWord(word: string): ManagedKind {
+  const kind = kindCalled(word);
+  if (kind === undefined)
+    throw new UnknownKind(`resource type '${word}' is not supported; there are ${MANAGED_KINDS.join(", ")}`);
+  return kind;
+}
+
+export function namedResource(kind: ManagedKind, name: string, namespace?: string): Resource {
+  const metadata = namespace === undefined ? { name } : { name, namespace };
+  return { apiVersion: API_VERSION, kind, metadata, spec: {} };
+}
+
+/** @param options whether a kind without names is one resource whose name is empty, or none */
+export function resourcesFromWords(call: Call, options: { readonly atLeastOne: boolean }): NamedResource[] {
+  const [word, ...names] = call.words;
+  if (word === undefined) throw new UsageFailure("want a kind, or --filename");
+  const kind = kindFromWord(word);
+  if (names.includes("")) throw new Failure("resource name must not be empty");
+  if (names.length === 0 && options.atLeastOne) names.push("");
+  return names.map((name) => ({ kind, resource: namedResource(kind, name) }));
+}

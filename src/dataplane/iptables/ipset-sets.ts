@@ -1,0 +1,237 @@
+// Sets of addresses kept in ipset. Deltas go to the live set, removals first; a set that cannot be trusted is filled anew
+// under another name and swapped in, so that rules never see it half full.
+import type { IpsetChange, IpsetStore, IpsetType } from "../../kernel/index.ts";
+import { hasErrno } from "../../kernel/index.ts";
+import type { IpVersion } from "../../lib/ip.ts";
+import { describeError, type Logger } from "../../lib/log.ts";
+import { delay } from "../../lib/retry.ts";
+import { type ApplyOutcome, FatalDataplaneError, type SetReconciler } from "../manager.ts";
+import type { IpSets, MemberType } from "../rules/layer-table.ts";
+import { MemberDelta } from "../rules/member-delta.ts";
+import { setName } from "../rules/names.ts";
+import type { SetId } from "../rules/rule.ts";
+import { familyMember, familyMembers } from "../rules/set-members.ts";
+
+interface OurSet {
+  readonly name: string;
+  readonly memberType: MemberType;
+  readonly members: MemberDelta;
+  /** `trusted`: the delta says what the kernel's set lacks; `unread`: look first; `unfit`: wrong type or size. */
+  state: "absent" | "unread" | "unfit" | "trusted";
+}
+
+export interface IpsetSetsOptions {
+  readonly version: IpVersion;
+  readonly store: IpsetStore;
+  readonly maxElements: number;
+  readonly logger: Logger;
+  readonly onCall?: (ok: boolean, lines: number) => void;
+}
+
+const IPSET_TYPE: Readonly<Record<MemberType, IpsetType>> = {
+  ip: "hash:ip",
+  net: "hash:net",
+  ipAndPort: "hash:ip,port",
+};
+const ATTEMPTS = 10;
+const ATTEMPTS_BEFORE_RESYNC = 5;
+const RECHECK_BUDGET_MS = 100;
+const DELETIONS_PER_ROUND = 10;
+const MORE_DELETIONS_MS = 100;
+
+export class IpsetSets implements IpSets, SetReconciler {
+  readonly name: string;
+  readonly version: IpVersion;
+  readonly #options: IpsetSetsOptions;
+  readonly #log: Logger;
+  readonly #wanted = new Map<SetId, OurSet>();
+  /** Names of ours in the kernel. */
+  readonly #present = new Set<string>();
+  readonly #dirty = new Set<SetId>();
+  /** Names of ours that nobody wants any more. */
+  readonly #surplus = new Set<string>();
+  /** Sets to compare with the kernel bit by bit, when a periodic check runs. */
+  #unchecked: SetId[] = [];
+  #resync: "none" | "incremental" | "full" = "full";
+  #temporary = 0;
+
+  constructor(options: IpsetSetsOptions) {
+    this.#options = options;
+    this.version = options.version;
+    this.name = `IP sets IPv${options.version}`;
+    this.#log = options.logger.with({ ipVersion: options.version });
+  }
+
+  replace(id: SetId, memberType: MemberType, members: Iterable<string>): void {
+    const name = setName(this.version, id);
+    let set = this.#wanted.get(id);
+    if (set === undefined || set.memberType !== memberType) {
+      const state = this.#present.has(name) ? "unread" : "absent";
+      set = { name, memberType, members: new MemberDelta(), state };
+      this.#wanted.set(id, set);
+    }
+    set.members.replace(familyMembers(memberType, this.version, members));
+    this.#dirty.add(id);
+    this.#surplus.delete(name);
+  }
+
+  change(id: SetId, added: Iterable<string>, removed: Iterable<string>): void {
+    const set = this.#wanted.get(id);
+    if (set === undefined) return;
+    const one = (member: string) => familyMember(set.memberType, this.version, member);
+    for (const member of removed) for (const m of one(member)) set.members.delete(m);
+    for (const member of added) for (const m of one(member)) set.members.add(m);
+    this.#dirty.add(id);
+  }
+
+  remove(id: SetId): void {
+    const set = this.#wanted.get(id);
+    if (set === undefined) return;
+    this.#wanted.delete(id);
+    this.#dirty.delete(id);
+    if (this.#present.has(set.name)) this.#surplus.add(set.name);
+  }
+
+  queueResync(): void {
+    if (this.#resync === "none") this.#resync = "incremental";
+  }
+
+  async apply(signal: AbortSignal): Promise<ApplyOutcome> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        if (attempt === ATTEMPTS_BEFORE_RESYNC) this.#resync = "full";
+        this.#readBack();
+        this.#write();
+        return this.#unchecked.length > 0 ? { againInMs: 0 } : {};
+      } catch (error) {
+        if (attempt + 1 >= ATTEMPTS)
+          throw new FatalDataplaneError(`${this.name} cannot be programmed`, { cause: error });
+        this.#log.warn("IP sets could not be written; trying again", { error: describeError(error), attempt });
+        await delay(2 ** attempt, signal);
+      }
+    }
+  }
+
+  applyDeletions(): ApplyOutcome {
+    let budget = DELETIONS_PER_ROUND;
+    for (const name of this.#surplus) {
+      if (budget-- === 0) return { againInMs: MORE_DELETIONS_MS };
+      this.#surplus.delete(name);
+      try {
+        this.#options.store.apply([{ op: "destroy", name }]);
+        this.#options.onCall?.(true, 1);
+        this.#present.delete(name);
+      } catch (error) {
+        if (hasErrno(error, "ENOENT")) this.#present.delete(name);
+        // A foreign rule may still use it. The next periodic check finds it again.
+        else this.#log.warn("an unused IP set could not be deleted", { set: name, error: describeError(error) });
+      }
+    }
+    return {};
+  }
+
+  #readBack(): void {
+    if (this.#resync !== "none") {
+      const isFull = this.#resync === "full";
+      this.#present.clear();
+      for (const name of this.#options.store.names()) if (this.#isOurs(name)) this.#present.add(name);
+      const wantedNames = new Set<string>();
+      for (const [id, set] of this.#wanted) {
+        wantedNames.add(set.name);
+        if (!this.#present.has(set.name)) set.state = "absent";
+        else if (isFull || set.state === "absent") set.state = "unread";
+        if (set.state !== "trusted") this.#dirty.add(id);
+      }
+      for (const name of this.#present) if (!wantedNames.has(name)) this.#surplus.add(name);
+      this.#unchecked = isFull ? [] : [...this.#wanted.keys()];
+      this.#resync = "none";
+    }
+    const end = performance.now() + RECHECK_BUDGET_MS;
+    while (this.#unchecked.length > 0 && performance.now() < end) {
+      const id = this.#unchecked.pop();
+      const set = id === undefined ? undefined : this.#wanted.get(id);
+      if (id === undefined || set === undefined || set.state !== "trusted") continue;
+      this.#read(set);
+      if (set.state !== "trusted" || !set.members.isEmpty) this.#dirty.add(id);
+    }
+  }
+
+  #read(set: OurSet): void {
+    const listed = this.#options.store.list(set.name);
+    if (listed === undefined) {
+      this.#present.delete(set.name);
+      set.state = "absent";
+      return;
+    }
+    const { maxElements } = this.#options;
+    const isFit = listed.type === IPSET_TYPE[set.memberType] && listed.maxElements === maxElements;
+    set.state = isFit ? "trusted" : "unfit";
+    if (isFit) set.members.found(new Set(listed.members));
+  }
+
+  #write(): void {
+    if (this.#dirty.size === 0) return;
+    const changes: IpsetChange[] = [];
+    const touched: OurSet[] = [];
+    for (const id of this.#dirty) {
+      const set = this.#wanted.get(id);
+      if (set === undefined) continue;
+      if (set.state === "unread") this.#read(set);
+      this.#difference(set, changes);
+      touched.push(set);
+    }
+    try {
+      if (changes.length > 0) {
+        this.#options.store.apply(changes);
+        this.#options.onCall?.(true, changes.length);
+      }
+    } catch (error) {
+      this.#options.onCall?.(false, changes.length);
+      // Some of it may have been done: those sets are read again before the next write.
+      for (const set of touched) {
+        this.#present.add(set.name);
+        set.state = "unread";
+      }
+      throw error;
+    }
+    for (const set of touched) {
+      this.#present.add(set.name);
+      set.state = "trusted";
+      set.members.written();
+    }
+    this.#dirty.clear();
+  }
+
+  #difference({ name, memberType, members, state }: OurSet, changes: IpsetChange[]): void {
+    const type = IPSET_TYPE[memberType];
+    const definition = { type, family: this.version, maxElements: this.#options.maxElements };
+    const fill = (target: string) => {
+      changes.push({ op: "create", set: { ...definition, name: target } });
+      if (members.wanted.size > 0) changes.push({ op: "add", name: target, type, members: [...members.wanted] });
+    };
+    if (state === "absent") return fill(name);
+    if (state === "unfit") {
+      const temporary = this.#temporaryName();
+      fill(temporary);
+      changes.push({ op: "swap", name, with: temporary });
+      this.#present.add(temporary);
+      this.#surplus.add(temporary); // it now holds the old members
+      return;
+    }
+    if (members.surplus.size > 0) changes.push({ op: "delete", name, type, members: [...members.surplus] });
+    if (members.missing.size > 0) changes.push({ op: "add", name, type, members: [...members.missing] });
+  }
+
+  #temporaryName(): string {
+    for (;;) {
+      const name = `cali${this.version}t${this.#temporary++}`;
+      if (!this.#present.has(name)) return name;
+    }
+  }
+
+  #isOurs(name: string): boolean {
+    const version = this.version;
+    if (name.startsWith(`cali${version}`) || name.startsWith(`felix-${version}`)) return true;
+    return version === 4 && (name === "felix-masq-ipam-pools" || name === "felix-all-ipam-pools");
+  }
+}

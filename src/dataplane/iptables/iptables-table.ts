@@ -1,0 +1,238 @@
+// One table of one family, kept equal to what managers want. Chains of ours are replaced; in the kernel's chains only
+// our own rules are touched. The table is read right before it is written, because others write it too.
+import type { IptablesStore, IptablesTable as TableName } from "../../kernel/index.ts";
+import type { IpVersion } from "../../lib/ip.ts";
+import { describeError, type Logger } from "../../lib/log.ts";
+import { delay } from "../../lib/retry.ts";
+import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
+import { ChainGraph } from "../rules/chain-graph.ts";
+import type { LayerTable } from "../rules/layer-table.ts";
+import { type Chain, chain, chainTargets, type Rule, type RuleChain } from "../rules/rule.ts";
+import { lowerChain, lowerDispatch, type LoweringContext } from "./lower.ts";
+import { RecheckTimer, type RecheckOptions } from "./recheck.ts";
+import { type ChainDelta, hookDelta, restoreText, type WrittenChain } from "./restore-text.ts";
+import { appendsName, ruleHashes } from "./rule-hash.ts";
+import { isOwnedChain, parseSave, type SavedRule } from "./save-text.ts";
+
+export interface IptablesTableOptions extends RecheckOptions {
+  readonly layer: TableName;
+  readonly store: IptablesStore;
+  readonly context: LoweringContext;
+  readonly insertMode: "insert" | "append";
+  readonly logger: Logger;
+  /** Rules of old versions that only their text gives away. */
+  readonly oldRule?: RegExp;
+  readonly onCall?: (what: "save" | "restore", ok: boolean, lines: number) => void;
+}
+
+const KERNEL_CHAINS: Readonly<Record<TableName, readonly string[]>> = {
+  filter: ["INPUT", "FORWARD", "OUTPUT"],
+  nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
+  mangle: ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
+  raw: ["PREROUTING", "OUTPUT"],
+};
+const WRITE_ATTEMPTS = 10;
+const READ_ATTEMPTS = 3;
+
+export class IptablesTable implements LayerTable, Reconciler {
+  readonly name: string;
+  readonly layer: TableName;
+  readonly version: IpVersion;
+  readonly #options: IptablesTableOptions;
+  readonly #log: Logger;
+  readonly #graph: ChainGraph;
+  /** Chains offered, taken apart into what iptables can hold, by the name they were offered under. */
+  readonly #offered = new Map<string, RuleChain[]>();
+  readonly #wanted = new Map<string, WrittenChain>();
+  readonly #forced = new Set<string>();
+  readonly #insert = new Map<string, WrittenChain>();
+  readonly #append = new Map<string, WrittenChain>();
+  /** Chains that changed since they were last written. */
+  readonly #dirty = new Set<string>();
+  #areHooksDirty = true;
+  /** What the kernel holds, as last read or written; nothing when that is in doubt. */
+  #actual: Map<string, SavedRule[]> | undefined;
+  readonly #recheck: RecheckTimer;
+
+  constructor(options: IptablesTableOptions) {
+    this.#options = options;
+    this.layer = options.layer;
+    this.version = options.store.family;
+    this.name = `iptables ${options.layer} IPv${this.version}`;
+    this.#log = options.logger.with({ table: options.layer, ipVersion: this.version });
+    this.#graph = new ChainGraph((name) => this.#dirty.add(name));
+    this.#recheck = new RecheckTimer(options);
+  }
+
+  setChain(offered: Chain): void {
+    const parts = offered.kind === "rules" ? [offered] : lowerDispatch(offered);
+    const gone = new Set(this.#offered.get(offered.name)?.map((part) => part.name));
+    this.#offered.set(offered.name, parts);
+    for (const part of parts) {
+      gone.delete(part.name);
+      this.#setPart(part);
+    }
+    for (const name of gone) this.#removePart(name);
+    const isForced = offered.kind === "rules" && offered.isForced === true;
+    if (isForced !== this.#forced.has(offered.name)) {
+      if (isForced) {
+        this.#forced.add(offered.name);
+        this.#graph.hold(offered.name);
+      } else {
+        this.#forced.delete(offered.name);
+        this.#graph.letGo(offered.name);
+      }
+    }
+  }
+
+  removeChain(name: string): void {
+    const parts = this.#offered.get(name);
+    if (parts === undefined) return;
+    this.#offered.delete(name);
+    if (this.#forced.delete(name)) this.#graph.letGo(name);
+    for (const part of parts) this.#removePart(part.name);
+  }
+
+  setHook(kernelChain: string, place: "insert" | "append", rules: readonly Rule[]): void {
+    const hooks = place === "insert" ? this.#insert : this.#append;
+    const texts = lowerChain(this.#options.context, chain(kernelChain, rules));
+    const hashes = ruleHashes(place === "insert" ? kernelChain : appendsName(kernelChain), texts);
+    for (const target of hooks.get(kernelChain)?.targets ?? []) this.#graph.letGo(target);
+    const targets = chainTargets(chain(kernelChain, rules));
+    for (const target of targets) this.#graph.hold(target);
+    hooks.set(kernelChain, { name: kernelChain, texts, hashes, targets });
+    this.#areHooksDirty = true;
+  }
+
+  queueResync(): void {
+    this.#actual = undefined;
+  }
+
+  async apply(signal: AbortSignal): Promise<ApplyOutcome> {
+    if (this.#recheck.isDue()) this.#actual = undefined;
+    const hasChanges = this.#dirty.size > 0 || this.#areHooksDirty;
+    if (this.#actual !== undefined && !hasChanges) return this.#outcome();
+    // Somebody may have written since: what we compare with is always fresh.
+    this.#actual = undefined;
+    for (let attempt = 0; ; attempt++) {
+      try {
+        await this.#applyOnce(signal);
+        return this.#outcome();
+      } catch (error) {
+        if (signal.aborted) throw error;
+        this.#actual = undefined;
+        if (attempt + 1 >= WRITE_ATTEMPTS || error instanceof FatalDataplaneError)
+          throw new FatalDataplaneError(`${this.name} cannot be programmed`, { cause: error });
+        this.#log.warn("iptables refused the rules; trying again", { error: describeError(error), attempt });
+        await delay(2 ** attempt, signal);
+      }
+    }
+  }
+
+  async #applyOnce(signal: AbortSignal): Promise<void> {
+    const actual = (this.#actual ??= await this.#read(signal));
+    const { store, insertMode } = this.#options;
+    const delta = this.#difference(actual);
+    const texts = restoreText(this.layer, delta, store.variant);
+    for (const text of texts) {
+      const lines = text.split("\n").length - 1;
+      const started = performance.now();
+      try {
+        await store.restore(text, signal);
+        this.#options.onCall?.("restore", true, lines);
+      } catch (error) {
+        this.#options.onCall?.("restore", false, lines);
+        throw error;
+      }
+      this.#recheck.wrote(performance.now() - started);
+      // What we believe the kernel holds is no longer what was read; the next look decides.
+      if (this.#log.enabled("debug")) this.#log.debug("wrote iptables", { lines, insertMode });
+    }
+    this.#dirty.clear();
+    this.#areHooksDirty = false;
+    if (texts.length > 0) this.#adopt(actual, delta);
+  }
+
+  #difference(actual: ReadonlyMap<string, readonly SavedRule[]>): ChainDelta {
+    const delta: ChainDelta = { create: [], change: [], delete: [], hooks: [] };
+    for (const wanted of this.#needed()) {
+      const rules = actual.get(wanted.name);
+      if (rules === undefined) delta.create.push(wanted);
+      else {
+        const hashes = rules.map((rule) => rule.hash ?? "");
+        if (!sameList(hashes, wanted.hashes)) delta.change.push({ chain: wanted, actual: hashes });
+      }
+    }
+    for (const name of actual.keys())
+      if (isOwnedChain(name) && !(this.#graph.isNeeded(name) && this.#wanted.has(name))) delta.delete.push(name);
+    for (const kernelChain of KERNEL_CHAINS[this.layer]) {
+      const found = hookDelta({
+        kernelChain,
+        actual: actual.get(kernelChain) ?? [],
+        insert: this.#insert.get(kernelChain),
+        append: this.#append.get(kernelChain),
+        mode: this.#options.insertMode,
+      });
+      if (found !== undefined) delta.hooks.push(found);
+    }
+    return delta;
+  }
+
+  *#needed(): Iterable<WrittenChain> {
+    for (const [name, wanted] of this.#wanted) if (this.#graph.isNeeded(name)) yield wanted;
+  }
+
+  /** After a write: what we wrote is what is there, until someone looks. */
+  #adopt(actual: Map<string, SavedRule[]>, delta: ChainDelta): void {
+    for (const written of [...delta.create, ...delta.change.map(({ chain: changed }) => changed)])
+      actual.set(
+        written.name,
+        written.hashes.map((hash) => ({ hash, isOurs: true, line: "" })),
+      );
+    for (const name of delta.delete) actual.delete(name);
+  }
+
+  async #read(signal: AbortSignal): Promise<Map<string, SavedRule[]>> {
+    for (let attempt = 0; ; attempt++) {
+      const started = performance.now();
+      try {
+        const text = await this.#options.store.save(this.layer, signal);
+        this.#options.onCall?.("save", true, 0);
+        this.#recheck.read(performance.now() - started);
+        return parseSave(text, this.#options.oldRule);
+      } catch (error) {
+        this.#options.onCall?.("save", false, 0);
+        if (signal.aborted) throw error;
+        if (attempt + 1 >= READ_ATTEMPTS)
+          throw new FatalDataplaneError(`${this.name} cannot be read`, { cause: error });
+        this.#log.warn("iptables-save failed; trying again", { error: describeError(error), attempt });
+        await delay(100 * 2 ** attempt, signal);
+      }
+    }
+  }
+
+  #outcome(): ApplyOutcome {
+    const againInMs = this.#recheck.dueInMs();
+    return againInMs === undefined ? {} : { againInMs };
+  }
+
+  #setPart(part: RuleChain): void {
+    const texts = lowerChain(this.#options.context, part);
+    const before = this.#wanted.get(part.name);
+    const targets = chainTargets(part);
+    if (before === undefined || !sameList(before.texts, texts)) {
+      this.#wanted.set(part.name, { name: part.name, texts, hashes: ruleHashes(part.name, texts), targets });
+      if (this.#graph.isNeeded(part.name)) this.#dirty.add(part.name);
+    }
+    this.#graph.set(part.name, targets);
+  }
+
+  #removePart(name: string): void {
+    if (!this.#wanted.delete(name)) return;
+    this.#graph.delete(name);
+    this.#dirty.add(name);
+  }
+}
+
+const sameList = (a: readonly string[], b: readonly string[]): boolean =>
+  a.length === b.length && a.every((item, i) => item === b[i]);

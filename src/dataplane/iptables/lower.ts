@@ -1,0 +1,247 @@
+// Rules of the tree as rules iptables can hold. iptables has no lists of prefixes and at most 15 ports in a match, so a
+// rule with more becomes a block: scratch bit 0 says "all blocks so far matched", bit 1 "this block matched".
+import type { IpVersion } from "../../lib/ip.ts";
+import type { RulesConfig } from "../rules/config.ts";
+import {
+  type Action,
+  chain,
+  clearMark,
+  drop,
+  type DispatchChain,
+  goto,
+  markClear,
+  markSet,
+  type Match,
+  type PortRange,
+  returnAction,
+  type Rule,
+  type RuleChain,
+  setMark,
+  type Side,
+} from "../rules/rule.ts";
+import { actionText, commentText, type IptablesFeatures, ipPortSetText, matchText, type PlainAction } from "./text.ts";
+
+/** One iptables rule: everything behind the hash comment. */
+export type RuleText = string;
+
+export interface LoweringContext {
+  readonly config: RulesConfig;
+  readonly version: IpVersion;
+  readonly features: IptablesFeatures;
+}
+
+export function lowerChain(context: LoweringContext, { rules }: RuleChain): RuleText[] {
+  const last = rules.length - 1;
+  return rules.flatMap((rule, i) => lowerRule(context, rule, i === last));
+}
+
+/** @param isLast the end of the chain returns by itself */
+function lowerRule(context: LoweringContext, rule: Rule, isLast: boolean): RuleText[] {
+  const { marks, deny } = context.config;
+  const texts: RuleText[] = [];
+  const annotations = rule.annotations ?? [];
+  let comments = rule.comments ?? [];
+  const put = (match: readonly string[], action: PlainAction | undefined) => {
+    const words = [...annotations, ...comments].map(commentText);
+    comments = []; // on the first only
+    words.push(...match);
+    if (action !== undefined) words.push(actionText(action, context.features));
+    texts.push(words.join(" "));
+  };
+  const plain = (matches: readonly Match[]) => matches.map((m) => matchText(m, context.version));
+
+  const { action } = rule;
+  if (action?.kind === "dropOverRate") return dropOverRate(context, action);
+  if (action?.kind === "offload") return []; // iptables has none
+  const final = lowerMatches(context, rule.match ?? [], put);
+  if (action?.kind !== "decide") {
+    put(final, action);
+    return texts;
+  }
+  const bit = { allow: marks.accept, pass: marks.pass, deny: marks.drop }[action.decision];
+  put(final, setMark(bit));
+  const decided = plain([markSet(bit)]);
+  if (action.nflog !== undefined) put(decided, { kind: "nflog", ...action.nflog });
+  if (action.decision === "deny") put(decided, deny === "drop" ? drop : { kind: "reject" });
+  else if (!isLast) put(decided, returnAction);
+  return texts;
+}
+
+type Put = (match: readonly string[], action: PlainAction | undefined) => void;
+
+/** Writes the blocks the matches need and gives what is left for the rule itself. */
+function lowerMatches(context: LoweringContext, matches: readonly Match[], put: Put): string[] {
+  const { marks } = context.config;
+  const { version } = context;
+  const blocks: { readonly negative: boolean; readonly lines: readonly (readonly string[])[] }[] = [];
+  const left: Match[] = [];
+
+  const positivePorts = (side: Side) =>
+    matches.find((m) => m.kind === "ports" && m.side === side && m.negated !== true);
+  const positiveNets = (side: Side) => matches.find((m) => m.kind === "nets" && m.side === side && m.negated !== true);
+  const moved = new Set<Match>();
+  for (const side of ["source", "destination"] as const) {
+    const m = positivePorts(side);
+    if (m?.kind !== "ports") continue;
+    const groups = splitPorts(m.ranges);
+    const sets = m.sets ?? [];
+    if (groups.length + sets.length <= 1) continue;
+    moved.add(m);
+    blocks.push({
+      negative: false,
+      lines: [
+        ...groups.map((ranges) => [
+          matchText({ kind: "protocol", protocol: m.protocol }, version),
+          matchText({ kind: "ports", side, protocol: m.protocol, ranges }, version),
+        ]),
+        ...sets.map((set) => [ipPortSetText(set, side, version)]),
+      ],
+    });
+  }
+  for (const side of ["source", "destination"] as const) {
+    const m = positiveNets(side);
+    if (m?.kind !== "nets" || m.nets.length <= 1) continue;
+    moved.add(m);
+    blocks.push({
+      negative: false,
+      lines: m.nets.map((net) => [matchText({ kind: "nets", side, nets: [net] }, version)]),
+    });
+  }
+  for (const side of ["source", "destination"] as const) {
+    const m = matches.find((x) => x.kind === "nets" && x.side === side && x.negated === true);
+    if (m?.kind !== "nets") continue;
+    const positive = positiveNets(side);
+    const isPositiveLeft = positive !== undefined && !moved.has(positive);
+    if (m.nets.length + (isPositiveLeft ? 1 : 0) <= 1) continue;
+    moved.add(m);
+    blocks.push({
+      negative: true,
+      lines: m.nets.map((net) => [matchText({ kind: "nets", side, nets: [net] }, version)]),
+    });
+  }
+  for (const m of matches) if (!moved.has(m)) left.push(m);
+
+  writeBlocks(context, blocks, put);
+  const words = left.flatMap((m) => lowerMatch(context, m));
+  if (blocks.length > 0) words.push(matchText(markSet(marks.scratch0), version));
+  return words;
+}
+
+function writeBlocks(
+  context: LoweringContext,
+  blocks: readonly { readonly negative: boolean; readonly lines: readonly (readonly string[])[] }[],
+  put: Put,
+): void {
+  if (blocks.length === 0) return;
+  const { scratch0, scratch1 } = context.config.marks;
+  const positives = blocks.filter((block) => !block.negative).length;
+  const both = (scratch0 | scratch1) >>> 0;
+  put([], { kind: "beginBlocks", value: positives > 0 ? 0 : scratch0, mask: both });
+  let done = 0;
+  for (const { negative, lines } of blocks) {
+    if (negative) {
+      for (const line of lines) put(line, clearMark(scratch0));
+      continue;
+    }
+    // From the third block on, bit 1 still holds what the block before found: without this a later block would pass
+    // because an earlier one matched.
+    if (done >= 2) put([], clearMark(scratch1));
+    for (const line of lines) put(line, setMark(done === 0 ? scratch0 : scratch1));
+    if (done > 0) put([matchText(markClear(scratch1), context.version)], clearMark(scratch0));
+    done++;
+  }
+}
+
+/** One match as words; negated lists become several matches of one rule. */
+function lowerMatch({ version }: LoweringContext, m: Match): string[] {
+  if (m.kind !== "ports") return [matchText(m, version)];
+  const { sets = [], ...numbers } = m;
+  const words = splitPorts(m.ranges).map((ranges) => matchText({ ...numbers, ranges }, version));
+  words.push(...sets.map((set) => ipPortSetText(set, m.side, version, m.negated)));
+  return words;
+}
+
+const MULTIPORT_SLOTS = 15;
+/** A range takes two of the 15 slots. */
+function splitPorts(ranges: readonly PortRange[]): PortRange[][] {
+  const groups: PortRange[][] = [];
+  let free = 0;
+  for (const range of ranges) {
+    const slots = range.first === range.last ? 1 : 2;
+    if (groups.length === 0 || free < slots) {
+      groups.push([]);
+      free = MULTIPORT_SLOTS;
+    }
+    groups.at(-1)?.push(range);
+    free -= slots;
+  }
+  return groups;
+}
+
+/** iptables limits by matching what stays below: marked, kept, unmarked. */
+function dropOverRate(context: LoweringContext, action: Action & { kind: "dropOverRate" }): RuleText[] {
+  const bit = context.config.marks.scratch0;
+  const { what, packetsPerSecond, burst } = action;
+  const write = (comment: string, match: readonly Match[], then: PlainAction): RuleText =>
+    [commentText(comment), ...match.map((m) => matchText(m, context.version)), actionText(then, context.features)].join(
+      " ",
+    );
+  const clear = write(`Clear ${what} packet rate limit mark`, [], clearMark(bit));
+  return [
+    clear,
+    write(
+      `Mark packets within ${what} packet rate limit`,
+      [{ kind: "limit", rate: `${packetsPerSecond}/sec`, burst }],
+      setMark(bit),
+    ),
+    write(
+      `Drop packets over ${what} packet rate limit`,
+      [{ kind: "mark", value: bit, mask: bit, negated: true }],
+      drop,
+    ),
+    clear,
+  ];
+}
+
+/**
+ * A dispatch as a tree two levels deep: the root chooses by the first character in which the names differ, so that a
+ * packet passes a handful of rules instead of one per interface.
+ */
+export function lowerDispatch(dispatch: DispatchChain): RuleChain[] {
+  const names = [...dispatch.targets.keys()].sort();
+  const prefix = commonPrefix(names);
+  const bins = new Map<string, string[]>();
+  for (const name of names) {
+    const key = name.slice(prefix.length, prefix.length + 1);
+    const bin = bins.get(key);
+    if (bin === undefined) bins.set(key, [name]);
+    else bin.push(name);
+  }
+  const { direction } = dispatch;
+  const leaf = (name: string): Rule => ({
+    match: [{ kind: "interface", direction, name }],
+    action: goto(dispatch.targets.get(name) ?? ""),
+  });
+  const root: Rule[] = [...(dispatch.before ?? [])];
+  const children: RuleChain[] = [];
+  for (const [key, bin] of bins) {
+    const [only] = bin;
+    if (bin.length === 1 && only !== undefined) {
+      root.push(leaf(only));
+      continue;
+    }
+    const child = `${dispatch.name}-${key}`;
+    children.push(chain(child, [...bin.map(leaf), ...dispatch.otherwise]));
+    root.push({ match: [{ kind: "interface", direction, name: `${prefix}${key}*` }], action: goto(child) });
+  }
+  root.push(...dispatch.otherwise, ...(dispatch.after ?? []));
+  return [...children, chain(dispatch.name, root)];
+}
+
+function commonPrefix(names: readonly string[]): string {
+  const [first = ""] = names;
+  const last = names.at(-1) ?? "";
+  let length = 0;
+  while (length < first.length && first[length] === last[length]) length++;
+  return first.slice(0, length);
+}

@@ -1,0 +1,120 @@
+// Matches and actions in iptables' words. The text enters the rule's hash, so every word is as the original writes it.
+import type { IpVersion } from "../../lib/ip.ts";
+import { unreachable } from "../../lib/unreachable.ts";
+import { setName } from "../rules/names.ts";
+import type { Action, Match, PortRange, Side } from "../rules/rule.ts";
+
+/** What the tools and the kernel of this host can do. */
+export interface IptablesFeatures {
+  readonly masqueradeRandomFully: boolean;
+  readonly snatRandomFully: boolean;
+  /** `--nflog-size`, else `--nflog-range`. */
+  readonly nflogSize: boolean;
+}
+
+export const ALL_FEATURES: IptablesFeatures = { masqueradeRandomFully: true, snatRandomFully: true, nflogSize: true };
+
+/** Matches a renderer writes in one piece: lists have been taken apart before. */
+export type PlainMatch = Exclude<Match, { kind: "ports"; sets: readonly string[] }>;
+/** Actions that are one target. */
+export type PlainAction =
+  | Exclude<Action, { kind: "decide" | "dropOverRate" | "offload" }>
+  /** Like setMark; the original prints this one's zero as 0x0. */
+  | { readonly kind: "beginBlocks"; readonly value: number; readonly mask: number };
+
+const SIDE_SHORT: Readonly<Record<Side, string>> = { source: "src", destination: "dst" };
+const hex = (value: number): string => (value === 0 ? "0" : `0x${value.toString(16)}`);
+const bang = (negated: boolean | undefined): string => (negated === true ? "! " : "");
+const ports = (ranges: readonly PortRange[]): string =>
+  ranges.map(({ first, last }) => (first === last ? `${first}` : `${first}:${last}`)).join(",");
+const LOG_PREFIX_LENGTH = 29;
+const NFLOG_SIZE = 80;
+
+export function matchText(m: Match, version: IpVersion): string {
+  switch (m.kind) {
+    case "interface":
+      return `--${m.direction}-interface ${m.name.replace(/\*$/, "+")}`;
+    case "protocol":
+      return `${bang(m.negated)}-p ${m.protocol}`;
+    case "nets":
+      return `${bang(m.negated)}--${m.side} ${m.nets.join(",")}`;
+    case "address":
+      return `--${m.side} ${m.address}`;
+    case "ipSet":
+      return `-m set ${bang(m.negated)}--match-set ${setName(version, m.set)} ${SIDE_SHORT[m.side]}`;
+    case "ipPortSet":
+      return ipPortSetText(m.set, m.side, version, m.negated);
+    case "ports":
+      return `-m multiport ${bang(m.negated)}--${m.side}-ports ${ports(m.ranges)}`;
+    case "udpPort":
+      return `-p udp --dport ${m.port}`;
+    case "icmp": {
+      const name = version === 4 ? "icmp" : "icmp6";
+      const option = version === 4 ? "icmp-type" : "icmpv6-type";
+      return `-m ${name} ${bang(m.negated)}--${option} ${m.type}${m.code === undefined ? "" : `/${m.code}`}`;
+    }
+    case "mark":
+      return `-m mark ${bang(m.negated)}--mark ${hex(m.value)}/${hex(m.mask)}`;
+    case "ctState":
+      return `-m conntrack --ctstate ${m.states.map((state) => state.toUpperCase()).join(",")}`;
+    case "ctDnat":
+      return `-m conntrack ${bang(m.negated)}--ctstate DNAT`;
+    case "reversePathFails":
+      return "-m rpfilter --invert --validmark";
+    case "localAddress": {
+      const type = `${bang(m.negated)}--${SIDE_SHORT[m.side]}-type LOCAL`;
+      return `-m addrtype ${type}${m.onOutInterface === true ? " --limit-iface-out" : ""}`;
+    }
+    case "limit":
+      return `-m limit --limit ${m.rate} --limit-burst ${m.burst}`;
+    case "connectionsAbove":
+      return `-p tcp --syn -m connlimit --connlimit-above ${m.count} --connlimit-mask 0`;
+    default:
+      return unreachable(m);
+  }
+}
+
+export const ipPortSetText = (set: string, side: Side, version: IpVersion, negated?: boolean): string =>
+  `-m set ${bang(negated)}--match-set ${setName(version, set)} ${SIDE_SHORT[side]},${SIDE_SHORT[side]}`;
+
+export function actionText(a: PlainAction, features: IptablesFeatures): string {
+  switch (a.kind) {
+    case "accept":
+    case "drop":
+    case "return":
+    case "notrack":
+      return `--jump ${a.kind.toUpperCase()}`;
+    case "reject":
+      return `--jump REJECT${a.with === undefined ? "" : ` --reject-with ${a.with}`}`;
+    case "jump":
+    case "goto":
+      return `--${a.kind} ${a.chain}`;
+    case "setMark":
+      return `--jump MARK --set-mark ${hex(a.value)}/${hex(a.mask)}`;
+    case "beginBlocks":
+      return `--jump MARK --set-mark 0x${a.value.toString(16)}/${hex(a.mask)}`;
+    case "log":
+      return `--jump LOG --log-prefix "${a.prefix.slice(0, LOG_PREFIX_LENGTH)}" --log-level 5`;
+    case "nflog":
+      return `--jump NFLOG --nflog-group ${a.group} --nflog-prefix ${a.prefix} --nflog-${features.nflogSize ? "size" : "range"} ${NFLOG_SIZE}`;
+    case "masquerade":
+      return `--jump MASQUERADE${toPorts(a.ports)}${features.masqueradeRandomFully ? " --random-fully" : ""}`;
+    case "snat": {
+      const range = a.ports === undefined ? "" : `:${a.ports.first}-${a.ports.last}`;
+      return `--jump SNAT --to-source ${a.to}${range}${features.snatRandomFully ? " --random-fully" : ""}`;
+    }
+    case "dnat":
+      return `--jump DNAT --to-destination ${a.to}${a.port === undefined ? "" : `:${a.port}`}`;
+    case "dscp":
+      return `--jump DSCP --set-dscp ${a.value}`;
+    default:
+      return unreachable(a);
+  }
+}
+
+const toPorts = (range: PortRange | undefined): string =>
+  range === undefined ? "" : ` --to-ports ${range.first}-${range.last}`;
+
+/** A comment may hold only what survives quoting everywhere. */
+export const commentText = (comment: string): string =>
+  `-m comment --comment "${comment.replace(/[^\w @%+=:,./-]/g, "_").slice(0, 256)}"`;

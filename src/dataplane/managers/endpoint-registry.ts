@@ -1,0 +1,166 @@
+// Which endpoint stands behind which interface. Two workloads may claim one interface for a moment (one is on its way
+// out): the lowest identity has it and the other waits. Host endpoints are found by interface name or by address.
+import type { ProtoHostEndpoint, ProtoWorkloadEndpoint, WorkloadEndpointId } from "../../calc/index.ts";
+import type { IpAddress } from "../../lib/ip.ts";
+import type { Manager, ManagerMessage } from "../manager.ts";
+
+export interface ActiveWorkload {
+  readonly id: WorkloadEndpointId;
+  readonly endpoint: ProtoWorkloadEndpoint;
+}
+export interface InterfaceInfo {
+  readonly index: number;
+  readonly state: "up" | "down";
+}
+
+/** One text per identity; the order of texts is the order of identities. */
+export const workloadKey = (id: WorkloadEndpointId): string =>
+  `${id.orchestrator}\u0000${id.workload}\u0000${id.endpoint}`;
+
+export class EndpointRegistry implements Manager {
+  readonly name = "endpoint registry";
+  readonly #workloads = new Map<string, ActiveWorkload>();
+  /** Keys of all who claim an interface. */
+  readonly #claims = new Map<string, Set<string>>();
+  readonly #active = new Map<string, ActiveWorkload>();
+  readonly #hosts = new Map<string, ProtoHostEndpoint>();
+  readonly #interfaces = new Map<string, InterfaceInfo>();
+  readonly #addresses = new Map<string, ReadonlySet<IpAddress>>();
+  readonly #touched = new Set<string>();
+  readonly #workloadListeners: Set<string>[] = [];
+  readonly #isExcluded: (interfaceName: string) => boolean;
+  #areHostsStale = true;
+  #hostVersion = 0;
+  #hostByInterface: ReadonlyMap<string, string> = new Map();
+  #wildcard: string | undefined;
+
+  /** @param isExcluded interfaces that are no host interfaces: workloads', and those the configuration leaves out */
+  constructor(isExcluded: (interfaceName: string) => boolean) {
+    this.#isExcluded = isExcluded;
+  }
+
+  /** Workloads by the interface they have. */
+  get activeWorkloads(): ReadonlyMap<string, ActiveWorkload> {
+    return this.#active;
+  }
+  get hostEndpoints(): ReadonlyMap<string, ProtoHostEndpoint> {
+    return this.#hosts;
+  }
+  get interfaces(): ReadonlyMap<string, InterfaceInfo> {
+    return this.#interfaces;
+  }
+  get addresses(): ReadonlyMap<string, ReadonlySet<IpAddress>> {
+    return this.#addresses;
+  }
+  /** Host endpoint ids by interface. */
+  get hostByInterface(): ReadonlyMap<string, string> {
+    return this.#hostByInterface;
+  }
+  /** The host endpoint for every interface without one of its own. */
+  get wildcardHost(): string | undefined {
+    return this.#wildcard;
+  }
+  /** Grows whenever anything about host endpoints may have changed. */
+  get hostVersion(): number {
+    return this.#hostVersion;
+  }
+
+  /** A set that collects interfaces whose workload changed; the caller empties it. */
+  watchWorkloads(): Set<string> {
+    const listener = new Set<string>();
+    this.#workloadListeners.push(listener);
+    return listener;
+  }
+
+  onUpdate(message: ManagerMessage): void {
+    switch (message.type) {
+      case "workloadEndpointUpdate":
+        return this.#setWorkload(workloadKey(message.id), { id: message.id, endpoint: message.endpoint });
+      case "workloadEndpointRemove":
+        return this.#removeWorkload(workloadKey(message.id));
+      case "hostEndpointUpdate":
+        this.#hosts.set(message.endpointId, message.endpoint);
+        this.#areHostsStale = true;
+        return;
+      case "hostEndpointRemove":
+        this.#hosts.delete(message.endpointId);
+        this.#areHostsStale = true;
+        return;
+      case "interfaceState": {
+        const { name, index, state } = message;
+        if (state === "gone") this.#interfaces.delete(name);
+        else this.#interfaces.set(name, { index, state });
+        this.#touched.add(name);
+        this.#areHostsStale = true;
+        return;
+      }
+      case "interfaceAddresses":
+        if (message.addresses === undefined) this.#addresses.delete(message.name);
+        else this.#addresses.set(message.name, message.addresses);
+        this.#areHostsStale = true;
+        return;
+      default:
+        return;
+    }
+  }
+
+  resolve(): void {
+    for (const interfaceName of this.#touched) {
+      const [first] = [...(this.#claims.get(interfaceName) ?? [])].sort();
+      const winner = first === undefined ? undefined : this.#workloads.get(first);
+      if (winner === undefined) this.#active.delete(interfaceName);
+      else this.#active.set(interfaceName, winner);
+      for (const listener of this.#workloadListeners) listener.add(interfaceName);
+    }
+    this.#touched.clear();
+    if (this.#areHostsStale) this.#resolveHosts();
+  }
+
+  #setWorkload(key: string, workload: ActiveWorkload): void {
+    const before = this.#workloads.get(key);
+    if (before !== undefined && before.endpoint.name !== workload.endpoint.name)
+      this.#unclaim(key, before.endpoint.name);
+    this.#workloads.set(key, workload);
+    const { name } = workload.endpoint;
+    let claims = this.#claims.get(name);
+    if (claims === undefined) this.#claims.set(name, (claims = new Set()));
+    claims.add(key);
+    this.#touched.add(name);
+  }
+
+  #removeWorkload(key: string): void {
+    const before = this.#workloads.get(key);
+    if (before === undefined) return;
+    this.#workloads.delete(key);
+    this.#unclaim(key, before.endpoint.name);
+  }
+
+  #unclaim(key: string, interfaceName: string): void {
+    const claims = this.#claims.get(interfaceName);
+    claims?.delete(key);
+    if (claims?.size === 0) this.#claims.delete(interfaceName);
+    this.#touched.add(interfaceName);
+  }
+
+  #resolveHosts(): void {
+    this.#areHostsStale = false;
+    this.#hostVersion++;
+    const ids = [...this.#hosts.keys()].sort();
+    this.#wildcard = ids.find((id) => this.#hosts.get(id)?.name === "*");
+    const found = new Map<string, string>();
+    const names = new Set([...this.#interfaces.keys(), ...this.#addresses.keys()]);
+    for (const interfaceName of names) {
+      if (this.#isExcluded(interfaceName)) continue;
+      const addresses = this.#addresses.get(interfaceName);
+      const id = ids.find((candidate) => {
+        const endpoint = this.#hosts.get(candidate);
+        if (endpoint === undefined || endpoint.name === "*") return false;
+        if (endpoint.name !== "") return endpoint.name === interfaceName; // a name never falls back to addresses
+        const expected = [...endpoint.expectedIpv4Addrs, ...endpoint.expectedIpv6Addrs];
+        return expected.some((address) => addresses?.has(address) === true);
+      });
+      if (id !== undefined) found.set(interfaceName, id);
+    }
+    this.#hostByInterface = found;
+  }
+}

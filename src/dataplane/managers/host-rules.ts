@@ -1,0 +1,179 @@
+// The chains of host endpoints: what reaches and leaves the host's own processes, what is forwarded past it, and what is
+// looked at before connection tracking or destination NAT.
+import type { ProtoHostEndpoint, TierInfo } from "../../calc/index.ts";
+import type { Manager } from "../manager.ts";
+import { workloadPatterns } from "../rules/config.ts";
+import { endpointChain, type EndpointChainInput, failsafeChains } from "../rules/endpoint-chains.ts";
+import type { Direction, EndpointChainKind } from "../rules/names.ts";
+import {
+  destinationPort,
+  type DispatchChain,
+  goto,
+  inInterface,
+  type Layer,
+  outInterface,
+  protocolIs,
+  returnAction,
+  type Rule,
+} from "../rules/rule.ts";
+import type { PlacedChain } from "./chain-placer.ts";
+import { type PolicyGroup, planTiers } from "./tier-chains.ts";
+import type { EndpointRulesDeps } from "./workload-rules.ts";
+
+/** Chain by interface, for each place a host endpoint is looked at. */
+type HostPlace = "filter" | "forward" | "mangle" | "raw";
+type HostTargets = Readonly<Record<HostPlace, Readonly<Record<"in" | "out", Map<string, string>>>>>;
+
+interface ChainWish {
+  readonly kind: EndpointChainKind;
+  readonly place: HostPlace;
+  readonly tiers: readonly TierInfo[];
+  readonly use: EndpointChainInput["use"];
+  readonly allow: "accept" | "return";
+}
+
+const FAILSAFE = { in: "cali-failsafe-in", out: "cali-failsafe-out" } as const;
+
+export class HostRules implements Manager {
+  readonly name = "host endpoint rules";
+  readonly #deps: EndpointRulesDeps;
+  readonly #owners = new Set<string>();
+  #version = -1;
+
+  constructor(deps: EndpointRulesDeps) {
+    this.#deps = deps;
+    for (const plane of deps.planes)
+      for (const layer of ["raw", "mangle", "filter"] as const)
+        for (const built of failsafeChains(deps.config, layer, plane.version)) plane.tables[layer].setChain(built);
+  }
+
+  onUpdate(): void {} // the registry remembers
+
+  apply(): void {
+    const { registry, selectors } = this.#deps;
+    const isTouched =
+      selectors.hasChanges &&
+      [...registry.hostEndpoints.values()].some(({ tiers, forwardTiers, untrackedTiers, preDnatTiers }) =>
+        [tiers, forwardTiers, untrackedTiers, preDnatTiers].some((list) => selectors.touches(list)),
+      );
+    if (this.#version === registry.hostVersion && !isTouched) return;
+    this.#version = registry.hostVersion;
+    const wanted = new Map(registry.hostByInterface);
+    if (registry.wildcardHost !== undefined) wanted.set("*", registry.wildcardHost);
+    for (const owner of this.#owners)
+      if (!wanted.has(owner)) {
+        this.#deps.placer.remove(`host ${owner}`);
+        this.#owners.delete(owner);
+      }
+    const targets: HostTargets = {
+      filter: { in: new Map(), out: new Map() },
+      forward: { in: new Map(), out: new Map() },
+      mangle: { in: new Map(), out: new Map() },
+      raw: { in: new Map(), out: new Map() },
+    };
+    for (const [interfaceName, id] of wanted) {
+      const endpoint = registry.hostEndpoints.get(id);
+      if (endpoint === undefined) continue;
+      this.#owners.add(interfaceName);
+      this.#place(interfaceName, endpoint, targets);
+    }
+    this.#applyDispatch(targets);
+  }
+
+  #place(interfaceName: string, endpoint: ProtoHostEndpoint, targets: HostTargets): void {
+    const chains: PlacedChain[] = [];
+    const groups: PolicyGroup[] = [];
+    for (const wish of this.#wishes(interfaceName, endpoint)) {
+      const side = isOutward(wish.kind) ? "out" : "in";
+      const direction: Direction = side === "out" ? "egress" : "ingress";
+      const { config, names, selectors } = this.#deps;
+      const plan = planTiers(names, wish.tiers, direction, selectors.of);
+      const name = names.endpoint(wish.kind, interfaceName);
+      const profiles = wish.use === "normal" ? endpoint.profileIds : [];
+      const built = endpointChain(config, {
+        name,
+        direction,
+        use: wish.use,
+        allow: wish.allow,
+        isWorkload: false,
+        adminUp: true,
+        tiers: plan.tiers,
+        allowsByDefault: wish.tiers.length === 0,
+        profileChains: profiles.map((profile) => names.profile(direction, profile)),
+        ...(wish.use === "forward" ? {} : { failsafeChain: FAILSAFE[side] }),
+      });
+      chains.push({ layer: wish.place === "forward" ? "filter" : wish.place, chain: built });
+      groups.push(...plan.groups);
+      targets[wish.place][side].set(interfaceName, name);
+    }
+    this.#deps.placer.place(`host ${interfaceName}`, chains, groups);
+  }
+
+  #wishes(interfaceName: string, endpoint: ProtoHostEndpoint): ChainWish[] {
+    const { filterAllow: allow, mangleAllow } = this.#deps.config;
+    const { tiers, forwardTiers, preDnatTiers, untrackedTiers } = endpoint;
+    const wishes: ChainWish[] = [
+      { kind: "toHost", place: "filter", tiers, use: "normal", allow },
+      { kind: "fromHost", place: "filter", tiers, use: "normal", allow },
+      { kind: "toHostForward", place: "forward", tiers: forwardTiers, use: "forward", allow },
+      { kind: "fromHostForward", place: "forward", tiers: forwardTiers, use: "forward", allow },
+      // Packets with a new destination are policed once more when their real way out is known.
+      { kind: "toHost", place: "mangle", tiers, use: "normal", allow: "return" },
+    ];
+    if (preDnatTiers.length > 0)
+      wishes.push({ kind: "fromHost", place: "mangle", tiers: preDnatTiers, use: "preDnat", allow: mangleAllow });
+    // Untracked policy needs to know both directions' interface: "every interface" has none.
+    if (untrackedTiers.length > 0 && interfaceName !== "*")
+      wishes.push(
+        { kind: "fromHost", place: "raw", tiers: untrackedTiers, use: "untracked", allow: "accept" },
+        { kind: "toHost", place: "raw", tiers: untrackedTiers, use: "untracked", allow: "accept" },
+      );
+    return wishes;
+  }
+
+  #applyDispatch(targets: HostTargets): void {
+    for (const { tables } of this.#deps.planes)
+      for (const place of ["filter", "forward", "mangle", "raw"] as const)
+        for (const side of ["in", "out"] as const) {
+          const word = place === "forward" ? "hep-forward" : "host-endpoint";
+          const name = `cali-${side === "in" ? "from" : "to"}-${word}`;
+          const layer: Layer = place === "forward" ? "filter" : place;
+          tables[layer].setChain(this.#dispatch(name, side, place, targets[place][side]));
+        }
+  }
+
+  #dispatch(
+    name: string,
+    direction: "in" | "out",
+    place: HostPlace,
+    found: ReadonlyMap<string, string>,
+  ): DispatchChain {
+    const { config } = this.#deps;
+    const targets = new Map(found);
+    const anywhere = targets.get("*");
+    targets.delete("*");
+    const before: Rule[] = [];
+    if (place === "mangle" && direction === "out" && anywhere !== undefined)
+      for (const pattern of workloadPatterns(config))
+        before.push({
+          match: [outInterface(pattern)],
+          action: returnAction,
+          comments: ["Skip egress WHEP policy for traffic to local workload"],
+        });
+    // "Every interface" includes the loopback, where the probes of this very agent come in.
+    if (place === "filter" && anywhere !== undefined && config.healthPort !== undefined)
+      before.push({
+        match: [
+          protocolIs("tcp"),
+          direction === "in" ? inInterface("lo") : outInterface("lo"),
+          destinationPort("tcp", config.healthPort),
+        ],
+        action: returnAction,
+        comments: ["Keep the agent health port open on the loopback"],
+      });
+    const otherwise = anywhere === undefined ? [] : [{ action: goto(anywhere) }];
+    return { kind: "dispatch", name, direction, targets, before, otherwise };
+  }
+}
+
+const isOutward = (kind: EndpointChainKind): boolean => kind === "toHost" || kind === "toHostForward";

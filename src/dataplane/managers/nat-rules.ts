@@ -1,0 +1,151 @@
+// Addresses that change on the way: masquerading of workloads' traffic that leaves the cluster, and floating addresses
+// that stand for a workload.
+import type { NatInfo } from "../../calc/index.ts";
+import { type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
+import type { Manager, ManagerMessage } from "../manager.ts";
+import { type RulesConfig, SET } from "../rules/config.ts";
+import type { RulePlane } from "../rules/layer-table.ts";
+import {
+  type Action,
+  chain,
+  inSet,
+  isAddress,
+  type Match,
+  notInSet,
+  outInterface,
+  protocolIs,
+  returnAction,
+  type Rule,
+} from "../rules/rule.ts";
+import type { EndpointRegistry } from "./endpoint-registry.ts";
+
+/** `cali-nat-outgoing`: there while a pool of the family wants it. */
+export class OutgoingNat implements Manager {
+  readonly name = "outgoing NAT";
+  readonly #config: RulesConfig;
+  readonly #planes: readonly RulePlane[];
+  readonly #pools = new Map<string, IpVersion>();
+  #isStale = true;
+
+  constructor(config: RulesConfig, planes: readonly RulePlane[]) {
+    this.#config = config;
+    this.#planes = planes;
+  }
+
+  onUpdate(message: ManagerMessage): void {
+    if (message.type === "poolUpdate" && message.masquerade) this.#pools.set(message.id, ipVersion(message.cidr));
+    else if (message.type === "poolUpdate" || message.type === "poolRemove") this.#pools.delete(message.id);
+    else return;
+    this.#isStale = true;
+  }
+
+  apply(): void {
+    if (!this.#isStale) return;
+    this.#isStale = false;
+    const versions = new Set(this.#pools.values());
+    for (const { tables, version } of this.#planes)
+      tables.nat.setChain(chain("cali-nat-outgoing", versions.has(version) ? this.#rules(version) : []));
+  }
+
+  #rules(version: IpVersion): Rule[] {
+    const { natExcludesHosts, natOutgoingInterface, natOutgoingAddress, natPortRange: ports } = this.#config;
+    const leaving = (protocol?: string): Match[] => [
+      inSet("source", SET.masqueradePools),
+      notInSet("destination", SET.allPools),
+      ...(natExcludesHosts ? [notInSet("destination", SET.allHosts)] : []),
+      ...(protocol === undefined ? [] : [protocolIs(protocol)]),
+      ...(natOutgoingInterface === undefined ? [] : [outInterface(natOutgoingInterface.replace(/\+$/, "*"))]),
+    ];
+    // The configured address is of one family; the other one is masqueraded.
+    const to =
+      natOutgoingAddress !== undefined && ipVersion(natOutgoingAddress) === version ? natOutgoingAddress : undefined;
+    const translate = (withPorts: boolean): Action => {
+      const range = withPorts && ports !== undefined ? { ports } : {};
+      return to === undefined ? { kind: "masquerade", ...range } : { kind: "snat", to, ...range };
+    };
+    const rules: Rule[] = [];
+    if (ports !== undefined)
+      for (const protocol of ["tcp", "udp"])
+        rules.push(
+          { match: leaving(protocol), action: translate(true) },
+          { match: leaving(protocol), action: returnAction },
+        );
+    rules.push({ match: leaving(), action: translate(false) });
+    return rules;
+  }
+}
+
+/** `cali-fip-dnat` and `cali-fip-snat`. */
+export class FloatingIps implements Manager {
+  readonly name = "floating addresses";
+  readonly #planes: readonly RulePlane[];
+  readonly #registry: EndpointRegistry;
+  readonly #isEnabled: boolean;
+  readonly #dirty: Set<string>;
+  #isStale = true;
+
+  constructor(deps: {
+    readonly planes: readonly RulePlane[];
+    readonly registry: EndpointRegistry;
+    readonly isEnabled: boolean;
+  }) {
+    this.#planes = deps.planes;
+    this.#registry = deps.registry;
+    this.#isEnabled = deps.isEnabled;
+    this.#dirty = deps.registry.watchWorkloads();
+  }
+
+  onUpdate(): void {} // the registry remembers
+
+  apply(): void {
+    if (this.#dirty.size === 0 && !this.#isStale) return;
+    this.#dirty.clear();
+    this.#isStale = false;
+    for (const { tables, version } of this.#planes) {
+      const owners = this.#isEnabled ? floatingOwners(this.#registry, version) : new Map<IpAddress, IpAddress>();
+      tables.nat.setChain(
+        chain(
+          "cali-fip-dnat",
+          [...owners].map(
+            ([external, internal]): Rule => ({
+              match: [isAddress("destination", external)],
+              action: { kind: "dnat", to: internal },
+            }),
+          ),
+        ),
+      );
+      tables.nat.setChain(chain("cali-fip-snat", hairpinRules(owners)));
+    }
+  }
+}
+
+/**
+ * External address → the internal one it stands for, sorted. Where several workloads claim one external address, the
+ * lowest internal address has it, for translation and route alike.
+ */
+export function floatingOwners(registry: EndpointRegistry, version: IpVersion): Map<IpAddress, IpAddress> {
+  const owners = new Map<IpAddress, IpAddress>();
+  for (const { endpoint } of registry.activeWorkloads.values()) {
+    const pairs: readonly NatInfo[] = version === 4 ? endpoint.ipv4Nat : endpoint.ipv6Nat;
+    for (const { external, internal } of pairs) {
+      const other = owners.get(external);
+      if (other === undefined || internal < other) owners.set(external, internal);
+    }
+  }
+  return new Map([...owners].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** A workload that calls itself by its floating address must see the answer come from there. */
+function hairpinRules(owners: ReadonlyMap<IpAddress, IpAddress>): Rule[] {
+  const externalOf = new Map<IpAddress, IpAddress>();
+  for (const [external, internal] of owners) {
+    const other = externalOf.get(internal);
+    if (other === undefined || external < other) externalOf.set(internal, external);
+  }
+  return [...externalOf]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([internal, external]) => ({
+      match: [isAddress("destination", internal), isAddress("source", internal)],
+      action: { kind: "snat", to: external },
+    }));
+}

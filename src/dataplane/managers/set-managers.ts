@@ -1,0 +1,188 @@
+// Managers that keep sets of addresses: those policies ask for, and those our own rules name.
+import type { Cidr, IpAddress } from "../../lib/ip.ts";
+import { cidrAddress, hostCidr, ipVersion, tryParseAddress, tryParseCidr, tryParseNetwork } from "../../lib/ip.ts";
+import type { Manager, ManagerMessage } from "../manager.ts";
+import { SET } from "../rules/config.ts";
+import type { IpSets, MemberType } from "../rules/layer-table.ts";
+
+/** Sets of selectors, named ports and services, as the calculation graph sends them. */
+export class PolicySetsManager implements Manager {
+  readonly name = "IP sets";
+  readonly #sets: readonly IpSets[];
+  constructor(sets: readonly IpSets[]) {
+    this.#sets = sets;
+  }
+
+  onUpdate(message: ManagerMessage): void {
+    if (message.type === "ipSetUpdate")
+      for (const sets of this.#sets) sets.replace(message.id, message.setType, message.members);
+    else if (message.type === "ipSetDeltaUpdate")
+      for (const sets of this.#sets) sets.change(message.id, message.added, message.removed);
+    else if (message.type === "ipSetRemove") for (const sets of this.#sets) sets.remove(message.id);
+  }
+}
+
+/** A set that is computed from remembered state and written whole when that changed. */
+abstract class DerivedSet implements Manager {
+  abstract readonly name: string;
+  readonly #sets: readonly IpSets[];
+  readonly #id: string;
+  readonly #type: MemberType;
+  #isStale = true;
+
+  constructor(sets: readonly IpSets[], id: string, type: MemberType) {
+    this.#sets = sets;
+    this.#id = id;
+    this.#type = type;
+  }
+
+  onUpdate(message: ManagerMessage): void {
+    if (this.remember(message)) this.#isStale = true;
+  }
+
+  apply(): void {
+    if (!this.#isStale) return;
+    this.#isStale = false;
+    const members = [...this.members()];
+    for (const sets of this.#sets) sets.replace(this.#id, this.#type, members);
+  }
+
+  /** Whether the message changed anything. */
+  protected abstract remember(message: ManagerMessage): boolean;
+  protected abstract members(): Iterable<string>;
+}
+
+/** Addresses of this host, on interfaces that are no workload's. */
+export class ThisHostSet extends DerivedSet {
+  readonly name = "addresses of this host";
+  readonly #addresses = new Map<string, ReadonlySet<IpAddress>>();
+  readonly #isWorkload: (interfaceName: string) => boolean;
+
+  constructor(sets: readonly IpSets[], isWorkload: (interfaceName: string) => boolean) {
+    super(sets, SET.thisHost, "ip");
+    this.#isWorkload = isWorkload;
+  }
+  protected remember(message: ManagerMessage): boolean {
+    if (message.type !== "interfaceAddresses" || this.#isWorkload(message.name)) return false;
+    if (message.addresses === undefined) this.#addresses.delete(message.name);
+    else this.#addresses.set(message.name, message.addresses);
+    return true;
+  }
+  protected *members(): Iterable<string> {
+    for (const addresses of this.#addresses.values()) yield* addresses;
+  }
+}
+
+/** Prefixes of pools: all of them, or those whose traffic is masqueraded when it leaves. */
+export class PoolSet extends DerivedSet {
+  readonly name: string;
+  readonly #pools = new Map<string, Cidr>();
+  readonly #isWanted: (pool: ManagerMessage & { type: "poolUpdate" }) => boolean;
+
+  constructor(
+    sets: readonly IpSets[],
+    id: string,
+    isWanted: (pool: ManagerMessage & { type: "poolUpdate" }) => boolean,
+  ) {
+    super(sets, id, "net");
+    this.name = `pools ${id}`;
+    this.#isWanted = isWanted;
+  }
+  protected remember(message: ManagerMessage): boolean {
+    if (message.type === "poolRemove") return this.#pools.delete(message.id);
+    if (message.type !== "poolUpdate") return false;
+    const before = this.#pools.get(message.id);
+    if (!this.#isWanted(message)) return this.#pools.delete(message.id);
+    this.#pools.set(message.id, message.cidr);
+    return before !== message.cidr;
+  }
+  protected members(): Iterable<string> {
+    return this.#pools.values();
+  }
+}
+
+/** A pool that only gives addresses to load balancers is no place workloads live in. */
+export const isNetworkPool = ({ allowedUses }: { readonly allowedUses: readonly string[] }): boolean =>
+  !(allowedUses.length === 1 && allowedUses[0] === "LoadBalancer");
+
+/** Addresses of all nodes, and of outside hosts that may send us tunnelled packets. */
+export class AllHostsSet extends DerivedSet {
+  readonly name = "addresses of all hosts";
+  readonly #hosts = new Map<string, readonly string[]>();
+  readonly #external: readonly Cidr[];
+
+  constructor(sets: readonly IpSets[], external: readonly Cidr[]) {
+    super(sets, SET.allHosts, "net");
+    this.#external = external;
+  }
+  protected remember(message: ManagerMessage): boolean {
+    if (message.type === "hostMetadataRemove") return this.#hosts.delete(message.hostname);
+    if (message.type !== "hostMetadataUpdate") return false;
+    const addresses = [message.ipv4Addr, message.ipv6Addr].flatMap((text) => {
+      const network = text === "" ? undefined : tryParseNetwork(text);
+      return network === undefined ? [] : [hostCidr(network.address)];
+    });
+    this.#hosts.set(message.hostname, addresses);
+    return true;
+  }
+  protected members(): Iterable<string> {
+    return [...this.#hosts.values()].flat().concat(this.#external);
+  }
+}
+
+/** Where VXLAN packets may come from: the other nodes' parent addresses. */
+export class VxlanHostsSet extends DerivedSet {
+  readonly name = "VXLAN hosts";
+  readonly #parents = new Map<string, readonly string[]>();
+  readonly #external: readonly Cidr[];
+  readonly #hostname: string;
+
+  constructor(sets: readonly IpSets[], external: readonly Cidr[], hostname: string) {
+    super(sets, SET.vxlanHosts, "net");
+    this.#external = external;
+    this.#hostname = hostname;
+  }
+  protected remember(message: ManagerMessage): boolean {
+    if (message.type === "vtepRemove") return this.#parents.delete(message.node);
+    if (message.type !== "vtepUpdate" || message.node === this.#hostname) return false;
+    const addresses = [message.parentDeviceIp, message.parentDeviceIpv6].flatMap((text) => {
+      const address = tryParseAddress(text);
+      return address === undefined ? [] : [hostCidr(address)];
+    });
+    this.#parents.set(message.node, addresses);
+    return true;
+  }
+  protected members(): Iterable<string> {
+    return [...this.#parents.values()].flat().concat(this.#external);
+  }
+}
+
+/** Workloads of an ambient mesh. */
+export class IstioSet extends DerivedSet {
+  readonly name = "ambient mesh workloads";
+  readonly #workloads = new Map<string, readonly IpAddress[]>();
+
+  constructor(sets: readonly IpSets[]) {
+    super(sets, SET.istio, "ip");
+  }
+  protected remember(message: ManagerMessage): boolean {
+    if (message.type !== "workloadEndpointUpdate" && message.type !== "workloadEndpointRemove") return false;
+    const key = JSON.stringify(message.id);
+    if (message.type === "workloadEndpointRemove" || !message.endpoint.isIstioAmbient)
+      return this.#workloads.delete(key);
+    const { ipv4Nets, ipv6Nets } = message.endpoint;
+    this.#workloads.set(key, [...ipv4Nets, ...ipv6Nets].map(cidrAddress));
+    return true;
+  }
+  protected *members(): Iterable<string> {
+    for (const addresses of this.#workloads.values()) yield* addresses;
+  }
+}
+
+/** Prefixes given as text by hand; what is none is left out (the configuration has been checked before). */
+export function parsePrefixes(list: readonly string[], version?: 4 | 6): Cidr[] {
+  return list.flatMap((text) => {
+    const cidr = tryParseCidr(text);
+    return cidr === undefined || (version !== undefined && ipVersion(cidr) !== version) ? [] : [cidr];
+  });
+}

@@ -1,0 +1,77 @@
+// The managers that write rules, wired to planes of one renderer.
+import type { Cidr } from "../lib/ip.ts";
+import type { Manager } from "./manager.ts";
+import { ChainPlacer } from "./managers/chain-placer.ts";
+import { EndpointRegistry } from "./managers/endpoint-registry.ts";
+import { HostRules } from "./managers/host-rules.ts";
+import { FloatingIps, OutgoingNat } from "./managers/nat-rules.ts";
+import { PolicyManager } from "./managers/policy-manager.ts";
+import { PolicySelectors } from "./managers/policy-selectors.ts";
+import {
+  AllHostsSet,
+  isNetworkPool,
+  IstioSet,
+  PolicySetsManager,
+  PoolSet,
+  ThisHostSet,
+  VxlanHostsSet,
+} from "./managers/set-managers.ts";
+import { EgressDscp, OffloadExclusions, ServiceLoops } from "./managers/small-rules.ts";
+import { WorkloadRules } from "./managers/workload-rules.ts";
+import { isWorkloadInterface, type RulesConfig, SET, vxlanEnabledFor } from "./rules/config.ts";
+import { installStaticChains } from "./rules/install.ts";
+import type { RulePlane } from "./rules/layer-table.ts";
+import { ChainNames } from "./rules/names.ts";
+
+export interface RuleManagersOptions {
+  readonly config: RulesConfig;
+  readonly planes: readonly RulePlane[];
+  readonly chainNameLimit: number;
+  readonly hostname: string;
+  readonly externalNodes: readonly Cidr[];
+  readonly floatingIps: boolean;
+  /** Interfaces that are never a host endpoint's. */
+  readonly isExcludedInterface?: (name: string) => boolean;
+}
+
+export interface RuleManagers {
+  readonly registry: EndpointRegistry;
+  /** In the order they see messages. */
+  readonly managers: readonly Manager[];
+}
+
+export function createRuleManagers(options: RuleManagersOptions): RuleManagers {
+  const { config, planes, externalNodes } = options;
+  const names = new ChainNames(options.chainNameLimit);
+  const isWorkload = (name: string) => isWorkloadInterface(config, name);
+  const registry = new EndpointRegistry((name) => isWorkload(name) || options.isExcludedInterface?.(name) === true);
+  const selectors = new PolicySelectors();
+  const placer = new ChainPlacer(config, planes);
+  const endpointDeps = { config, names, planes, registry, selectors, placer };
+  const sets = planes.map((plane) => plane.sets);
+  const setsOf = (version: 4 | 6) => sets.filter((s) => s.version === version);
+  installStaticChains(config, planes);
+
+  const managers: Manager[] = [registry, selectors, new PolicySetsManager(sets), new ThisHostSet(sets, isWorkload)];
+  managers.push(
+    new PolicyManager({ config, names, planes }),
+    new WorkloadRules(endpointDeps),
+    new HostRules(endpointDeps),
+    new FloatingIps({ planes, registry, isEnabled: options.floatingIps }),
+    new PoolSet(sets, SET.masqueradePools, (pool) => pool.masquerade),
+    new PoolSet(sets, SET.allPools, isNetworkPool),
+    new OutgoingNat(config, planes),
+    new EgressDscp(planes),
+    new ServiceLoops(config, planes),
+  );
+  for (const version of [4, 6] as const) {
+    if (vxlanEnabledFor(config, version))
+      managers.push(new VxlanHostsSet(setsOf(version), externalNodes, options.hostname));
+    // Tunnelled IPv4 is the only use for IPv4 hosts, unless masquerading leaves hosts out.
+    if ((version === 4 && config.ipipEnabled) || config.natExcludesHosts)
+      managers.push(new AllHostsSet(setsOf(version), externalNodes));
+  }
+  if (config.istioDscp !== undefined) managers.push(new IstioSet(sets));
+  if (config.flowtable !== undefined) managers.push(new OffloadExclusions(planes));
+  return { registry, managers };
+}

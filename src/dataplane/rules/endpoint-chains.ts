@@ -1,0 +1,206 @@
+// The chain a packet walks for one endpoint and direction: established connections first, then the tiers in order, then
+// the profiles, then the door.
+import type { IpVersion } from "../../lib/ip.ts";
+import { type RulesConfig } from "./config.ts";
+import type { Direction } from "./names.ts";
+import { nflogEndOfTier, nflogGroup, nflogNoProfile } from "./nflog.ts";
+import {
+  accept,
+  type Action,
+  chain,
+  clearMark,
+  destinationPort,
+  drop,
+  established,
+  jump,
+  markClear,
+  markNotClear,
+  markSet,
+  notrack,
+  protocolIs,
+  returnAction,
+  type Rule,
+  type RuleChain,
+  setMark,
+} from "./rule.ts";
+
+/** Policies of a tier in one direction, as chains to jump to. */
+export interface TierChains {
+  readonly name: string;
+  /** Chains of policies or groups, in order; staged policies are not among them. */
+  readonly chains: readonly string[];
+  /** Whether any policy of the tier is enforced, and the tier ends in a drop. */
+  readonly endsInDrop: boolean;
+}
+
+export type EndpointChainUse =
+  /** Local processes' or workloads' traffic, after routing. */
+  | "normal"
+  /** Traffic through the host past a host endpoint. */
+  | "forward"
+  /** Before connection tracking. */
+  | "untracked"
+  /** Before destination NAT. */
+  | "preDnat";
+
+export interface EndpointChainInput {
+  readonly name: string;
+  readonly direction: Direction;
+  readonly use: EndpointChainUse;
+  readonly isWorkload: boolean;
+  /** Traffic the endpoint itself sends (a workload's egress): tunnels inside tunnels are stopped there. */
+  readonly adminUp: boolean;
+  /** Tiers with policies in this direction. */
+  readonly tiers: readonly TierChains[];
+  /** Forwarded traffic past an endpoint without any forward policy. */
+  readonly allowsByDefault?: boolean;
+  readonly profileChains: readonly string[];
+  /** What an accepted packet gets in this table. */
+  readonly allow: "accept" | "return";
+  readonly failsafeChain?: string;
+  readonly packetRate?: { readonly packetsPerSecond: number; readonly burst: number };
+  readonly maxConnections?: number;
+}
+
+export const denyAction = (config: RulesConfig): Action => (config.deny === "drop" ? drop : { kind: "reject" });
+const denyWord = (config: RulesConfig): string => (config.deny === "drop" ? "Drop" : "Reject");
+const allowAction = (allow: "accept" | "return"): Action => (allow === "accept" ? accept : returnAction);
+
+export function endpointChain(config: RulesConfig, input: EndpointChainInput): RuleChain {
+  const { marks } = config;
+  const { direction, use } = input;
+  const deny = denyAction(config);
+  if (!input.adminUp) return chain(input.name, [{ action: deny, comments: ["Endpoint admin disabled"] }]);
+
+  const rules: Rule[] = [];
+  if (input.packetRate !== undefined)
+    rules.push({ action: { kind: "dropOverRate", ...input.packetRate, what: direction } });
+  if (use !== "untracked") {
+    if (input.allow !== "accept") rules.push({ match: [established], action: setMark(marks.accept) });
+    rules.push({ match: [established], action: allowAction(input.allow) });
+    if (!config.disableConntrackInvalidCheck)
+      rules.push({ match: [{ kind: "ctState", states: ["invalid"] }], action: deny });
+  }
+  if (input.maxConnections !== undefined)
+    rules.push({
+      match: [{ kind: "connectionsAbove", count: input.maxConnections }],
+      action: { kind: "reject", with: "tcp-reset" },
+      comments: [`Reject connections over ${direction} connection limit`],
+    });
+  if (input.failsafeChain !== undefined) rules.push({ action: jump(input.failsafeChain) });
+  rules.push({ action: clearMark(marks.accept | marks.pass) });
+  if (input.isWorkload && direction === "egress") rules.push(...encapsulationRules(config, deny));
+
+  for (const tier of input.tiers) {
+    rules.push({ action: clearMark(marks.pass), comments: [`Start of tier ${tier.name}`] });
+    for (const policy of tier.chains) {
+      rules.push({ match: [markClear(marks.pass)], action: jump(policy) });
+      if (use === "untracked") rules.push({ match: [markSet(marks.accept)], action: notrack });
+      rules.push({ match: [markSet(marks.accept)], action: returnAction, comments: ["Return if policy accepted"] });
+    }
+    if (use !== "normal" && use !== "forward") continue;
+    if (tier.endsInDrop) {
+      if (config.flowLogs)
+        rules.push({
+          match: [markClear(marks.pass)],
+          action: {
+            kind: "nflog",
+            group: nflogGroup(direction),
+            prefix: nflogEndOfTier("deny", direction, tier.name),
+          },
+        });
+      rules.push({
+        match: [markClear(marks.pass)],
+        action: deny,
+        comments: [`End of tier ${tier.name}. ${denyWord(config)} if no policies passed packet`],
+      });
+    } else if (config.flowLogs && tier.chains.length > 0)
+      rules.push({
+        match: [markClear(marks.pass)],
+        action: { kind: "nflog", group: nflogGroup(direction), prefix: nflogEndOfTier("pass", direction, tier.name) },
+      });
+  }
+
+  if (use === "forward" && input.allowsByDefault === true)
+    rules.push(
+      { action: setMark(marks.accept), comments: ["Allow forwarded traffic by default"] },
+      { action: returnAction, comments: ["Return for accepted forward traffic"] },
+    );
+  if (use === "normal") {
+    for (const profile of input.profileChains)
+      rules.push(
+        { action: jump(profile) },
+        { match: [markSet(marks.accept)], action: returnAction, comments: ["Return if profile accepted"] },
+      );
+    if (config.flowLogs)
+      rules.push({ action: { kind: "nflog", group: nflogGroup(direction), prefix: nflogNoProfile(direction) } });
+    rules.push({ action: deny, comments: [`${denyWord(config)} if no profiles matched`] });
+  }
+  return chain(input.name, rules);
+}
+
+/** A workload that builds tunnels itself could reach what policy keeps from it. */
+function encapsulationRules(config: RulesConfig, deny: Action): Rule[] {
+  const rules: Rule[] = [];
+  if (!config.allowVxlanFromWorkloads)
+    rules.push({
+      match: [protocolIs(17), destinationPort(17, config.vxlanPort)],
+      action: deny,
+      comments: [`${denyWord(config)} VXLAN encapped packets originating in workloads`],
+    });
+  if (!config.allowIpipFromWorkloads)
+    rules.push({
+      match: [protocolIs(4)],
+      action: deny,
+      comments: [`${denyWord(config)} IPinIP encapped packets originating in workloads`],
+    });
+  return rules;
+}
+
+const BLOCK = 5;
+/** A group's chain: five jumps, a look at the verdict, five jumps, … */
+export function policyGroupChain(config: RulesConfig, name: string, policyChains: readonly string[]): RuleChain {
+  const verdict = config.marks.accept | config.marks.pass;
+  const rules: Rule[] = [];
+  for (const [i, policy] of policyChains.entries()) {
+    if (i % BLOCK === 0) {
+      if (i > 0) rules.push({ match: [markNotClear(verdict)], action: returnAction, comments: ["Return on verdict"] });
+      rules.push({ action: jump(policy) });
+    } else rules.push({ match: [markClear(verdict)], action: jump(policy) });
+  }
+  return chain(name, rules);
+}
+
+/** Ports that stay open whatever policy says, so that nobody locks himself out. */
+export function failsafeChains(
+  config: RulesConfig,
+  layer: "raw" | "mangle" | "filter",
+  version: IpVersion,
+): RuleChain[] {
+  const rulesFor = (
+    ports: RulesConfig["failsafeIn"],
+    side: "source" | "destination",
+    netSide: "source" | "destination",
+  ) =>
+    ports.flatMap(({ protocol, port, net }): Rule[] => {
+      if (net !== undefined && (net.includes(":") ? 6 : 4) !== version) return [];
+      return [
+        {
+          match: [
+            protocolIs(protocol),
+            { kind: "ports", side, protocol, ranges: [{ first: port, last: port }] },
+            ...(net === undefined ? [] : [{ kind: "nets", side: netSide, nets: [net] } as const]),
+          ],
+          action: accept,
+        },
+      ];
+    });
+  const inward = rulesFor(config.failsafeIn, "destination", "source");
+  const outward = rulesFor(config.failsafeOut, "destination", "destination");
+  if (layer === "raw") {
+    // Without tracking nobody knows an answer when he sees one: answers of the other list pass by their source port.
+    inward.push(...rulesFor(config.failsafeOut, "source", "source"));
+    outward.push(...rulesFor(config.failsafeIn, "source", "destination"));
+  }
+  return [chain("cali-failsafe-in", inward), chain("cali-failsafe-out", outward)];
+}

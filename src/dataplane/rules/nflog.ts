@@ -1,0 +1,35 @@
+// What NFLOG messages carry, so that the flow log knows which rule spoke: `APE0|gnp/web`.
+import { limitName } from "./names.ts";
+import type { Direction } from "./names.ts";
+import type { Decision } from "./rule.ts";
+
+const PREFIX_LIMIT = 63;
+const DECISION: Readonly<Record<Decision, string>> = { allow: "A", deny: "D", pass: "P" };
+
+export const nflogGroup = (direction: Direction): number => (direction === "ingress" ? 1 : 2);
+
+const letter = (direction: Direction): string => (direction === "ingress" ? "I" : "E");
+
+/** `<decision><P|R><I|E><index>|<owner>` */
+export function nflogPrefix(of: {
+  readonly decision: Decision;
+  readonly direction: Direction;
+  readonly index: number;
+  readonly owner: { readonly path: string; readonly isProfile: boolean };
+}): string {
+  const who = of.owner.isProfile ? "R" : "P";
+  return shorten(`${DECISION[of.decision]}${who}${letter(of.direction)}${of.index}|${of.owner.path}`);
+}
+
+/** The end of a tier: `DPI|tier`, or `PPI|tier` where the tier passes on. */
+export const nflogEndOfTier = (decision: "deny" | "pass", direction: Direction, tier: string): string =>
+  shorten(`${DECISION[decision]}P${letter(direction)}|${tier}`);
+
+/** No profile took the packet: `DRI`. */
+export const nflogNoProfile = (direction: Direction): string => `DR${letter(direction)}`;
+
+/** Long prefixes keep their ends around a hash. */
+function shorten(prefix: string): string {
+  if (prefix.length < PREFIX_LIMIT) return prefix;
+  return `${prefix.slice(0, 10)}${limitName("", prefix, 42)}_${prefix.slice(-10)}`;
+}

@@ -1,0 +1,112 @@
+// Between a fast source and a slow consumer: holds at most one update per key, the newest. A key that comes and goes
+// before the consumer hears of it is never told. When the source starts over, what it does not tell again is deleted.
+import { type Key, keyPath, parseKeyPath } from "../model/index.ts";
+import type { SyncerSink, SyncerUpdate, SyncStatus } from "./syncer.ts";
+
+type Queued = { readonly update: SyncerUpdate } | { readonly status: SyncStatus };
+const MAX_BATCH = 100;
+
+export class DedupeBuffer implements SyncerSink {
+  /** By path; statuses under names no path has. A replaced update keeps its place, so it never falls behind a status. */
+  readonly #queue = new Map<string, Queued>();
+  /** What the consumer was told of and knows. */
+  readonly #known = new Set<string>();
+  /** Known keys the source has not told again since it started over. */
+  #unconfirmed: Set<string> | undefined;
+  #statusCount = 0;
+  #wake: (() => void) | undefined;
+  readonly #onUnreadable: ((path: string, reason: string) => void) | undefined;
+
+  constructor(options: { readonly onUnreadable?: (path: string, reason: string) => void } = {}) {
+    this.#onUnreadable = options.onUnreadable;
+  }
+
+  /** The source lost its connection and will tell everything again. */
+  onRestart(): void {
+    this.#unconfirmed = new Set(this.#known);
+    for (const [path, queued] of this.#queue) if ("update" in queued) this.#unconfirmed.add(path);
+  }
+
+  onStatus(status: SyncStatus): void {
+    if (status === "in-sync" && this.#unconfirmed !== undefined) {
+      const gone = this.#unconfirmed;
+      this.#unconfirmed = undefined;
+      for (const path of gone) this.#drop(path);
+    }
+    this.#queue.set(`status ${this.#statusCount++}`, { status });
+    this.#resume();
+  }
+
+  onUpdates(updates: readonly SyncerUpdate[]): void {
+    for (const update of updates) {
+      const path = keyPath(update.key);
+      this.#unconfirmed?.delete(path);
+      if (update.value === undefined) this.#drop(path, update.key);
+      else this.#queue.set(path, { update });
+    }
+    this.#resume();
+  }
+
+  onUnreadable(path: string, reason: string): void {
+    this.#onUnreadable?.(path, reason);
+  }
+
+  /** How much waits for the consumer. */
+  get size(): number {
+    return this.#queue.size;
+  }
+
+  /** Feeds the consumer, a batch per turn of the event loop, until the signal aborts. */
+  async run(sink: SyncerSink, signal: AbortSignal): Promise<void> {
+    const onAbort = () => this.#resume();
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      while (!signal.aborted) {
+        if (this.#queue.size === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
+        else {
+          this.#feed(sink);
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+      }
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** One status, or as many updates as stand before the next. */
+  #feed(sink: SyncerSink): void {
+    const batch: SyncerUpdate[] = [];
+    for (const [path, queued] of this.#queue) {
+      if ("status" in queued) {
+        if (batch.length > 0) break;
+        this.#queue.delete(path);
+        sink.onStatus(queued.status);
+        return;
+      }
+      this.#queue.delete(path);
+      batch.push(this.#told(path, queued.update));
+      if (batch.length === MAX_BATCH) break;
+    }
+    if (batch.length > 0) sink.onUpdates(batch);
+  }
+
+  /** The update as the consumer must see it: what is new to the source may not be new to it. */
+  #told(path: string, update: SyncerUpdate): SyncerUpdate {
+    const isKnown = this.#known.has(path);
+    if (update.value === undefined) this.#known.delete(path);
+    else this.#known.add(path);
+    const change = update.value === undefined ? "deleted" : isKnown ? "updated" : "new";
+    return update.change === change ? update : ({ ...update, change } as SyncerUpdate);
+  }
+
+  #drop(path: string, key: Key | undefined = parseKeyPath(path)): void {
+    if (!this.#known.has(path)) this.#queue.delete(path);
+    else if (key !== undefined)
+      this.#queue.set(path, { update: { key, value: undefined, change: "deleted" } as SyncerUpdate });
+  }
+
+  #resume(): void {
+    this.#wake?.();
+    this.#wake = undefined;
+  }
+}

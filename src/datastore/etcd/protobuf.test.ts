@@ -1,0 +1,62 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { decodeWatchResponse, encodeWatchRequest, LEASE_GRANT, RANGE, TXN } from "./messages.ts";
+import { ProtoReader, ProtoWriter } from "./protobuf.ts";
+
+test("numbers, texts and nested messages come back as they went", () =>
+  fc.assert(
+    fc.property(
+      fc.nat({ max: Number.MAX_SAFE_INTEGER }),
+      fc.string({ unit: "grapheme" }),
+      fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+      fc.array(fc.string(), { maxLength: 20 }),
+      (number, text, big, parts) => {
+        const bytes = new ProtoWriter()
+          .numberOrZero(1, number)
+          .text(2, text)
+          .numberOrZero(300, big)
+          .message(4, (w) => {
+            for (const part of parts) w.message(1, (inner) => inner.text(1, part));
+          })
+          .finish();
+        const reader = new ProtoReader(bytes);
+        const seen: { number?: number; text: string; big?: bigint; parts: string[] } = { text: "", parts: [] };
+        for (let field = reader.next(); field !== 0; field = reader.next()) {
+          if (field === 1) seen.number = reader.number();
+          else if (field === 2) seen.text = reader.text();
+          else if (field === 300) seen.big = reader.bigint();
+          else {
+            const list = reader.message();
+            while (list.next() !== 0) {
+              const item = list.message();
+              seen.parts.push(item.next() === 1 ? item.text() : "");
+            }
+          }
+        }
+        expect(seen).toEqual({ number, text, big, parts });
+      },
+    ),
+  ));
+
+test("bytes that are no message are refused, whatever they are", () =>
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
+      for (const decode of [RANGE.decode, TXN.decode, LEASE_GRANT.decode, decodeWatchResponse])
+        try {
+          decode(Buffer.from(bytes));
+        } catch (error) {
+          expect(error).toBeInstanceOf(RangeError);
+        }
+    }),
+    { numRuns: 2000 },
+  ));
+
+test("a comparison with zero says so on the wire", () => {
+  const request = { compare: [{ key: "k", field: "version", equals: 0 }], success: [], failure: [] } as const;
+  // compare { target: VERSION (0, left out), key: "k", version: 0 }
+  expect([...TXN.encode(request)]).toEqual([0x0a, 5, 0x1a, 1, 0x6b, 0x20, 0]);
+});
+
+test("an empty progress request still names itself", () => {
+  expect([...encodeWatchRequest({ progress: true })]).toEqual([0x1a, 0]);
+});

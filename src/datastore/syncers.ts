@@ -1,0 +1,104 @@
+// What each consumer follows, and in which form.
+import {
+  clusterInformationProcessor,
+  felixConfigProcessor,
+  felixNodeProcessor,
+  globalNetworkSetProcessor,
+  hostEndpointProcessor,
+  type KindName,
+  networkSetProcessor,
+  passThrough,
+  policyProcessor,
+  poolProcessor,
+  profileProcessor,
+  type StoredQuery,
+  tierProcessor,
+  type UpdateProcessor,
+  workloadEndpointProcessor,
+} from "../model/index.ts";
+import type { Datastore } from "./datastore.ts";
+import type { Syncer, SyncerName } from "./syncer.ts";
+import type { WatchedKind } from "./watcher-cache.ts";
+import { WatcherSyncer, type WatcherSyncerOptions } from "./watcher-syncer.ts";
+
+export interface SyncerOptions extends WatcherSyncerOptions {
+  /** This host: `bgp` follows its block affinities only, `tunnel-ip-allocation` its Node only. */
+  readonly hostname?: string;
+  /** Addresses come from the nodes' pod CIDRs: there are no IPAM blocks to follow. */
+  readonly usePodCidr?: boolean;
+  /** `felix` of a cluster that is not in charge follows settings only. */
+  readonly isLeader?: boolean;
+}
+
+export function createSyncer(name: SyncerName, datastore: Datastore, options: SyncerOptions = {}): Syncer {
+  return new WatcherSyncer(datastore, () => KINDS_OF[name](datastore, options), options);
+}
+
+const KINDS_OF: Readonly<Record<SyncerName, (datastore: Datastore, options: SyncerOptions) => readonly WatchedKind[]>> =
+  {
+    felix: (datastore, options) => [
+      resources("ClusterInformation", clusterInformationProcessor),
+      resources("FelixConfiguration", felixConfigProcessor()),
+      ...(options.isLeader === false ? [] : felixLeaderKinds(datastore, options)),
+    ],
+    bgp: (_datastore, options) => [
+      resources("IPPool", poolProcessor()),
+      resources("BGPConfiguration"),
+      resources("Node"),
+      resources("BGPPeer"),
+      resources("BGPFilter"),
+      ...(options.usePodCidr === true
+        ? []
+        : [
+            stored({
+              type: "blockAffinity",
+              affinityType: "host",
+              ...(options.hostname === undefined ? {} : { host: options.hostname }),
+            }),
+          ]),
+    ],
+    "tunnel-ip-allocation": (_datastore, options) => [
+      resources("IPPool", poolProcessor()),
+      stored({
+        type: "resource",
+        kind: "Node",
+        ...(options.hostname === undefined ? {} : { name: options.hostname }),
+      }),
+    ],
+    "node-status": () => [resources("CalicoNodeStatus")],
+  };
+
+function felixLeaderKinds(datastore: Datastore, options: SyncerOptions): readonly WatchedKind[] {
+  const usePodCidr = options.usePodCidr === true;
+  return [
+    resources("NetworkPolicy", policyProcessor),
+    resources("GlobalNetworkPolicy", policyProcessor),
+    resources("StagedNetworkPolicy", policyProcessor),
+    resources("StagedGlobalNetworkPolicy", policyProcessor),
+    resources("StagedKubernetesNetworkPolicy", policyProcessor),
+    resources("Tier", tierProcessor),
+    resources("Profile", profileProcessor),
+    resources("IPPool", poolProcessor()),
+    resources("NetworkSet", networkSetProcessor),
+    resources("GlobalNetworkSet", globalNetworkSetProcessor()),
+    resources("WorkloadEndpoint", workloadEndpointProcessor),
+    resources("HostEndpoint", hostEndpointProcessor()),
+    resources("Node", felixNodeProcessor({ usePodCidr })),
+    resources("BGPConfiguration"),
+    resources("BGPPeer"),
+    ...(usePodCidr ? [] : [stored({ type: "block" })]),
+    ...(datastore.name === "kubernetes"
+      ? [
+          resources("KubernetesNetworkPolicy", policyProcessor),
+          resources("KubernetesClusterNetworkPolicy", policyProcessor),
+          resources("KubernetesEndpointSlice"),
+          resources("KubernetesService"),
+          resources("LiveMigration"),
+        ]
+      : []),
+  ];
+}
+
+const stored = (query: StoredQuery, processor: UpdateProcessor = passThrough): WatchedKind => ({ query, processor });
+const resources = (kind: KindName, processor?: UpdateProcessor): WatchedKind =>
+  stored({ type: "resource", kind }, processor);

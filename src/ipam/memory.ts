@@ -1,0 +1,25 @@
+// What one process remembers between requests, to spare the datastore. Never trusted for correctness: only the order
+// of trying follows from it.
+import type { Cidr } from "../lib/ip.ts";
+
+export class Memory {
+  /** Blocks that had no free address when last seen: tried after the others. */
+  readonly full = new Set<Cidr>();
+  readonly #queues = new Map<string, Promise<void>>();
+
+  /** Requests that would write the same blocks take turns instead of refusing each other's writes. */
+  async inTurn<T>(name: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+    const before = this.#queues.get(name);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const turn = before === undefined ? promise : before.then(() => promise);
+    this.#queues.set(name, turn);
+    try {
+      if (before !== undefined) await before;
+      signal?.throwIfAborted();
+      return await work();
+    } finally {
+      resolve();
+      if (this.#queues.get(name) === turn) this.#queues.delete(name);
+    }
+  }
+}

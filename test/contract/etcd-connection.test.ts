@@ -1,0 +1,245 @@
+// The way to etcd when it is not smooth: certificates, accounts, discovery, dead and silent servers.
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { copyFileSync, readFileSync } from "node:fs";
+import { createServer, type Server, type Socket } from "node:net";
+import { join } from "node:path";
+import { type Datastore, type EtcdConfig, NotFound, Unauthorized, Unavailable } from "../../src/datastore/index.ts";
+import { type EtcdOptions, openEtcd } from "../../src/datastore/etcd/etcd-datastore.ts";
+import { TestAuthority } from "../support/certificates.ts";
+import { EtcdServer, freePort } from "../support/etcd-server.ts";
+import { EventLog, eventually } from "./contract.ts";
+import { pool, poolKey } from "./entries.ts";
+
+const POOLS = { type: "resource", kind: "IPPool" } as const;
+const fault = (promise: Promise<unknown>): Promise<Error> =>
+  promise.then(
+    () => new Error("it succeeded"),
+    (error: unknown) => error as Error,
+  );
+
+async function withStore<T>(
+  config: EtcdConfig,
+  options: EtcdOptions,
+  use: (store: Datastore) => Promise<T>,
+): Promise<T> {
+  const store = await openEtcd(config, options);
+  try {
+    return await use(store);
+  } finally {
+    await store.close();
+  }
+}
+
+let server: EtcdServer;
+beforeAll(async () => {
+  server = await EtcdServer.start({ tls: true });
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+for (const oneShot of [false, true])
+  describe(oneShot ? "over the JSON gateway" : "over gRPC", () => {
+    const options: EtcdOptions = { oneShot, timeoutMs: 900 };
+    const get = (config: EtcdConfig, more: EtcdOptions = {}) =>
+      fault(withStore(config, { ...options, ...more }, (store) => store.get(poolKey("none"))));
+
+    test("DM-091 certificates come from files or inline", async () => {
+      expect(await get(server.config)).toBeInstanceOf(NotFound);
+      const inline = (source: unknown) => ({ pem: readFileSync((source as { file: string }).file, "utf8") });
+      const { ca, cert, key } = server.config.tls!;
+      const tls = { ca: inline(ca), cert: inline(cert), key: inline(key) };
+      expect(await get({ ...server.config, tls })).toBeInstanceOf(NotFound);
+    });
+
+    test("DM-091 a host name is held against the certificate", async () => {
+      const named = server.url.replace("127.0.0.1", "localhost");
+      expect(await get({ ...server.config, endpoints: [named] })).toBeInstanceOf(NotFound);
+      const other = server.authority!.issue("elsewhere", ["DNS:elsewhere.example"]);
+      await using stranger = await EtcdServer.start({
+        tls: true,
+        serverCertificate: { certificate: other, authority: server.authority! },
+      });
+      for (const host of ["127.0.0.1", "localhost"]) {
+        const endpoints = [stranger.url.replace("127.0.0.1", host)];
+        const error = await get({ ...server.config, endpoints });
+        expect(error).toBeInstanceOf(Unavailable);
+        expect(error.message).toMatch(/certificate|altname|hostname/i);
+      }
+    });
+
+    test("DM-091 a server of another authority is refused, and so are we without a certificate", async () => {
+      const rogue = new TestAuthority(server.folder, `rogue ${oneShot}`);
+      const wrongAuthority = { ...server.config.tls, ca: { file: rogue.certFile } };
+      const distrusted = await get({ ...server.config, tls: wrongAuthority });
+      expect(distrusted).toBeInstanceOf(Unavailable);
+      expect(distrusted.message).toMatch(/certificate/i);
+      const bare = await get({ ...server.config, tls: { ca: server.config.tls!.ca! } });
+      expect(bare).toBeInstanceOf(Unavailable);
+      const own = rogue.issue("intruder");
+      const intruder = { ca: server.config.tls!.ca!, cert: { file: own.certFile }, key: { file: own.keyFile } };
+      expect(await get({ ...server.config, tls: intruder })).toBeInstanceOf(Unavailable);
+    });
+
+    test("DM-091 endpoints are found by service records, the encrypted ones first", async () => {
+      const port = Number(new URL(server.url).port);
+      const asked: string[] = [];
+      const resolveSrv: EtcdOptions["resolveSrv"] = async (name) => {
+        asked.push(name);
+        if (name.startsWith("_etcd-client-ssl")) return [{ name: "localhost", port, priority: 1, weight: 1 }];
+        throw new Error(`no such name ${name}`);
+      };
+      const { endpoints: _, ...rest } = server.config;
+      const config = { ...rest, endpoints: [], discoverySrv: "example.org" };
+      expect(await get(config, { resolveSrv })).toBeInstanceOf(NotFound);
+      expect(asked).toEqual(["_etcd-client-ssl._tcp.example.org", "_etcd-client._tcp.example.org"]);
+      const none = await get(config, { resolveSrv: () => Promise.reject(new Error("NXDOMAIN")) });
+      expect(none.message).toContain("no service records found");
+    });
+
+    test("a dead endpoint is passed over for a living one", async () => {
+      const dead = `https://127.0.0.1:${await freePort()}`;
+      const started = performance.now();
+      expect(await get({ ...server.config, endpoints: [dead, server.url] })).toBeInstanceOf(NotFound);
+      expect(performance.now() - started).toBeLessThan(900);
+    });
+
+    test("nobody there: says where, why and for how long, within the timeout", async () => {
+      const dead = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`];
+      const started = performance.now();
+      const error = await get({ type: "etcdv3", endpoints: dead });
+      expect(performance.now() - started).toBeLessThan(2000);
+      expect(error).toBeInstanceOf(Unavailable);
+      expect(error.message).toContain(dead[0]!);
+      expect(error.message).toContain(dead[1]!);
+      expect(error.message).toMatch(/refused|unable to connect/i);
+      expect(error.message).toMatch(/tried for \d+\.\d s/);
+    });
+
+    test("somebody there who never answers: the same, and the others get their share of the time", async () => {
+      using silent = await SilentServer.start();
+      const started = performance.now();
+      const error = await get({ type: "etcdv3", endpoints: [silent.url] });
+      expect(performance.now() - started).toBeLessThan(2500);
+      expect(error).toBeInstanceOf(Unavailable);
+      expect(error.message).toContain(silent.url);
+      expect(await get({ ...server.config, endpoints: [silent.url, server.url] })).toBeInstanceOf(NotFound);
+    });
+
+    test("etcd goes and comes back: the same client goes on", async () => {
+      await using own = await EtcdServer.start();
+      await withStore(own.config, { oneShot, timeoutMs: 1000 }, async (store) => {
+        await store.create(pool("a"));
+        await own.kill();
+        expect(await fault(store.get(poolKey("a")))).toBeInstanceOf(Unavailable);
+        await own.run();
+        await eventually(async () => (await fault(store.get(poolKey("a")))).message === "it succeeded", 5000);
+      });
+    });
+
+    test("DM-091 an account logs in, and again when its session is lost; a wrong password is told", async () => {
+      await using own = await EtcdServer.start();
+      for (const command of [
+        ["user", "add", "root:secret"],
+        ["user", "add", "felix:pass"],
+        ["user", "grant-role", "root", "root"],
+        ["role", "add", "calico"],
+        ["role", "grant-permission", "calico", "--prefix=true", "readwrite", "/calico/"],
+        ["user", "grant-role", "felix", "calico"],
+        ["auth", "enable"],
+      ])
+        own.etcdctl(...command);
+      const as = (username: string, password: string) => ({ ...own.config, credentials: { username, password } });
+      await withStore(as("felix", "pass"), { ...options, timeoutMs: 5000 }, async (store) => {
+        await store.create(pool("a"));
+        await own.kill(); // sessions live in memory only
+        await own.run();
+        expect((await store.get(poolKey("a"))).key.name).toBe("a");
+      });
+      const wrong = await get(as("felix", "guess"));
+      expect(wrong).toBeInstanceOf(Unauthorized);
+      expect(wrong.message).not.toContain("guess");
+      expect(await get(own.config)).toBeInstanceOf(Unauthorized);
+    });
+
+    test("an account is no obstacle where nobody asks for one", async () => {
+      const config = { ...server.config, credentials: { username: "felix", password: "pass" } };
+      expect(await get(config)).toBeInstanceOf(NotFound);
+    });
+  });
+
+describe("watches over gRPC", () => {
+  test("a watch ends as unavailable when etcd is killed, and one from its revision misses nothing", async () => {
+    await using own = await EtcdServer.start();
+    await withStore(own.config, { timeoutMs: 5000 }, async (store) => {
+      await using log = await EventLog.open(store, POOLS);
+      await log.until(1);
+      const a = await store.create(pool("a"));
+      await log.until(2);
+      await own.kill();
+      expect(await fault(log.until(99))).toBeInstanceOf(Unavailable);
+      await own.run();
+      await store.create(pool("b"));
+      await using again = await EventLog.open(store, POOLS, a.revision);
+      await again.until(1);
+      expect(again.events[0]).toMatchObject({ type: "added", item: { key: poolKey("b") } });
+    });
+  });
+
+  test("a watch on a server that has fallen silent ends; on a quiet one it lives", async () => {
+    await using own = await EtcdServer.start();
+    await withStore(own.config, { timeoutMs: 2000, silenceMs: 300 }, async (store) => {
+      await using log = await EventLog.open(store, POOLS);
+      await log.until(1);
+      await Bun.sleep(1500); // quiet, but it answers when asked
+      await store.create(pool("a"));
+      await log.until(2);
+      own.pause();
+      const started = performance.now();
+      const error = await fault(log.until(99));
+      expect(error).toBeInstanceOf(Unavailable);
+      expect(error.message).toContain("silent for");
+      expect(performance.now() - started).toBeLessThan(3000);
+    });
+  });
+
+  test("renewed certificates are picked up by the next connection", async () => {
+    await using own = await EtcdServer.start({ tls: true });
+    const { ca, cert, key } = own.config.tls! as Record<string, { file: string }>;
+    const shortLived = { cert: join(own.folder, "rotating.pem"), key: join(own.folder, "rotating.key") };
+    const rogue = new TestAuthority(own.folder, "old authority").issue("old");
+    copyFileSync(rogue.certFile, shortLived.cert);
+    copyFileSync(rogue.keyFile, shortLived.key);
+    const tls = { ca: ca!, cert: { file: shortLived.cert }, key: { file: shortLived.key } };
+    await withStore({ ...own.config, tls }, { timeoutMs: 1000 }, async (store) => {
+      expect(await fault(store.get(poolKey("a")))).toBeInstanceOf(Unavailable);
+      copyFileSync(cert!.file, shortLived.cert);
+      copyFileSync(key!.file, shortLived.key);
+      await eventually(async () => (await fault(store.get(poolKey("a")))) instanceof NotFound, 5000);
+    });
+  });
+});
+
+/** Accepts and says nothing, as a host does whose etcd is stuck. */
+class SilentServer implements Disposable {
+  readonly #sockets: Socket[] = [];
+  readonly #server: Server;
+  readonly url: string;
+
+  static async start(): Promise<SilentServer> {
+    const sockets: Socket[] = [];
+    const server = createServer((socket) => sockets.push(socket));
+    const port = await freePort();
+    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+    return new SilentServer(server, sockets, port);
+  }
+
+  private constructor(server: Server, sockets: Socket[], port: number) {
+    this.#server = server;
+    this.#sockets = sockets;
+    this.url = `http://127.0.0.1:${port}`;
+  }
+
+  [Symbol.dispose](): void {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+  }
+}

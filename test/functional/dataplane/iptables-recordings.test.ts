@@ -1,0 +1,207 @@
+// Recorded messages in, recorded tables and sets out: the rules of iptables mode, rule by rule, with their hashes.
+import { afterAll, expect, test } from "bun:test";
+import type { DataplaneMessage } from "../../../src/calc/index.ts";
+import { IpsetSets } from "../../../src/dataplane/iptables/ipset-sets.ts";
+import { IptablesTable } from "../../../src/dataplane/iptables/iptables-table.ts";
+import { ALL_FEATURES } from "../../../src/dataplane/iptables/text.ts";
+import type { InterfaceMessage } from "../../../src/dataplane/index.ts";
+import { createRuleManagers } from "../../../src/dataplane/rules-dataplane.ts";
+import type { LayerTables } from "../../../src/dataplane/rules/layer-table.ts";
+import { LAYERS } from "../../../src/dataplane/rules/rule.ts";
+import { Iptables, Ipsets } from "../../../src/kernel/index.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
+import { silentLogger } from "../../../src/lib/log.ts";
+import { TestNamespace } from "../kernel/namespace.ts";
+import { recordedMessages, recordedStates, stateFile } from "./recordings.ts";
+import { parameter, recordedRules } from "./settings.ts";
+
+/** Ours differ on purpose. */
+const DIFFERENT: Readonly<Record<string, string>> = {
+  "match-combined-blocks": "a third match block does not inherit the second one's verdict",
+  "hep-wildcard": "the agent's health port stays open on the loopback",
+};
+
+/** What each state proves, by ID. */
+const PROVES: Readonly<Record<string, string>> = {
+  "empty-node": "FD-020 FD-040 FD-045 FD-046 FD-057 FD-058 FD-059 FD-060 FD-075",
+  "source-spoofing": "FD-041 FD-042",
+  "vxlan-always": "FD-043 FD-051 FD-052 FD-055",
+  "ipip-always": "FD-049 FD-055",
+  "dscp-spec": "FD-047",
+  "istio-ambient": "FD-048",
+  openstack: "FD-053 FD-061",
+  "floating-ip": "FD-054",
+  "service-loop-drop": "FD-062",
+  "hep-named-profile": "FD-064 FD-110",
+  "hep-wildcard": "FD-111",
+  "hep-donottrack": "FD-112",
+  "hep-prednat": "FD-112",
+  "wl-three-profiles": "FD-070 FD-071 FD-074",
+  "tiers-pass-and-drop": "FD-072 FD-086 FD-090",
+  "staged-policy": "FD-073",
+  "qos-controls": "FD-078",
+  "match-protocol": "FD-080",
+  "match-combined-blocks": "FD-081",
+  "match-ports": "FD-081",
+  "match-named-ports": "FD-082",
+  "match-services": "FD-083",
+  "policy-mixed-families": "FD-084",
+  "match-nets": "FD-085",
+  "match-http-and-metadata": "FD-088 FD-089",
+  "netset-small-and-overlap": "FD-091",
+};
+
+type Chains = Map<string, string[]>;
+function parseTables(text: string, base?: Map<string, Chains>): Map<string, Chains> {
+  const tables = new Map<string, Chains>();
+  let table = "";
+  let chains: Chains = new Map();
+  for (const line of text.split("\n")) {
+    if (line.startsWith("*")) {
+      table = line.slice(1);
+      chains = new Map();
+      tables.set(table, chains);
+    } else if (line.startsWith("=")) chains.set(line.slice(1), base?.get(table)?.get(line.slice(1)) ?? []);
+    else if (line.startsWith(":")) chains.set(line.slice(1).split(" ")[0] ?? "", []);
+    else if (line.startsWith("-A")) chains.get(line.split(" ")[1] ?? "")?.push(line.trimEnd());
+  }
+  return tables;
+}
+const flatten = (tables: Map<string, Chains>): string[] =>
+  [...tables].flatMap(([table, chains]) =>
+    [...chains].flatMap(([name, rules]) => [`${table} ${name}`, ...rules.map((rule) => `${table} ${rule}`)]),
+  );
+const HASH = / -m comment --comment "cali:[\w-]{16}"/;
+
+function parseSets(text: string, base?: Map<string, string[]>): Map<string, string[]> {
+  const sets = new Map<string, string[]>();
+  for (const raw of text.split("\n")) {
+    const line = raw.replace(/ (hashsize|bucketsize|initval) \S+/g, "").trimEnd();
+    if (line.startsWith("=")) sets.set(line.slice(1), base?.get(line.slice(1)) ?? []);
+    const [verb, name = "", ...rest] = line.split(" ");
+    if (verb === "create") sets.set(name, [`create ${rest.join(" ")}`]);
+    else if (verb === "add") sets.get(name)?.push(rest.join(" "));
+  }
+  return sets;
+}
+const flattenSets = (sets: Map<string, string[]>): string[] =>
+  [...sets]
+    .flatMap(([name, members]) => members.map((member) => `${name} ${member}`))
+    .filter((line) => !/this-host fe80/.test(line)) // link-local addresses of devices made on the way
+    .sort();
+
+/** The interfaces every recorded host has, and its workloads' which are up. */
+function interfaces(messages: readonly DataplaneMessage[]): InterfaceMessage[] {
+  const addresses = (name: string, list: readonly string[]): InterfaceMessage => ({
+    type: "interfaceAddresses",
+    name,
+    addresses: new Set(list as IpAddress[]),
+  });
+  const found: InterfaceMessage[] = [
+    { type: "interfaceState", name: "lo", index: 1, state: "up" },
+    addresses("lo", ["127.0.0.0", "127.0.0.1", "::1"]),
+    { type: "interfaceState", name: "eth0", index: 2, state: "up" },
+    addresses("eth0", ["192.0.2.10", "2001:db8::10", "fe80::ff:fe00:a"]),
+  ];
+  // Addresses the tunnel devices would have.
+  const tunnel = parameter(messages, "IPv4VXLANTunnelAddr");
+  const tunnel6 = parameter(messages, "IPv6VXLANTunnelAddr");
+  if (tunnel !== undefined || tunnel6 !== undefined)
+    found.push(
+      addresses(
+        "vxlan",
+        [tunnel, tunnel6].flatMap((a) => (a === undefined ? [] : [a])),
+      ),
+    );
+  for (const message of messages)
+    if (message.type === "workloadEndpointUpdate")
+      found.push({ type: "interfaceState", name: message.endpoint.name, index: 3, state: "up" });
+  return found;
+}
+
+let hashes = 0;
+let equalHashes = 0;
+afterAll(() => {
+  if (hashes > 0) console.log(`rule hashes equal: ${equalHashes} of ${hashes}`);
+});
+
+for (const state of recordedStates()) {
+  const want = stateFile(state, "iptables-save");
+  if (want === undefined) continue;
+  test(`${PROVES[state] ?? "recorded state"} ${state}: chains, rules and sets are as recorded`, async () => {
+    using namespace = new TestNamespace("dpipt");
+    const messages = recordedMessages(state);
+    const versions = parameter(messages, "Ipv6Support") === "false" ? ([4] as const) : ([4, 6] as const);
+    const config = recordedRules(messages);
+    using ipsets = namespace.enter(() => new Ipsets());
+    const tables: IptablesTable[] = [];
+    const sets: IpsetSets[] = [];
+    const planes = versions.map((version) => {
+      const store = new Iptables({ family: version, variant: "legacy" });
+      const inside = {
+        family: version,
+        variant: "legacy",
+        save: (...args: Parameters<typeof store.save>) => namespace.enter(() => store.save(...args)),
+        restore: (...args: Parameters<typeof store.restore>) => namespace.enter(() => store.restore(...args)),
+      } as const;
+      const byLayer = Object.fromEntries(
+        LAYERS.map((layer) => {
+          const table = new IptablesTable({
+            layer,
+            store: inside,
+            context: { config, version, features: ALL_FEATURES },
+            insertMode: "insert",
+            logger: silentLogger,
+            postWriteMs: 5000,
+            refreshMs: 180_000,
+          });
+          tables.push(table);
+          return [layer, table];
+        }),
+      ) as unknown as LayerTables;
+      const set = new IpsetSets({ version, store: ipsets, maxElements: 1048576, logger: silentLogger });
+      sets.push(set);
+      return { version, tables: byLayer, sets: set };
+    });
+    const { managers } = createRuleManagers({
+      config,
+      planes,
+      chainNameLimit: 28,
+      hostname: "node-a",
+      externalNodes: [],
+      floatingIps: parameter(messages, "FloatingIPs") === "Enabled" || config.openstack !== undefined,
+    });
+    for (const message of [...interfaces(messages), ...messages])
+      for (const manager of managers) manager.onUpdate(message);
+    const { signal } = new AbortController();
+    for (const manager of managers) manager.resolve?.();
+    for (const manager of managers) await manager.apply?.(signal);
+    for (const set of sets) await set.apply(signal);
+    for (const table of tables) await table.apply(signal);
+
+    for (const [file, command] of [
+      ["iptables-save", "iptables-legacy-save"],
+      ["ip6tables-save", "ip6tables-legacy-save"],
+    ] as const) {
+      const recorded = stateFile(state, file);
+      if (recorded === undefined) continue;
+      const base = parseTables(stateFile("empty-node", file) ?? "");
+      const wanted = flatten(parseTables(recorded, base)).sort();
+      const got = flatten(parseTables(namespace.run(command, []).replace(/ \[\d+:\d+\]/g, ""))).sort();
+      const seen = new Set(got);
+      for (const line of wanted)
+        if (HASH.test(line)) {
+          hashes++;
+          if (seen.has(line)) equalHashes++;
+        }
+      const bare = (lines: string[]) => lines.map((line) => line.replace(HASH, "")).sort();
+      if (DIFFERENT[state] === undefined) expect(bare(got)).toEqual(bare(wanted));
+    }
+    const recordedSets = stateFile(state, "ipset-save");
+    if (recordedSets !== undefined) {
+      const base = parseSets(stateFile("empty-node", "ipset-save") ?? "");
+      const wanted = flattenSets(parseSets(recordedSets, base));
+      expect(flattenSets(parseSets(namespace.run("ipset", ["save"])))).toEqual(wanted);
+    }
+  });
+}

@@ -1,0 +1,87 @@
+// Configuration of the rules for tests: the defaults, and a reader for the recorded parameters.
+import type { DataplaneMessage } from "../../../src/calc/index.ts";
+import { allocateMarks } from "../../../src/dataplane/rules/marks.ts";
+import type { FailsafePort, RulesConfig } from "../../../src/dataplane/rules/config.ts";
+import { type Cidr, type IpAddress, tryParseAddress } from "../../../src/lib/ip.ts";
+
+const failsafe = (text: string): FailsafePort[] =>
+  text.split(",").flatMap((item) => {
+    const match = /^(?:(tcp|udp|sctp):)?(?:\[?([0-9a-f.:]+\/\d+)\]?:)?(\d+)$/.exec(item.trim());
+    if (match === null) return [];
+    const net = match[2] as Cidr | undefined;
+    return [{ protocol: (match[1] ?? "tcp") as "tcp", port: Number(match[3]), ...(net === undefined ? {} : { net }) }];
+  });
+
+export const FAILSAFE_IN = "tcp:22,udp:68,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
+export const FAILSAFE_OUT = "udp:53,udp:67,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
+
+export const defaultRules: RulesConfig = {
+  workloadPrefixes: ["cali"],
+  marks: allocateMarks(0xffff0000, { withWireguard: false }),
+  filterAllow: "accept",
+  mangleAllow: "accept",
+  deny: "drop",
+  endpointToHost: "drop",
+  failsafeIn: failsafe(FAILSAFE_IN),
+  failsafeOut: failsafe(FAILSAFE_OUT),
+  disableConntrackInvalidCheck: false,
+  allowVxlanFromWorkloads: false,
+  allowIpipFromWorkloads: false,
+  ipipEnabled: false,
+  vxlanEnabled: false,
+  vxlanEnabledV6: false,
+  vxlanPort: 4789,
+  wireguardEnabled: false,
+  wireguardEnabledV6: false,
+  wireguardInterface: "wireguard.cali",
+  wireguardInterfaceV6: "wg-v6.cali",
+  wireguardPort: 51820,
+  wireguardPortV6: 51821,
+  wireguardHostEncryption: false,
+  natExcludesHosts: false,
+  serviceLoop: "drop",
+  logPrefix: "calico-packet",
+  logBurst: 5,
+  flowLogs: false,
+  ipvs: false,
+  nodePortRanges: [{ first: 30000, last: 32767 }],
+};
+
+/** The rules' configuration as the recorded messages imply it. */
+export function recordedRules(messages: readonly DataplaneMessage[]): RulesConfig {
+  const params = new Map<string, string>();
+  let result = defaultRules;
+  for (const message of messages) {
+    if (message.type === "configUpdate")
+      for (const [k, v] of Object.entries(message.config)) params.set(k.toLowerCase(), v);
+    else if (message.type === "encapsulation") {
+      const { ipipEnabled, vxlanEnabled, vxlanEnabledV6 } = message;
+      result = { ...result, ipipEnabled, vxlanEnabled, vxlanEnabledV6 };
+    }
+  }
+  const get = (name: string) => params.get(name.toLowerCase());
+  const address = (name: string) => tryParseAddress(get(name) ?? "");
+  const optional = <K extends string>(key: K, value: IpAddress | undefined) =>
+    (value === undefined ? {} : { [key]: value }) as Partial<Record<K, IpAddress>>;
+  const openstack = (get("ClusterType") ?? "").includes("openstack") || (get("InterfacePrefix") ?? "").includes("tap");
+  return {
+    ...result,
+    workloadPrefixes: (get("InterfacePrefix") ?? "cali").split(","),
+    ...optional("ipipTunnelAddress", address("IpInIpTunnelAddr")),
+    ...optional("vxlanTunnelAddress", address("IPv4VXLANTunnelAddr")),
+    ...optional("vxlanTunnelAddressV6", address("IPv6VXLANTunnelAddr")),
+    ...(openstack
+      ? {
+          openstack: {
+            metadataPort: Number(get("MetadataPort") ?? 8775),
+            ...optional("metadataAddress", address("MetadataAddr")),
+          },
+        }
+      : {}),
+    ...(get("IstioAmbientMode") === "Enabled" ? { istioDscp: Number(get("IstioDSCPMark") ?? 23) } : {}),
+  };
+}
+export const parameter = (messages: readonly DataplaneMessage[], name: string): string | undefined => {
+  for (const message of messages) if (message.type === "configUpdate") return message.config[name];
+  return undefined;
+};
