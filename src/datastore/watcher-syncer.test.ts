@@ -400,3 +400,40 @@ describe("on a real datastore", () => {
     await stop();
   });
 });
+
+test("DM-105 DM-106 of the Kubernetes datastore felix also hears policies, endpoint slices and services as they are", async () => {
+  const service = resource("KubernetesService", "web", { clusterIP: "10.96.0.1" }, "ns1");
+  const slice = resource("KubernetesEndpointSlice", "web-1", { addressType: "IPv4" }, "ns1");
+  const asked: string[] = [];
+  const abort = new AbortController();
+  const datastore = {
+    name: "kubernetes",
+    list: async (query: { kind?: string }) => {
+      asked.push(query.kind ?? "block");
+      const items = [service, slice].filter(({ key }) => key.type === "resource" && key.kind === query.kind);
+      return { items: items.map((entry) => ({ ...entry, revision: "1" })), revision: "1" };
+    },
+    watch: async (_query: unknown, { signal }: { signal: AbortSignal }) => ({
+      async *[Symbol.asyncIterator]() {
+        yield [];
+        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+      },
+      [Symbol.asyncDispose]: async () => {},
+    }),
+  } as unknown as Datastore;
+  const listener = new Listener();
+  const running = createSyncer("felix", datastore).run(listener, abort.signal);
+  await listener.until(() => listener.status === "in-sync");
+  abort.abort();
+  await running;
+  expect(asked).toEqual(
+    expect.arrayContaining([
+      "KubernetesNetworkPolicy",
+      "KubernetesClusterNetworkPolicy",
+      "KubernetesEndpointSlice",
+      "KubernetesService",
+      "LiveMigration",
+    ]),
+  );
+  expect([...listener.values.values()]).toEqual(expect.arrayContaining([service.value, slice.value]));
+});

@@ -164,7 +164,12 @@ export function parseDscp(value: unknown): number | undefined {
 // --- host endpoints ----------------------------------------------------------------------------------------------
 export const hostEndpointProcessor = (): UpdateProcessor => conflictResolving(convertHostEndpoint);
 
-function convertHostEndpoint(resource: Resource): { readonly key: HostEndpointKey; readonly value: HostEndpoint } {
+const DSCP_ANNOTATION = "qos.projectcalico.org/dscp";
+
+function convertHostEndpoint(
+  resource: Resource,
+  report: ReportProblem,
+): { readonly key: HostEndpointKey; readonly value: HostEndpoint } {
   const spec = new JsonReader(resource.spec, "spec");
   const host = spec.filled("node") ?? spec.fail("node", "the node's name");
   const addresses = spec
@@ -172,7 +177,11 @@ function convertHostEndpoint(resource: Resource): { readonly key: HostEndpointKe
     .map((text) => tryParseAddress(text) ?? spec.fail("expectedIPs", `IP addresses, not ${text}`));
   const name = spec.text("interfaceName") ?? "";
   if (name === "" && addresses.length === 0) throw new NotConvertible("spec: want interfaceName or expectedIPs");
-  const qos = qosOf(spec);
+  // A host endpoint's packets are marked by annotation alone.
+  const mark = resource.metadata.annotations?.[DSCP_ANNOTATION];
+  const dscp = mark === undefined ? undefined : parseDscp(mark);
+  if (mark !== undefined && dscp === undefined)
+    report(`${DSCP_ANNOTATION}: ${JSON.stringify(mark)} is no DSCP, left out`);
   return {
     key: { type: "hostEndpoint", host, endpoint: resource.metadata.name },
     value: {
@@ -182,7 +191,7 @@ function convertHostEndpoint(resource: Resource): { readonly key: HostEndpointKe
       labels: resource.metadata.labels ?? {},
       profileIds: spec.texts("profiles"),
       ports: portsOf(spec),
-      ...(qos === undefined ? {} : { qosControls: qos }),
+      ...(dscp === undefined ? {} : { qosControls: { dscp } }),
     },
   };
 }

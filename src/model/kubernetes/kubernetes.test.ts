@@ -1,0 +1,457 @@
+import { describe, expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import fc from "fast-check";
+import { API_VERSION, type Labels, type Resource } from "../resource.ts";
+import { isValueError } from "../value-error.ts";
+import { liveMigrationFromKubeVirt } from "./live-migration.ts";
+import { kubernetesNodeFrom, nodeFromKubernetes } from "./node.ts";
+import { isWorkloadPod, podAnnotations, podInterfaceName, workloadEndpointFromPod } from "./pod.ts";
+import { profileFromNamespace, profileFromServiceAccount, profileOrigin } from "./profiles.ts";
+import { parseQuantity } from "./quantity.ts";
+import { convertUid } from "./uid.ts";
+
+interface Pod {
+  readonly annotations?: Labels;
+  readonly labels?: Labels;
+  readonly deleted?: boolean;
+  readonly spec?: object;
+  readonly status?: object;
+}
+const pod = ({ annotations = {}, labels = {}, deleted = false, spec = {}, status = {} }: Pod = {}) => ({
+  metadata: {
+    name: "web",
+    namespace: "ns1",
+    uid: "30316465-6365-4463-ad63-3564622d3638",
+    resourceVersion: "7",
+    annotations,
+    labels,
+    ...(deleted ? { deletionTimestamp: "2026-01-01T00:00:00Z" } : {}),
+  },
+  spec: { nodeName: "n1", containers: [], ...spec },
+  status,
+});
+const convert = (given?: Pod, problems: string[] = []) =>
+  workloadEndpointFromPod(pod(given), (problem) => problems.push(problem));
+const networks = (given: Pod) => convert(given).spec.ipNetworks as readonly string[] | undefined;
+
+test("DM-060 pods on the host's network or without a node are no workloads", () => {
+  expect(isWorkloadPod(pod())).toBe(true);
+  expect(isWorkloadPod(pod({ spec: { hostNetwork: true } }))).toBe(false);
+  expect(isWorkloadPod(pod({ spec: { nodeName: "" } }))).toBe(false);
+  expect(() => convert({ spec: { nodeName: "" } })).toThrow("nodeName");
+});
+
+describe("DM-061 a pod's addresses come from the first source that has any", () => {
+  const annotations = {
+    "cni.projectcalico.org/podIPs": "10.0.0.3/32,fd00::3",
+    "cni.projectcalico.org/podIP": "10.0.0.4/32",
+  };
+  test("status.podIPs", () =>
+    expect(
+      networks({ annotations, status: { podIP: "10.0.0.2", podIPs: [{ ip: "10.0.0.1" }, { ip: "fd00::1" }] } }),
+    ).toEqual(["10.0.0.1/32", "fd00::1/128"]));
+  test("status.podIP", () => expect(networks({ annotations, status: { podIP: "10.0.0.2" } })).toEqual(["10.0.0.2/32"]));
+  test("annotation podIPs", () => expect(networks({ annotations })).toEqual(["10.0.0.3/32", "fd00::3/128"]));
+  test("annotation podIP", () =>
+    expect(networks({ annotations: { "cni.projectcalico.org/podIP": "10.0.0.4/32" } })).toEqual(["10.0.0.4/32"]));
+  test("none is valid, without addresses", () => expect(convert().spec.ipNetworks).toBeUndefined());
+  test("a bad one fails the pod", () => expect(() => convert({ status: { podIP: "x" } })).toThrow("no IP address"));
+});
+
+test("DM-062 addresses the AWS plugin noted are the last source", () => {
+  const aws = { "vpc.amazonaws.com/pod-ips": "10.0.0.5" };
+  expect(networks({ annotations: aws })).toEqual(["10.0.0.5/32"]);
+  expect(networks({ annotations: { ...aws, "cni.projectcalico.org/podIP": "10.0.0.4" } })).toEqual(["10.0.0.4/32"]);
+});
+
+describe("DM-063 finished pods lose their addresses and stay", () => {
+  const status = { podIP: "10.0.0.1" };
+  for (const phase of ["Failed", "Succeeded", "Completed"])
+    test(phase, () => expect(convert({ status: { ...status, phase } }).spec.ipNetworks).toBeUndefined());
+  for (const annotation of ["cni.projectcalico.org/podIP", "vpc.amazonaws.com/pod-ips"])
+    test(`on the way out with an empty ${annotation}`, () => {
+      expect(convert({ status, deleted: true, annotations: { [annotation]: "" } }).spec.ipNetworks).toBeUndefined();
+      expect(networks({ status, deleted: false, annotations: { [annotation]: "" } })).toEqual(["10.0.0.1/32"]);
+      expect(networks({ status, deleted: true })).toEqual(["10.0.0.1/32"]);
+    });
+});
+
+test("DM-064 the interface's name is a hash of namespace and pod", () => {
+  expect(podInterfaceName("namespace", "podname", "eni")).toBe("eni82111e10a96");
+  expect(podInterfaceName("ns1", "plain")).toBe("calia6b9853d44a");
+});
+
+describe("DM-065 labels, profiles and ports", () => {
+  test("a pod cannot claim another namespace or account", () => {
+    const endpoint = convert({
+      labels: { app: "web", "projectcalico.org/namespace": "evil", "projectcalico.org/serviceaccount": "evil" },
+      spec: { serviceAccountName: "sa" },
+    });
+    expect(endpoint.metadata.labels).toEqual({
+      app: "web",
+      "projectcalico.org/namespace": "ns1",
+      "projectcalico.org/orchestrator": "k8s",
+      "projectcalico.org/serviceaccount": "sa",
+    });
+    expect(endpoint.spec.profiles).toEqual(["kns.ns1", "ksa.ns1.sa"]);
+  });
+  test("a service account's name too long for a label is no label", () => {
+    const labelled = (length: number) =>
+      "projectcalico.org/serviceaccount" in
+      (convert({ spec: { serviceAccountName: "s".repeat(length) } }).metadata.labels ?? {});
+    expect([labelled(62), labelled(63)]).toEqual([true, false]);
+  });
+  test("named and forwarded ports of all containers", () => {
+    const spec = {
+      containers: [
+        {
+          ports: [
+            { name: "http", containerPort: 80 },
+            { containerPort: 81 },
+            { containerPort: 82, hostPort: 82, hostIP: "10.0.0.1" },
+          ],
+        },
+      ],
+      initContainers: [
+        {
+          ports: [
+            { name: "i", containerPort: 90, protocol: "SCTP" },
+            { name: "x", containerPort: 1, protocol: "ICMP" },
+          ],
+        },
+      ],
+    };
+    expect(convert({ spec }).spec.ports).toEqual([
+      { name: "http", protocol: "TCP", port: 80, hostPort: 0, hostIP: "" },
+      { name: "", protocol: "TCP", port: 82, hostPort: 82, hostIP: "10.0.0.1" },
+      { name: "i", protocol: "SCTP", port: 90, hostPort: 0, hostIP: "" },
+    ]);
+  });
+});
+
+test("DM-066 floating addresses go to the pod's address of their family", () => {
+  const status = { podIPs: [{ ip: "10.0.0.1" }, { ip: "fd00::1" }] };
+  const nats = (text: string, given: object = status) =>
+    convert({ status: given, annotations: { "cni.projectcalico.org/floatingIPs": text } }).spec.ipNATs;
+  expect(nats('["1.2.3.4","2001:db8::4"]')).toEqual([
+    { internalIP: "10.0.0.1", externalIP: "1.2.3.4" },
+    { internalIP: "fd00::1", externalIP: "2001:db8::4" },
+  ]);
+  expect(nats('["2001:db8::4"]', { podIP: "10.0.0.1" })).toBeUndefined();
+  expect(() => nats("1.2.3.4")).toThrow("want a JSON list");
+});
+
+test("DM-067 prefixes a pod may send from are masked, others refused", () => {
+  const prefixes = (text: string) =>
+    convert({ annotations: { "cni.projectcalico.org/allowedSourcePrefixes": text } }).spec.allowSpoofedSourcePrefixes;
+  expect(prefixes('["8.8.8.8/24"]') as readonly string[]).toEqual(["8.8.8.0/24"]);
+  for (const text of ['["8.8.8.8"]', '["x/24"]', "x", '{"a":1}']) expect(() => prefixes(text)).toThrow();
+});
+
+describe("DM-068 traffic limits by annotation", () => {
+  const qos = (given: Record<string, string>, problems: string[] = []) =>
+    convert(
+      {
+        annotations: Object.fromEntries(
+          Object.entries(given).map(([k, v]) => [k.includes("/") ? k : `qos.projectcalico.org/${k}`, v]),
+        ),
+      },
+      problems,
+    ).spec.qosControls;
+  const cases = [
+    [{ ingressBandwidth: "1M" }, { ingressBandwidth: 1e6, ingressBurst: 4294967296 }],
+    [{ "kubernetes.io/egress-bandwidth": "10M" }, { egressBandwidth: 1e7, egressBurst: 4294967296 }],
+    [
+      { "kubernetes.io/egress-bandwidth": "10M", egressBandwidth: "5M" },
+      { egressBandwidth: 5e6, egressBurst: 4294967296 },
+    ],
+    [
+      { egressBandwidth: "5M", egressBurst: "1", egressPeakrate: "2P", egressMinburst: "1G" },
+      { egressBandwidth: 5e6, egressBurst: 1000, egressPeakrate: 1.01e15, egressMinburst: 1e8 },
+    ],
+    [{ egressBandwidth: "-5" }, { egressBandwidth: 1000, egressBurst: 4294967296 }],
+    [
+      { egressBandwidth: "5M", egressPeakrate: "1M", egressMinburst: "5k" },
+      { egressBandwidth: 5e6, egressBurst: 4294967296 },
+    ],
+    [{ ingressBurst: "2M" }, undefined],
+    [{ ingressPacketRate: "99999" }, { ingressPacketRate: 10000, ingressPacketBurst: 5 }],
+    [{ ingressPacketBurst: "5" }, undefined],
+    [{ egressMaxConnections: "0" }, { egressMaxConnections: 1 }],
+    [{ ingressBandwidth: "fast" }, undefined],
+    [{ dscp: "46" }, { dscp: 46 }],
+    [{ dscp: "af11" }, { dscp: "AF11" }],
+    [{ dscp: "64" }, undefined],
+  ] as const;
+  for (const [annotations, want] of cases)
+    test(JSON.stringify(annotations), () => expect(qos(annotations)).toEqual(want));
+  test("what is moved or left out is reported", () => {
+    const problems: string[] = [];
+    qos({ ingressBandwidth: "1", egressBurst: "2M", dscp: "x" }, problems);
+    expect(problems).toHaveLength(3);
+  });
+});
+
+test("quantities of Kubernetes", () => {
+  const cases = {
+    "1": 1,
+    "10M": 1e7,
+    "1.5Gi": 1610612736,
+    "100m": 1,
+    "2e3": 2000,
+    ".5k": 500,
+    "-3": -3,
+    "1E": 1e18,
+    "0.1": 1,
+  };
+  for (const [text, want] of Object.entries(cases)) expect([text, parseQuantity(text)]).toEqual([text, want]);
+  for (const text of ["", "x", "1 M", "1KB", "1..2", "M"])
+    expect([text, parseQuantity(text)]).toEqual([text, undefined]);
+});
+
+test("DM-069 a namespace is a profile that allows all and gives its labels", () =>
+  expect(
+    profileFromNamespace({
+      metadata: { name: "ns1", resourceVersion: "7", labels: { team: "a", "projectcalico.org/name": "evil" } },
+    }),
+  ).toEqual({
+    apiVersion: API_VERSION,
+    kind: "Profile",
+    metadata: { name: "kns.ns1", resourceVersion: "7/" },
+    spec: {
+      ingress: [{ action: "Allow" }],
+      egress: [{ action: "Allow" }],
+      labelsToApply: { "pcns.team": "a", "pcns.projectcalico.org/name": "ns1" },
+    },
+  }));
+
+test("DM-070 a service account is a profile without rules", () => {
+  const long = "s".repeat(100);
+  expect(
+    profileFromServiceAccount({
+      metadata: { name: "a.b", namespace: "ns1", resourceVersion: "7", labels: { x: "y" } },
+    }),
+  ).toEqual({
+    apiVersion: API_VERSION,
+    kind: "Profile",
+    metadata: { name: "ksa.ns1.a.b", resourceVersion: "/7" },
+    spec: { labelsToApply: { "pcsa.x": "y", "pcsa.projectcalico.org/name": "a.b" } },
+  });
+  expect(profileFromServiceAccount({ metadata: { name: long } }).metadata.name).toBe(`ksa.default.${long}`);
+  expect(profileOrigin("ksa.ns1.a.b")).toEqual({ type: "serviceAccount", namespace: "ns1", name: "a.b" });
+  expect(profileOrigin("kns.ns1")).toEqual({ type: "namespace", name: "ns1" });
+  for (const name of ["kns.", "ksa.ns1", "ksa.ns1.", "other"]) expect(profileOrigin(name)).toBeUndefined();
+});
+
+describe("DM-076 a Kubernetes Node and ours", () => {
+  const node = {
+    bgp: {
+      asNumber: 64512,
+      ipv4Address: "10.0.0.1/24",
+      ipv6Address: "fd00::1/64",
+      ipv4IPIPTunnelAddr: "10.65.0.1",
+      routeReflectorClusterID: "1.0.0.1",
+    },
+    ipv4VXLANTunnelAddr: "10.65.0.2",
+    vxlanTunnelMACAddr: "66:00:00:00:00:01",
+    ipv6VXLANTunnelAddr: "fd00:65::2",
+    vxlanTunnelMACAddrV6: "66:00:00:00:00:02",
+    wireguard: { interfaceIPv4Address: "10.65.0.3", interfaceIPv6Address: "fd00:65::3" },
+    interfaces: [{ name: "eth0", addresses: ["10.0.0.1"] }],
+  };
+  const status = { wireguardPublicKey: "k4", wireguardPublicKeyV6: "k6" };
+  const ours = (spec: object, metadata: object = {}): Resource => ({
+    apiVersion: API_VERSION,
+    kind: "Node",
+    metadata: { name: "n1", ...metadata },
+    spec,
+    status,
+  });
+  test("all that was written is read", () => {
+    const { annotations } = kubernetesNodeFrom(ours(node), {
+      metadata: { name: "n1", annotations: { foreign: "kept" } },
+    });
+    expect(annotations["foreign"]).toBe("kept");
+    const read = nodeFromKubernetes({ metadata: { name: "n1", annotations } });
+    expect(read.status).toEqual(status);
+    expect(read.spec).toMatchObject(node);
+    expect(read.spec.orchRefs).toEqual([{ nodeName: "n1", orchestrator: "k8s" }]);
+  });
+  test("what is no longer set is taken away", () => {
+    const { annotations } = kubernetesNodeFrom(ours(node), { metadata: { name: "n1" } });
+    const emptied = kubernetesNodeFrom({ ...ours({}), status: {} }, { metadata: { name: "n1", annotations } });
+    expect(emptied.annotations).toEqual({});
+  });
+  test("two CIDRs in one interface do no harm", () =>
+    expect(
+      nodeFromKubernetes({
+        metadata: {
+          name: "n",
+          annotations: {
+            "projectcalico.org/Interfaces": '[{"name":"e","addresses":["10.0.0.5/24","fd00::5/64","10.0.0.6"]}]',
+          },
+        },
+      }).spec.interfaces,
+    ).toEqual([{ name: "e", addresses: ["10.0.0.6"] }]));
+});
+
+describe("DM-077 labels of both sides are merged, and told apart again", () => {
+  const kubernetes = {
+    metadata: {
+      name: "n1",
+      labels: { zone: "a", both: "k8s" },
+      annotations: { "projectcalico.org/labels": '{"both":"calico","own":"1"}' },
+    },
+  };
+  const labelsAfter = (change: (labels: Record<string, string>) => void) => {
+    const node = nodeFromKubernetes(kubernetes);
+    const labels = { ...node.metadata.labels };
+    change(labels);
+    const { annotations } = kubernetesNodeFrom({ ...node, metadata: { ...node.metadata, labels } }, kubernetes);
+    return JSON.parse(annotations["projectcalico.org/labels"] ?? "{}") as unknown;
+  };
+  test("Kubernetes' win for reading", () =>
+    expect(nodeFromKubernetes(kubernetes).metadata.labels).toEqual({ zone: "a", both: "k8s", own: "1" }));
+  test("written back unchanged, nothing changes, not even what was hidden", () =>
+    expect(labelsAfter(() => {})).toEqual({ both: "calico", own: "1" }));
+  test("ours change", () =>
+    expect(labelsAfter((labels) => Object.assign(labels, { own: "2", more: "3" }))).toEqual({
+      both: "calico",
+      own: "2",
+      more: "3",
+    }));
+  test("without the note all labels count as ours", () => {
+    const { annotations } = kubernetesNodeFrom(
+      { apiVersion: API_VERSION, kind: "Node", metadata: { name: "n1", labels: { zone: "a" } }, spec: {} },
+      kubernetes,
+    );
+    expect(annotations["projectcalico.org/labels"]).toBe('{"zone":"a"}');
+  });
+  test("a note that does not parse is refused", () =>
+    expect(() =>
+      kubernetesNodeFrom(
+        {
+          apiVersion: API_VERSION,
+          kind: "Node",
+          metadata: { name: "n1", annotations: { "projectcalico.org/kube-labels": "{" } },
+          spec: {},
+        },
+        kubernetes,
+      ),
+    ).toThrow("kube-labels"));
+});
+
+test("DM-078 with pod CIDRs the tunnel's address is the first of them", () => {
+  const kubernetes = {
+    metadata: { name: "n", annotations: { "projectcalico.org/WireguardPublicKey": "k" } },
+    spec: { podCIDRs: ["fd00::/64", "10.244.1.0/24"] },
+  };
+  const node = nodeFromKubernetes(kubernetes, { usePodCidr: true });
+  expect(node.spec.bgp).toEqual({ ipv4IPIPTunnelAddr: "10.244.1.1" });
+  expect(node.spec.wireguard).toEqual({ interfaceIPv4Address: "10.244.1.1" });
+  expect(nodeFromKubernetes(kubernetes).spec.bgp).toBeUndefined();
+});
+
+test("DM-079 UIDs are converted by reversing bits, and back", () => {
+  expect(convertUid("30316465-6365-4463-ad63-3564622d3638")).toBe("0c8c26a6-c6a6-44c6-adc6-ac2646b46c1c");
+  expect(convertUid("rubbish")).toBe("rubbish");
+  fc.assert(fc.property(fc.uuid(), (uid) => void expect(convertUid(convertUid(uid))).toBe(uid)));
+});
+
+describe("DM-080 a migration of a virtual machine", () => {
+  const migration = (phase: string, sourcePod?: string) =>
+    liveMigrationFromKubeVirt({
+      metadata: { name: "m", namespace: "ns1", uid: "u" },
+      spec: { vmiName: "vm1" },
+      status: { phase, migrationState: sourcePod === undefined ? undefined : { sourcePod } },
+    });
+  for (const phase of ["Scheduling", "Scheduled", "PreparingTarget", "TargetReady", "Running", "Failed"])
+    test(phase, () =>
+      expect(migration(phase, "virt-launcher-1")?.spec).toEqual({
+        source: { workload: { orchestratorID: "k8s", workloadID: "ns1/virt-launcher-1" } },
+        target: {
+          selector:
+            "projectcalico.org/namespace == 'ns1' && vmi.kubevirt.io/id == 'vm1' && kubevirt.io/migrationJobUID == 'u'",
+        },
+      }),
+    );
+  test("before it begins, after it ends, and without its source", () => {
+    for (const phase of ["Pending", "Succeeded", ""]) expect(migration(phase)).toBeUndefined();
+    expect(migration("Scheduling")?.spec.source).toBeUndefined();
+  });
+});
+
+test("what the CNI plugin notes on a pod is what is read from it", () => {
+  expect(podAnnotations({ ipNetworks: ["10.0.0.1", "fd00::1/128"], containerID: "c" })).toEqual({
+    "cni.projectcalico.org/podIP": "10.0.0.1/32",
+    "cni.projectcalico.org/podIPs": "10.0.0.1/32,fd00::1/128",
+    "cni.projectcalico.org/containerID": "c",
+  });
+  expect(podAnnotations({})).toBeUndefined();
+});
+
+// --- recordings --------------------------------------------------------------------------------------------------
+const folder = join(import.meta.dir, "../../../../shared/golden/kubernetes/conversion");
+if (!existsSync(folder))
+  console.log("Kubernetes conversions: the recordings are not beside the checkout, not compared");
+else {
+  const read = <T>(file: string): T => JSON.parse(readFileSync(join(folder, file), "utf8")) as T;
+  /** Recorded objects carry made-up UIDs and times, given ones none. */
+  const bare = (resource: Resource | undefined): unknown => {
+    if (resource === undefined) return undefined;
+    const { uid: _, resourceVersion: __, creationTimestamp: ___, ...metadata } = resource.metadata;
+    return { ...resource, metadata };
+  };
+  describe("recorded pods", () => {
+    for (const { name, kubernetes, then, workloadEndpoints } of read<{
+      cases: { name: string; kubernetes: { metadata: object }; then?: string; workloadEndpoints: Resource[] }[];
+    }>("pods.json").cases)
+      test(name, () => {
+        const given =
+          then === undefined
+            ? kubernetes
+            : { ...kubernetes, metadata: { ...kubernetes.metadata, deletionTimestamp: "x" } };
+        let made: Resource | undefined;
+        try {
+          made = isWorkloadPod(given) ? workloadEndpointFromPod(given, () => {}) : undefined;
+        } catch (error) {
+          if (!isValueError(error)) throw error;
+        }
+        expect(bare(made)).toEqual(bare(workloadEndpoints[0]));
+      });
+  });
+  describe("recorded profiles", () => {
+    for (const { name, kubernetes, listed } of read<{
+      cases: {
+        name: string;
+        kubernetes: { kind: string; metadata: { name: string; labels?: object } } | null;
+        listed: Resource;
+      }[];
+    }>("profiles.json").cases)
+      if (kubernetes !== null)
+        test(name, () => {
+          const isNamespace = kubernetes.kind === "Namespace";
+          // The API server adds this label to every namespace.
+          const labels = {
+            ...kubernetes.metadata.labels,
+            ...(isNamespace ? { "kubernetes.io/metadata.name": kubernetes.metadata.name } : {}),
+          };
+          const given = { ...kubernetes, metadata: { ...kubernetes.metadata, labels } };
+          expect(bare(isNamespace ? profileFromNamespace(given) : profileFromServiceAccount(given))).toEqual(
+            bare(listed),
+          );
+        });
+  });
+  describe("recorded nodes", () => {
+    for (const { name, kubernetes, node, withUSE_POD_CIDR } of read<{
+      cases: { name: string; kubernetes: object; node?: Resource; withUSE_POD_CIDR?: Resource }[];
+    }>("nodes.json").cases)
+      if (node !== undefined)
+        test(name, () => {
+          expect(bare(nodeFromKubernetes(kubernetes))).toEqual(bare(node));
+          if (withUSE_POD_CIDR !== undefined)
+            expect(bare(nodeFromKubernetes(kubernetes, { usePodCidr: true }))).toEqual(bare(withUSE_POD_CIDR));
+        });
+  });
+}

@@ -1,0 +1,52 @@
+// A virtual machine on the move: KubeVirt's VirtualMachineInstanceMigration as a LiveMigration.
+import { JsonReader } from "../../lib/json-reader.ts";
+import { NAMESPACE_LABEL } from "../labels.ts";
+import { API_VERSION, type Resource } from "../resource.ts";
+import { namesOf, originOf } from "./metadata.ts";
+
+const PHASES: ReadonlySet<string> = new Set([
+  "Scheduling",
+  "Scheduled",
+  "PreparingTarget",
+  "TargetReady",
+  "Running",
+  "Failed",
+]);
+/** On the virtual machine's pods: its name, and on the target's also the migration's UID. */
+const MACHINE_LABEL = "vmi.kubevirt.io/id";
+const MIGRATION_LABEL = "kubevirt.io/migrationJobUID";
+
+export interface LiveMigrationSpec {
+  readonly source?: { readonly workload: { readonly orchestratorID: "k8s"; readonly workloadID: string } };
+  readonly target: { readonly selector: string };
+}
+
+/** Nothing for a migration that has not begun or is over. */
+export function liveMigrationFromKubeVirt(json: unknown): Resource<"LiveMigration", LiveMigrationSpec> | undefined {
+  const object = new JsonReader(json);
+  const status = object.object("status");
+  if (!PHASES.has(status?.text("phase") ?? "")) return undefined;
+  const { name, namespace, labels, annotations } = namesOf(object);
+  const origin = originOf(object, "same");
+  const machine = object.object("spec")?.filled("vmiName") ?? object.fail("spec.vmiName", "the virtual machine's name");
+  const source = status?.object("migrationState")?.filled("sourcePod");
+  return {
+    apiVersion: API_VERSION,
+    kind: "LiveMigration",
+    metadata: {
+      ...origin,
+      name,
+      namespace,
+      ...(Object.keys(labels).length === 0 ? {} : { labels }),
+      ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
+    },
+    spec: {
+      ...(source === undefined
+        ? {}
+        : { source: { workload: { orchestratorID: "k8s", workloadID: `${namespace}/${source}` } } }),
+      target: {
+        selector: `${NAMESPACE_LABEL} == '${namespace}' && ${MACHINE_LABEL} == '${machine}' && ${MIGRATION_LABEL} == '${origin.uid ?? ""}'`,
+      },
+    },
+  };
+}

@@ -1,0 +1,34 @@
+// The metadata of Kubernetes' objects.
+import type { JsonReader } from "../../lib/json-reader.ts";
+import type { Labels, Metadata } from "../resource.ts";
+import { convertUid } from "./uid.ts";
+
+export interface ObjectNames {
+  readonly name: string;
+  readonly namespace: string;
+  readonly labels: Labels;
+  readonly annotations: Labels;
+}
+
+export function namesOf(object: JsonReader): ObjectNames {
+  const metadata = object.object("metadata") ?? object.fail("metadata", "an object");
+  return {
+    name: metadata.filled("name") ?? metadata.fail("name", "the object's name"),
+    namespace: metadata.text("namespace") ?? "",
+    labels: metadata.map("labels") ?? {},
+    annotations: metadata.map("annotations") ?? {},
+  };
+}
+
+/** UID, time and revision of the object something was made from. A derived object's UID is converted. */
+export function originOf(object: JsonReader, uid: "same" | "converted"): Partial<Metadata> {
+  const metadata = object.object("metadata");
+  const own = metadata?.filled("uid");
+  const creationTimestamp = metadata?.filled("creationTimestamp");
+  const resourceVersion = metadata?.filled("resourceVersion");
+  return {
+    ...(own === undefined ? {} : { uid: uid === "same" ? own : convertUid(own) }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
+    ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
+  };
+}

@@ -1,0 +1,210 @@
+// A pod as a workload endpoint.
+import { cidrAddress, hostCidr, type Cidr, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
+import { JsonReader } from "../../lib/json-reader.ts";
+import { NAMESPACE_LABEL, NAMESPACE_PROFILE, ORCHESTRATOR_LABEL, SERVICE_ACCOUNT_LABEL } from "../labels.ts";
+import { API_VERSION, type Labels, type Resource } from "../resource.ts";
+import { NotConvertible, type ReportProblem } from "../value-error.ts";
+import { workloadEndpointName } from "../workload-name.ts";
+import { namesOf, originOf } from "./metadata.ts";
+import { type QosControlsJson, qosFromAnnotations } from "./pod-qos.ts";
+import { serviceAccountProfileName } from "./profiles.ts";
+
+export const POD_IP_ANNOTATION = "cni.projectcalico.org/podIP";
+export const POD_IPS_ANNOTATION = "cni.projectcalico.org/podIPs";
+export const CONTAINER_ID_ANNOTATION = "cni.projectcalico.org/containerID";
+const AWS_IPS_ANNOTATION = "vpc.amazonaws.com/pod-ips";
+const FLOATING_IPS_ANNOTATION = "cni.projectcalico.org/floatingIPs";
+const SOURCE_PREFIXES_ANNOTATION = "cni.projectcalico.org/allowedSourcePrefixes";
+const NETWORK_STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status";
+const FINISHED_PHASES: ReadonlySet<string> = new Set(["Failed", "Succeeded", "Completed"]);
+const MAX_LABEL_VALUE = 63;
+
+export interface PodEndpointSpec {
+  readonly orchestrator: "k8s";
+  readonly node: string;
+  readonly pod: string;
+  readonly endpoint: "eth0";
+  readonly containerID?: string;
+  readonly serviceAccountName?: string;
+  readonly ipNetworks?: readonly Cidr[];
+  readonly ipNATs?: readonly { readonly internalIP: string; readonly externalIP: string }[];
+  readonly profiles: readonly string[];
+  readonly interfaceName: string;
+  readonly ports?: readonly PodPort[];
+  readonly allowSpoofedSourcePrefixes?: readonly Cidr[];
+  readonly qosControls?: QosControlsJson;
+}
+interface PodPort {
+  readonly name: string;
+  readonly protocol: string;
+  readonly port: number;
+  readonly hostPort: number;
+  readonly hostIP: string;
+}
+
+/** Pods on the host's own network are no workloads; those without a node are nowhere yet. */
+export function isWorkloadPod(json: unknown): boolean {
+  const spec = new JsonReader(json).object("spec");
+  return spec !== undefined && spec.flag("hostNetwork") !== true && spec.filled("nodeName") !== undefined;
+}
+
+/** The host side's interface of a pod: the prefix and 11 digits of a hash. */
+export function podInterfaceName(namespace: string, pod: string, prefix = "cali"): string {
+  return prefix + new Bun.CryptoHasher("sha1").update(`${namespace}.${pod}`).digest("hex").slice(0, 11);
+}
+
+/** @param options.interfacePrefix first of Felix's interface prefixes */
+export function workloadEndpointFromPod(
+  json: unknown,
+  report: ReportProblem,
+  options: { readonly interfacePrefix?: string } = {},
+): Resource<"WorkloadEndpoint", PodEndpointSpec> {
+  const pod = new JsonReader(json);
+  const { name, namespace, labels, annotations } = namesOf(pod);
+  const spec = pod.object("spec") ?? pod.fail("spec", "an object");
+  const node = spec.filled("nodeName") ?? spec.fail("nodeName", "the node the pod runs on");
+  const serviceAccount = spec.filled("serviceAccountName");
+  const networks = isFinished(pod, annotations) ? [] : addressesOf(pod, annotations);
+  const nats = floatingAddresses(annotations, networks);
+  const prefixes = sourcePrefixes(annotations);
+  const ports = portsOf(spec);
+  const qos = qosFromAnnotations(annotations, report);
+  const containerId = annotations[CONTAINER_ID_ANNOTATION];
+  const generateName = pod.object("metadata")?.filled("generateName");
+  const networkStatus = annotations[NETWORK_STATUS_ANNOTATION];
+  return {
+    apiVersion: API_VERSION,
+    kind: "WorkloadEndpoint",
+    metadata: {
+      ...originOf(pod, "same"),
+      name: workloadEndpointName({ node, orchestrator: "k8s", pod: name, endpoint: "eth0" }),
+      namespace,
+      ...(generateName === undefined ? {} : { generateName }),
+      labels: podLabels(labels, namespace, serviceAccount),
+      ...(networkStatus === undefined ? {} : { annotations: { [NETWORK_STATUS_ANNOTATION]: networkStatus } }),
+    },
+    spec: {
+      orchestrator: "k8s",
+      node,
+      ...(containerId === undefined || containerId === "" ? {} : { containerID: containerId }),
+      pod: name,
+      endpoint: "eth0",
+      ...(serviceAccount === undefined ? {} : { serviceAccountName: serviceAccount }),
+      ...(networks.length === 0 ? {} : { ipNetworks: networks }),
+      ...(nats.length === 0 ? {} : { ipNATs: nats }),
+      profiles: [
+        NAMESPACE_PROFILE + namespace,
+        ...(serviceAccount === undefined ? [] : [serviceAccountProfileName(namespace, serviceAccount)]),
+      ],
+      interfaceName: podInterfaceName(namespace, name, options.interfacePrefix),
+      ...(ports.length === 0 ? {} : { ports }),
+      ...(prefixes.length === 0 ? {} : { allowSpoofedSourcePrefixes: prefixes }),
+      ...(qos === undefined ? {} : { qosControls: qos }),
+    },
+  };
+}
+
+/** Its addresses may already belong to another. */
+function isFinished(pod: JsonReader, annotations: Labels): boolean {
+  if (FINISHED_PHASES.has(pod.object("status")?.text("phase") ?? "")) return true;
+  const isGoing = pod.object("metadata")?.filled("deletionTimestamp") !== undefined;
+  return isGoing && (annotations[POD_IP_ANNOTATION] === "" || annotations[AWS_IPS_ANNOTATION] === "");
+}
+
+/** The first source that says something: Kubernetes' own status, then what the CNI plugin noted. */
+function addressesOf(pod: JsonReader, annotations: Labels): readonly Cidr[] {
+  const status = pod.object("status");
+  const split = (text: string | undefined): readonly string[] =>
+    text === undefined || text === "" ? [] : text.split(",");
+  const sources = [
+    status?.objects("podIPs").flatMap((entry) => entry.filled("ip") ?? []) ?? [],
+    split(status?.text("podIP")),
+    split(annotations[POD_IPS_ANNOTATION]),
+    split(annotations[POD_IP_ANNOTATION]),
+    split(annotations[AWS_IPS_ANNOTATION]),
+  ];
+  const found = sources.find((source) => source.length > 0) ?? [];
+  return found.map((text) => {
+    const network = tryParseCidr(text.trim());
+    if (network === undefined) throw new NotConvertible(`pod address ${JSON.stringify(text)} is no IP address`);
+    return network;
+  });
+}
+
+function podLabels(own: Labels, namespace: string, serviceAccount: string | undefined): Labels {
+  const isLabel = serviceAccount !== undefined && serviceAccount.length < MAX_LABEL_VALUE;
+  return {
+    ...own,
+    [NAMESPACE_LABEL]: namespace,
+    [ORCHESTRATOR_LABEL]: "k8s",
+    ...(isLabel ? { [SERVICE_ACCOUNT_LABEL]: serviceAccount } : {}),
+  };
+}
+
+/** An external address goes to the pod's address of the same family; without one it goes nowhere. */
+function floatingAddresses(
+  annotations: Labels,
+  networks: readonly Cidr[],
+): readonly { readonly internalIP: string; readonly externalIP: string }[] {
+  return listAnnotation(annotations, FLOATING_IPS_ANNOTATION).flatMap((external) => {
+    const family = external.includes(":") ? 6 : 4;
+    const internal = networks.find((network) => ipVersion(network) === family);
+    return internal === undefined ? [] : [{ internalIP: cidrAddress(internal), externalIP: external }];
+  });
+}
+
+function sourcePrefixes(annotations: Labels): readonly Cidr[] {
+  return listAnnotation(annotations, SOURCE_PREFIXES_ANNOTATION).map((text) => {
+    const prefix = text.includes("/") ? tryParseCidr(text) : undefined;
+    if (prefix === undefined)
+      throw new NotConvertible(`${SOURCE_PREFIXES_ANNOTATION}: ${JSON.stringify(text)} is no CIDR`);
+    return prefix;
+  });
+}
+
+function listAnnotation(annotations: Labels, name: string): readonly string[] {
+  const text = annotations[name];
+  if (text === undefined || text === "") return [];
+  try {
+    const list: unknown = JSON.parse(text);
+    if (Array.isArray(list) && list.every((item) => typeof item === "string")) return list as readonly string[];
+  } catch {
+    // falls through: the same message for what is no JSON and what is no list
+  }
+  throw new NotConvertible(`${name}: want a JSON list of texts`);
+}
+
+const PORT_PROTOCOLS: ReadonlySet<string> = new Set(["TCP", "UDP", "SCTP"]);
+
+/** Named ports, which policy may match by name, and ports the host forwards. */
+function portsOf(spec: JsonReader): readonly PodPort[] {
+  const containers = [...spec.objects("containers"), ...spec.objects("initContainers")];
+  return containers.flatMap((container) =>
+    container.objects("ports").flatMap((port) => {
+      const number = port.whole("containerPort") ?? 0;
+      const name = port.text("name") ?? "";
+      const hostPort = port.whole("hostPort") ?? 0;
+      const protocol = port.filled("protocol") ?? "TCP";
+      if (number === 0 || (name === "" && hostPort === 0) || !PORT_PROTOCOLS.has(protocol)) return [];
+      return [{ name, protocol, port: number, hostPort, hostIP: port.text("hostIP") ?? "" }];
+    }),
+  );
+}
+
+/** What the CNI plugin notes on the pod, so that policy need not wait for the kubelet; undefined where it has nothing. */
+export function podAnnotations(endpoint: {
+  readonly ipNetworks?: readonly string[];
+  readonly containerID?: string;
+}): Labels | undefined {
+  const networks = (endpoint.ipNetworks ?? []).map((text) => {
+    const address = tryParseAddress(text);
+    return address === undefined ? text : hostCidr(address);
+  });
+  const [first] = networks;
+  if (first === undefined) return undefined;
+  return {
+    [POD_IP_ANNOTATION]: first,
+    [POD_IPS_ANNOTATION]: networks.join(","),
+    ...(endpoint.containerID === undefined ? {} : { [CONTAINER_ID_ANNOTATION]: endpoint.containerID }),
+  };
+}

@@ -1,0 +1,74 @@
+// Namespaces and service accounts as profiles: their labels reach their pods' endpoints under a prefix. A namespace also
+// allows what no policy judges, as Kubernetes has it.
+import { JsonReader } from "../../lib/json-reader.ts";
+import {
+  NAME_LABEL,
+  NAMESPACE_PREFIX,
+  NAMESPACE_PROFILE,
+  prefixed,
+  SERVICE_ACCOUNT_PREFIX,
+  SERVICE_ACCOUNT_PROFILE,
+} from "../labels.ts";
+import { API_VERSION, type Labels, type Metadata, type Resource } from "../resource.ts";
+import { namesOf, originOf } from "./metadata.ts";
+
+interface ProfileSpecJson {
+  readonly ingress?: readonly { readonly action: "Allow" }[];
+  readonly egress?: readonly { readonly action: "Allow" }[];
+  readonly labelsToApply: Labels;
+}
+export type DerivedProfile = Resource<"Profile", ProfileSpecJson>;
+
+/** `kns.<namespace>`. Its revision is `<revision>/`: that of the namespaces, not of the service accounts. */
+export function profileFromNamespace(json: unknown): DerivedProfile {
+  const object = new JsonReader(json);
+  const { name, labels } = namesOf(object);
+  const origin = originOf(object, "converted");
+  return profile(NAMESPACE_PROFILE + name, origin, `${origin.resourceVersion ?? ""}/`, {
+    ingress: [{ action: "Allow" }],
+    egress: [{ action: "Allow" }],
+    labelsToApply: { ...prefixed(NAMESPACE_PREFIX, labels), [NAMESPACE_PREFIX + NAME_LABEL]: name },
+  });
+}
+
+/** `ksa.<namespace>.<name>`, without rules. Its revision is `/<revision>`. */
+export function profileFromServiceAccount(json: unknown): DerivedProfile {
+  const object = new JsonReader(json);
+  const { name, namespace, labels } = namesOf(object);
+  const origin = originOf(object, "converted");
+  return profile(serviceAccountProfileName(namespace, name), origin, `/${origin.resourceVersion ?? ""}`, {
+    labelsToApply: { ...prefixed(SERVICE_ACCOUNT_PREFIX, labels), [SERVICE_ACCOUNT_PREFIX + NAME_LABEL]: name },
+  });
+}
+
+export const serviceAccountProfileName = (namespace: string, name: string): string =>
+  `${SERVICE_ACCOUNT_PROFILE}${namespace === "" ? "default" : namespace}.${name}`;
+
+export type ProfileOrigin =
+  | { readonly type: "namespace"; readonly name: string }
+  | { readonly type: "serviceAccount"; readonly namespace: string; readonly name: string };
+
+/** What a derived profile stands for; undefined when it is none. A service account's name may hold dots. */
+export function profileOrigin(name: string): ProfileOrigin | undefined {
+  if (name.startsWith(NAMESPACE_PROFILE) && name.length > NAMESPACE_PROFILE.length)
+    return { type: "namespace", name: name.slice(NAMESPACE_PROFILE.length) };
+  const [, namespace, account] = /^ksa\.([^.]+)\.(.+)$/.exec(name) ?? [];
+  return namespace === undefined || account === undefined
+    ? undefined
+    : { type: "serviceAccount", namespace, name: account };
+}
+
+function profile(
+  name: string,
+  origin: Partial<Metadata>,
+  resourceVersion: string,
+  spec: ProfileSpecJson,
+): DerivedProfile {
+  const isKnown = origin.resourceVersion !== undefined;
+  return {
+    apiVersion: API_VERSION,
+    kind: "Profile",
+    metadata: { ...origin, name, ...(isKnown ? { resourceVersion } : {}) },
+    spec,
+  };
+}
