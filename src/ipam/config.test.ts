@@ -1,0 +1,31 @@
+import { expect, test } from "bun:test";
+import { TestCluster } from "./testing/bench.ts";
+
+test("CI-071 absent settings are defaults, and reading writes nothing", async () => {
+  const c = new TestCluster();
+  expect(await c.ipam.config()).toEqual({ strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 });
+  expect(c.store.snapshot()).toEqual([]);
+});
+
+test("CI-071 a change keeps the other settings, and the same value writes nothing", async () => {
+  const c = new TestCluster();
+  await c.ipam.configure({ strictAffinity: true });
+  await c.ipam.configure({ maxBlocksPerHost: 5 });
+  const [before] = c.store.snapshot();
+  await c.ipam.configure({ strictAffinity: true });
+  expect(c.store.snapshot()).toEqual([before!]);
+  expect(await c.ipam.config()).toMatchObject({ strictAffinity: true, autoAllocateBlocks: true, maxBlocksPerHost: 5 });
+});
+
+const refused = [
+  { name: "neither strict nor automatic", change: { autoAllocateBlocks: false }, why: "AutoAllocateBlocks" },
+  { name: "a limit without strict affinity", change: { maxBlocksPerHost: 3 }, why: "requires StrictAffinity" },
+  { name: "a negative limit", change: { maxBlocksPerHost: -1 }, why: "negative" },
+  { name: "a cooldown over 20 minutes", change: { ipCooldownSeconds: 1201 }, why: "0 to 1200" },
+];
+for (const { name, change, why } of refused)
+  test(`CI-071 refused: ${name}`, async () => {
+    const c = new TestCluster();
+    await expect(c.ipam.configure(change)).rejects.toThrow(why);
+    expect(c.store.snapshot()).toEqual([]);
+  });

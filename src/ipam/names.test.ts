@@ -1,0 +1,40 @@
+import { expect, test } from "bun:test";
+import {
+  containerHandle,
+  goTimestamp,
+  isTunnelType,
+  loadBalancerHandle,
+  tunnelAttributeType,
+  tunnelHandle,
+  virtualMachineHandle,
+} from "./names.ts";
+
+test("CI-075 tunnel addresses are held under names both programs know", () => {
+  expect(tunnelHandle("ipip", 4, "n1")).toBe("ipip-tunnel-addr-n1");
+  expect(tunnelHandle("vxlan", 4, "n1")).toBe("vxlan-tunnel-addr-n1");
+  expect(tunnelHandle("vxlan", 6, "n1")).toBe("vxlan-v6-tunnel-addr-n1");
+  expect(tunnelHandle("wireguard", 6, "n1")).toBe("wireguard-v6-tunnel-addr-n1");
+  expect(tunnelAttributeType("wireguard", 6)).toBe("wireguardV6TunnelAddress");
+  expect(isTunnelType(tunnelAttributeType("vxlan", 4))).toBe(true);
+  expect(isTunnelType("pod")).toBe(false);
+});
+
+test("CI-076 a service's handle is a digest without punctuation", () => {
+  const handle = loadBalancerHandle("Web", "shop", "UID-1");
+  expect(handle).toMatch(/^lb-[A-Za-z0-9]{30,43}$/);
+  expect(handle).toBe(loadBalancerHandle("web", "SHOP", "uid-1"));
+});
+
+test("CI-077 a virtual machine's handle is its name, or a digest when that is too long", () => {
+  expect(virtualMachineHandle("net", "ns", "vm")).toBe("net.vmi.ns.vm");
+  expect(virtualMachineHandle("net", "ns", "v".repeat(130))).toMatch(/^_[A-Za-z0-9_-]{43}$/);
+  expect(containerHandle("net1", "c0")).toBe("net1.c0");
+});
+
+const times = [
+  ["2026-08-22T13:33:20.123Z", "2026-08-22 13:33:20.123 +0000 UTC"],
+  ["2026-08-22T13:33:20.120Z", "2026-08-22 13:33:20.12 +0000 UTC"],
+  ["2026-08-22T13:30:00.000Z", "2026-08-22 13:30:00 +0000 UTC"],
+];
+for (const [iso = "", want = ""] of times)
+  test(`CI-045 times are written as ${want}`, () => expect(goTimestamp(new Date(iso))).toBe(want));
