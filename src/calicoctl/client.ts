@@ -54,7 +54,7 @@ export async function openStore(call: Call): Promise<OpenStore> {
   if (config.type === "sqlite" && config.isFallback && world.isTerminal("err"))
     world.err(`No datastore is configured: using the embedded one, ${config.path}\n`);
   const datastore = await openDatastore(config, {
-    timeoutMs: TIMEOUT_MS,
+    timeoutMs: world.timeoutMs ?? TIMEOUT_MS,
     oneShot: true,
     onUnreadable: (error) => world.err(`Skipped: ${error.message}\n`),
   });

@@ -61,6 +61,8 @@ export interface World {
   readStdin(): Uint8Array;
   /** Whether standard output (or error) is a terminal: colour and progress only then. */
   isTerminal(stream: "out" | "err"): boolean;
+  /** How long a datastore may take to answer; 10 s unless told. */
+  readonly timeoutMs?: number;
 }
 
 export const isGroup = (entry: Command | Group): entry is Group => "commands" in entry;

@@ -68,24 +68,34 @@ export function recoverWrittenText<D extends Decoded<unknown>>(
   decode: (value: unknown) => D,
 ): D {
   const first = decode(value);
-  let changed = false;
+  const swaps: Swap[] = [];
+  const swap = (field: string, path: Path, written: unknown) => {
+    swaps.push({ field, path, before: valueAt(value, path) });
+    setAt(value, path, written);
+  };
   if (!first.ok)
     for (const { field } of first.faults) {
       const { node, path } = walk(root, field, root.offset);
-      if (node?.kind !== "scalar" || !node.plain) continue;
-      const other = otherReading(node);
-      if (other === undefined) continue;
-      setAt(value, path, other);
-      changed = true;
+      const other = node?.kind === "scalar" && node.plain ? otherReading(node) : undefined;
+      if (other !== undefined) swap(field, path, other);
     }
   // Text is wanted and a number was read: its digits are the text, not how we would print the number.
   else
     for (const { node, path } of reformattedNumbers(root))
-      if (valueAt(first.resource, path) === String(node.value)) {
-        setAt(value, path, node.text);
-        changed = true;
-      }
-  return changed ? decode(value) : first;
+      if (valueAt(first.resource, path) === String(node.value)) swap("", path, node.text);
+  if (swaps.length === 0) return first;
+  const second = decode(value);
+  if (second.ok) return second;
+  // What is wrong either way is told as it was read.
+  const still = new Set(second.faults.map(({ field }) => field));
+  for (const { field, path, before } of swaps) if (still.has(field)) setAt(value, path, before);
+  return decode(value);
+}
+
+interface Swap {
+  readonly field: string;
+  readonly path: Path;
+  readonly before: unknown;
 }
 
 function otherReading(node: ScalarNode): unknown {

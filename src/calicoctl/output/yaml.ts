@@ -69,6 +69,7 @@ function scalar(value: YamlValue, spot: Spot | undefined): string {
 
 /** A key stands on one line, however long. */
 function keyText(key: string): string {
+  if (/^[a-z]{2}[A-Za-z]*$/.test(key) && !OTHER_WORDS.has(key)) return key; // nearly all
   return key.includes("\n") ? quoted(key) : text(key);
 }
 
@@ -84,6 +85,8 @@ const quoted = (value: string, spot?: Spot) => fold(value, spot, '"', escaped);
 
 /** Breaks a long line at single blanks, which readers take for a blank again. */
 function fold(value: string, spot: Spot | undefined, quote: "" | "'" | '"', encode: (char: string) => string): string {
+  // Short lines are nearly all there are.
+  if (quote === "" && (spot?.column ?? 0) + value.length <= LINE_WIDTH) return value;
   const chars = [...value];
   let out = quote;
   let column = (spot?.column ?? 0) + quote.length;
@@ -137,6 +140,7 @@ const TIMESTAMP = /^\d{4}-\d{1,2}-\d{1,2}([Tt ]\d{1,2}:\d{1,2}:\d{1,2}(\.\d+)?([
 
 function readsAsOther(value: string): boolean {
   if (value === "" || OTHER_WORDS.has(value)) return true;
+  if (!/^[-+.0-9]/.test(value)) return false;
   return INTEGER.test(value) || FLOAT.test(value) || SEXAGESIMAL.test(value) || TIMESTAMP.test(value);
 }
 
@@ -171,36 +175,36 @@ const hex = (code: number, digits: number) => code.toString(16).toUpperCase().pa
 
 /** Digits by their number, letters after everything else, as Go's YAML sorts keys: `p2` stands before `p10`. */
 export function naturalOrder(a: string, b: string): number {
-  const [left, right] = [[...a], [...b]];
-  for (let i = 0; i < left.length && i < right.length; i++) {
-    const [x, y] = [left[i] ?? "", right[i] ?? ""];
+  const length = Math.min(a.length, b.length);
+  for (let i = 0; i < length; i++) {
+    const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)];
     if (x === y) continue;
     const [xIsLetter, yIsLetter] = [isLetter(x), isLetter(y)];
     if (xIsLetter !== yIsLetter) return xIsLetter ? 1 : -1;
-    const byNumber = xIsLetter ? 0 : compareNumbers(left, right, i);
-    return byNumber !== 0 ? byNumber : x < y ? -1 : 1;
+    const byNumber = xIsLetter ? 0 : compareNumbers(a, b, i);
+    return byNumber !== 0 ? byNumber : x - y;
   }
-  return left.length - right.length;
+  return a.length - b.length;
 }
 
 /** The two differ first at `at`: as numbers, then by how many digits they have. */
-function compareNumbers(left: readonly string[], right: readonly string[], at: number): number {
+function compareNumbers(left: string, right: string, at: number): number {
   // Within a number a zero counts: 10 stands after 1, while leading zeros are nothing.
   let start = at;
-  while (start > 0 && isDigit(left[start - 1])) start--;
-  const inside = left.slice(start, at).some((digit) => digit !== "0");
+  while (start > 0 && isDigit(left.charCodeAt(start - 1))) start--;
+  const inside = /[1-9]/.test(left.slice(start, at));
   const first = inside && (left[at] === "0" || right[at] === "0") ? 1 : 0;
   const [a, b] = [numberAt(left, at, first), numberAt(right, at, first)];
-  if (a.value !== b.value) return a.value < b.value ? -1 : 1;
-  return a.digits - b.digits;
+  return a.value !== b.value ? a.value - b.value : a.digits - b.digits;
 }
 
-function numberAt(chars: readonly string[], at: number, first: number): { value: number; digits: number } {
+function numberAt(text: string, at: number, first: number): { value: number; digits: number } {
   let value = first;
   let i = at;
-  for (; isDigit(chars[i]); i++) value = value * 10 + Number(chars[i]);
+  for (; isDigit(text.charCodeAt(i)); i++) value = value * 10 + text.charCodeAt(i) - 48;
   return { value, digits: i - at };
 }
 
-const isDigit = (char: string | undefined) => char !== undefined && char >= "0" && char <= "9";
-const isLetter = (char: string) => /\p{L}/u.test(char);
+const isDigit = (code: number) => code >= 48 && code <= 57;
+const isLetter = (code: number) =>
+  code < 128 ? (code | 32) >= 97 && (code | 32) <= 122 : /\p{L}/u.test(String.fromCharCode(code));

@@ -1,0 +1,158 @@
+// validate and convert need no datastore; cluster diags asks kubectl.
+import { expect, test } from "bun:test";
+import { chmodSync, readdirSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { normalizeName } from "../convert/names.ts";
+import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
+
+test("TC-C10 validate says what a write would, without a datastore", async () => {
+  using line = new CommandLine();
+  line.env["DATASTORE_TYPE"] = "etcdv3"; // and no endpoints: whoever asked it would fail
+  expect(await line.pipe(`${pool("a")}---\n${networkSet("s")}`, "validate", "-f", "-")).toEqual({
+    code: 0,
+    out: "Successfully validated 2 resource(s)\n",
+    err: "",
+  });
+  const bad = await line.pipe(pool("a", "10.1.0.1/16"), "validate", "-f", "-");
+  expect(bad).toMatchObject({ code: 1, out: "" });
+  expect(bad.err).toStartWith(
+    "Failed to validate 'IPPool' resource: [error with field standard input: document 1, line 6: spec.cidr",
+  );
+  expect((await line.pipe("", "validate", "-f", "-", "--skip-empty")).out).toBe("No resources specified\n");
+});
+
+const conversions: { name: string; input: string; want: string }[] = [
+  {
+    name: "a pool",
+    input:
+      "apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.0/16}\nspec: {ipip: {enabled: true}, nat-outgoing: true, disabled: true}\n",
+    want: "metadata:\n  creationTimestamp: null\n  name: 10-1-0-0-16\nspec:\n  allowedUses:\n  - Workload\n  - Tunnel\n  blockSize: 26\n  cidr: 10.1.0.0/16\n  disabled: true\n  ipipMode: Always\n  natOutgoing: true\n",
+  },
+  {
+    name: "a policy with tags, single nets and old labels",
+    input:
+      "apiVersion: v1\nkind: policy\nmetadata: {name: p}\nspec:\n  selector: calico/k8s_ns == 'a'\n  preDNAT: true\n  ingress:\n  - {action: pass, protocol: udp, source: {tag: t, selector: a == 'b', net: 10.0.0.1/8, '!nets': [10.1.0.0/16]}}\n",
+    want: "spec:\n  applyOnForward: true\n  ingress:\n  - action: Pass\n    destination: {}\n    protocol: UDP\n    source:\n      nets:\n      - 10.0.0.0/8\n      notNets:\n      - 10.1.0.0/16\n      selector: (a == 'b') && t == ''\n  preDNAT: true\n  selector: projectcalico.org/namespace == 'a'\n  types:\n  - Ingress\n",
+  },
+  {
+    name: "a profile with tags",
+    input:
+      "apiVersion: v1\nkind: profile\nmetadata: {name: k8s_ns.default, tags: [t], labels: {a: b}}\nspec: {egress: [{action: allow}]}\n",
+    want: '  name: kns.default\nspec:\n  egress:\n  - action: Allow\n    destination: {}\n    source: {}\n  labelsToApply:\n    a: b\n    t: ""\n',
+  },
+  {
+    name: "a node",
+    input:
+      "apiVersion: v1\nkind: node\nmetadata: {name: Node_1}\nspec: {bgp: {asNumber: 64512, ipv4Address: 10.0.0.1/24}}\n",
+    want: "name: node-1\nspec:\n  bgp:\n    asNumber: 64512\n    ipv4Address: 10.0.0.1/24\n",
+  },
+  {
+    name: "a workload endpoint",
+    input:
+      "apiVersion: v1\nkind: workloadEndpoint\nmetadata: {name: eth0, node: n-1, orchestrator: k8s, workload: ns.pod, activeInstanceID: c1, labels: {calico/k8s_ns: ns}}\nspec: {interfaceName: cali1, ipNetworks: [10.0.0.1/32], profiles: [k8s_ns.ns]}\n",
+    want: "labels:\n    projectcalico.org/namespace: ns\n  name: n--1-k8s-pod-eth0\n  namespace: ns\n",
+  },
+  {
+    name: "a global peer over IPv6",
+    input: "apiVersion: v1\nkind: bgpPeer\nmetadata: {scope: global, peerIP: 'fd00::1'}\nspec: {asNumber: 64512}\n",
+    want: "name: fd00-0000-0000-0000-0000-0000-0000-0001\n",
+  },
+  {
+    name: "a Kubernetes policy",
+    input:
+      "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: k, namespace: ns}\nspec: {podSelector: {}, ingress: [{}]}\n",
+    want: "spec:\n  ingress:\n  - action: Allow\n    destination: {}\n    source: {}\n  order: 1000\n  selector: projectcalico.org/orchestrator == 'k8s'\n  types:\n  - Ingress\n",
+  },
+];
+for (const { name, input, want } of conversions)
+  test(`TC-C11 convert: ${name}`, async () => {
+    using line = new CommandLine();
+    const answer = await line.pipe(input, "convert", "-f", "-");
+    expect(answer).toMatchObject({ code: 0, err: "" });
+    expect(answer.out).toContain(want);
+    expect((await line.pipe(answer.out, "validate", "-f", "-")).err).toBe("");
+  });
+
+test("TC-C11 convert refuses what it cannot, with its line", async () => {
+  using line = new CommandLine();
+  const wrong: [string, RegExp][] = [
+    [pool("a"), /Unknown resource type \(IPPool\)/],
+    [
+      "apiVersion: v1\nkind: profile\nmetadata: {name: p}\nspec:\n  ingress:\n  - action: next-tier\n",
+      /line 6: spec\.ingress\[0\]\.action: is 'next-tier', want allow, deny, log or pass/,
+    ],
+    ["apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.0/16}\nspec: {foo: 1}\n", /spec\.foo: unknown field/],
+    ["apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.1/16}\n", /has host bits/],
+    ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, node: n}\n", /does not go with scope/],
+  ];
+  for (const [input, want] of wrong) {
+    const answer = await line.pipe(input, "convert", "-f", "-");
+    expect(answer).toMatchObject({ code: 1, out: "" });
+    expect(answer.err).toMatch(want);
+  }
+  const invalid = "apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.1/16}\n";
+  expect((await line.pipe(invalid, "convert", "-f", "-", "--ignore-validation")).code).toBe(0);
+  expect((await line.pipe(invalid, "convert", "-f", "-", "-o", "foo")).err).toContain(
+    "unrecognized output format 'foo'",
+  );
+});
+
+test("normalizeName: lower case, dots for slashes, dashes for the rest, none at the ends", () => {
+  expect(normalizeName("A/b_C..-d_")).toBe("a.b-c.d");
+});
+
+test("TC-C39 cluster diags asks kubectl, censors secrets, and packs one archive", async () => {
+  using line = new CommandLine();
+  const pods = {
+    items: [
+      {
+        metadata: { name: "calico-node-x", namespace: "kube-system", labels: { "k8s-app": "calico-node" } },
+        spec: { nodeName: "n1", containers: [{ name: "calico-node" }] },
+      },
+      { metadata: { name: "web", namespace: "default" }, spec: { nodeName: "n1", containers: [{ name: "web" }] } },
+    ],
+  };
+  line.file("pods.json", JSON.stringify(pods));
+  const kubectl = line.file(
+    "bin/kubectl",
+    `#!/bin/sh
+echo "$@" >> ${line.folder}/asked
+case "$*" in
+  *"get pods --all-namespaces -o json") cat ${line.folder}/pods.json ;;
+  *"ip -6 route"*) echo no such command >&2; exit 1 ;;
+  *) echo "answer to $*" ;;
+esac
+`,
+  );
+  chmodSync(kubectl, 0o755);
+  line.env["PATH"] = `${line.folder}/bin:${process.env["PATH"]}`;
+  const before = process.cwd();
+  process.chdir(line.folder);
+  try {
+    const answer = await line.run("cluster", "diags", "--since=1h", "--focus-nodes", "n1");
+    expect(answer).toMatchObject({ code: 0, err: "" });
+    const [archive] = readdirSync(line.folder).filter((name) => /^calico-diagnostics-\d{8}_\d{6}\.tar\.gz$/.test(name));
+    const list = spawnSync("tar", ["-tzf", archive ?? ""], { encoding: "utf8" }).stdout;
+    expect(list).toContain("/nodes/n1/calico-node-x/nft.txt");
+    expect(list).toContain("/calico/ippools.yaml");
+    expect(list).not.toContain("/web/");
+    const extract = (name: string) =>
+      spawnSync("tar", ["-xzOf", archive ?? "", `${archive?.replace(".tar.gz", "")}/${name}`], { encoding: "utf8" })
+        .stdout;
+    expect(extract("nodes/n1/calico-node-x/ip6-route.txt")).toContain("no such command");
+    expect(extract("nodes/n1/calico-node-x/calico-node.log")).toContain("--since=1h");
+    const asked = await Bun.file(`${line.folder}/asked`).text();
+    expect(
+      asked
+        .split("\n")
+        .filter((question) => question.includes("secrets"))
+        .every((question) => question.includes("custom-columns")),
+    ).toBe(true);
+  } finally {
+    process.chdir(before);
+  }
+  expect((await line.run("cluster", "diags", "--since", "soon")).err).toContain("want a number and s, m or h");
+  expect((await line.run("cluster", "diags", "--max-logs", "0")).err).toContain("want a number from 1 on");
+  line.env["PATH"] = "/nonexistent";
+  expect((await line.run("cluster", "diags")).err).toContain("needs kubectl");
+}, 20_000);

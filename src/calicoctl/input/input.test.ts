@@ -1,0 +1,279 @@
+// What may be fed to calicoctl, and what is said of what may not.
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
+import { InputFault } from "./fault.ts";
+import { offsetOfField, toValue } from "./values.ts";
+import { parseYaml, resolve } from "./yaml.ts";
+
+test("TC-C12 standard input, JSON, several documents, lists and typed lists", async () => {
+  const item = (name: string, cidr: string) => `- ${pool(name, cidr).trim().replaceAll("\n", "\n  ")}\n`;
+  const items = item("a", "10.1.0.0/16") + item("b", "10.2.0.0/16");
+  const inputs = {
+    documents: `---\n# first\n${pool("a")}---\n${pool("b", "10.2.0.0/16")}...\n`,
+    sequence: items,
+    "typed list": `apiVersion: projectcalico.org/v3\nkind: IPPoolList\nitems:\n${items}`,
+    "items without kind":
+      "apiVersion: projectcalico.org/v3\nkind: IPPoolList\nitems:\n- metadata: {name: a}\n  spec: {cidr: 10.1.0.0/16}\n- metadata: {name: b}\n  spec: {cidr: 10.2.0.0/16}\n",
+    json: JSON.stringify(
+      ["a", "b"].map((name, i) => ({
+        apiVersion: "projectcalico.org/v3",
+        kind: "IPPool",
+        metadata: { name },
+        spec: { cidr: `10.${i}.0.0/16` },
+      })),
+    ),
+    anchors: `- &a\n  ${pool("a").trim().replaceAll("\n", "\n  ")}\n- {<<: *a, metadata: {name: b}, spec: {cidr: 10.2.0.0/16}}\n`,
+  };
+  for (const [name, text] of Object.entries(inputs)) {
+    using line = new CommandLine();
+    expect([name, await line.pipe(text, "create", "-f", "-")]).toEqual([
+      name,
+      { code: 0, out: "Successfully created 2 'IPPool' resource(s)\n", err: "" },
+    ]);
+  }
+});
+
+test("TC-C12 directories: YAML and JSON files by name, deeper ones when told", async () => {
+  using line = new CommandLine();
+  line.file(
+    "d/2.JSON",
+    JSON.stringify({ apiVersion: "projectcalico.org/v3", kind: "GlobalNetworkSet", metadata: { name: "j" }, spec: {} }),
+  );
+  line.file("d/1.yaml", networkSet("y"));
+  line.file("d/3.txt", "not: read");
+  line.file("d/sub/4.YML", networkSet("s"));
+  const folder = `${line.folder}/d`;
+  expect((await line.run("validate", "-f", folder)).out).toBe(
+    "Successfully validated 2 'GlobalNetworkSet' resource(s)\n",
+  );
+  expect((await line.run("validate", "-f", folder, "-R")).out).toBe(
+    "Successfully validated 3 'GlobalNetworkSet' resource(s)\n",
+  );
+  expect((await line.run("validate", "-f", `${line.folder}/nope`)).err).toContain("nope: no such file or directory");
+});
+
+test("TC-C13 nothing to read is an error unless told otherwise", async () => {
+  using line = new CommandLine();
+  for (const [name, text] of Object.entries({
+    empty: "",
+    comment: "# nothing\n",
+    separators: "---\n---\n",
+    null: "null\n",
+  })) {
+    const file = line.file(`${name}.yaml`, text);
+    expect(await line.run("create", "-f", file)).toEqual({
+      code: 1,
+      out: "",
+      err: `No resources specified in file ${file}\n`,
+    });
+    expect(await line.run("create", "-f", file, "--skip-empty")).toEqual({
+      code: 0,
+      out: "No resources specified\n",
+      err: "",
+    });
+  }
+  line.file("d/x.txt", "a");
+  expect((await line.run("create", "-f", `${line.folder}/d`)).code).toBe(1);
+  expect((await line.run("create", "-f", `${line.folder}/d`, "--skip-empty")).out).toBe("No resources specified\n");
+  line.file("d/1.yaml", networkSet("a"));
+  line.file("d/2.yaml", "");
+  expect((await line.run("create", "-f", `${line.folder}/d`)).err).toBe(
+    `No resources specified in file ${line.folder}/d/2.yaml\n`,
+  );
+  expect((await line.run("create", "-f", `${line.folder}/d`, "--skip-empty")).code).toBe(0);
+});
+
+const good = networkSet("good");
+const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
+  {
+    name: "an unknown field",
+    text: `${good}---\n${pool("a")}  foo: 1\n`,
+    want: /document 2, line 14: spec\.foo: unknown field \(is 1\)/,
+  },
+  {
+    name: "a field in the wrong place",
+    text: pool("a").replace("spec:", "natOutgoing: true\nspec:"),
+    want: /line 5: natOutgoing: unknown field/,
+  },
+  {
+    name: "a wrong type",
+    text: good.replace("[10.0.0.1/32]", "10.0.0.0/8"),
+    want: /document 1, line 6: spec\.nets: want a list \(is "10.0.0.0\/8"\)/,
+  },
+  {
+    name: "text for a number",
+    text: pool("a", "10.1.0.0/16", "  blockSize: many\n"),
+    want: /line 7: spec\.blockSize: want/,
+  },
+  {
+    name: "more digits than a number has",
+    text: pool("a", "10.1.0.0/16", "  blockSize: 18446744073709551616\n"),
+    want: /spec\.blockSize: want .*18446744073709551616/,
+  },
+  {
+    name: "a key given twice",
+    text: pool("a", "10.1.0.0/16", "  cidr: 10.9.0.0/16\n"),
+    want: /line 7: key "cidr" is given twice, first on line 6/,
+  },
+  { name: "no YAML", text: `${good}---\nkind: [\n---\n${pool("b")}`, want: /document 2, line \d+: not YAML: / },
+  {
+    name: "a tab",
+    text: "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata:\n\tname: x\n",
+    want: /line 4: not YAML: /,
+  },
+  { name: "a word", text: "hello\n", want: /document 1, line 1: want a resource/ },
+  {
+    name: "another version",
+    text: pool("a").replace("projectcalico.org/v3", "v1"),
+    want: /Unknown resource type \(IPPool\) and\/or version \(v1\)/,
+  },
+  {
+    name: "no version",
+    text: pool("a").replace(/^.*\n/, ""),
+    want: /Unknown resource type \(IPPool\) and\/or version \(\)/,
+  },
+  {
+    name: "a List of Kubernetes",
+    text: "apiVersion: v1\nkind: List\nitems: []\n",
+    want: /Unknown resource type \(List\)/,
+  },
+  {
+    name: "cut UTF-8",
+    text: Buffer.from(`${good}# caf\u00e9`).subarray(0, -1),
+    want: /standard input: line 7: byte \d+ is no UTF-8/,
+  },
+  { name: "an alias without anchor", text: "a: *b\n", want: /line 1: (not YAML: .*|alias b has no anchor before it)/ },
+  {
+    name: "aliases without end",
+    text: `a: &a [x,x,x,x,x,x,x,x,x]\n${"bcdefghijk"
+      .split("")
+      .map((c, i) => `${c}: &${c} [${Array(9).fill(`*${"abcdefghijk"[i]}`).join(",")}]\n`)
+      .join("")}`,
+    want: /aliases stand for more than 2000000 values/,
+  },
+];
+for (const { name, text, want } of bad)
+  test(`bad input: ${name} is one line that says where, and nothing is written`, async () => {
+    using line = new CommandLine();
+    const answer = await line.pipe(text, "apply", "-f", "-");
+    expect(answer).toMatchObject({ code: 1, out: "" });
+    expect(answer.err).toMatch(want);
+    expect(answer.err.trimEnd()).not.toContain("\n");
+    expect(await line.stored("GlobalNetworkSet")).toEqual([]);
+  });
+
+test("bad input: what a schema refuses is told with its line", async () => {
+  using line = new CommandLine();
+  const file = line.file("f.yaml", `${good}---\n${pool("a", "10.3.0.1/16")}`);
+  const answer = await line.run("apply", "-f", file);
+  expect(answer.err).toContain(`${file}: document 2, line 13: spec.cidr = '10.3.0.1/16' (`);
+  expect(answer.err.trimEnd()).not.toContain("\n");
+});
+
+test("bad input: overlapping pools name one another", async () => {
+  using line = new CommandLine();
+  await line.given(pool("old", "10.0.0.0/8"));
+  expect((await line.pipe(pool("new"), "apply", "-f", "-")).err).toContain(
+    "IPPool(new) CIDR overlaps with IPPool(old) CIDR 10.0.0.0/8",
+  );
+});
+
+test("bad input: a document beyond 10 MiB is refused, one just below is read", async () => {
+  using line = new CommandLine();
+  const nets = (count: number) =>
+    `apiVersion: projectcalico.org/v3\nkind: GlobalNetworkSet\nmetadata: {name: big}\nspec:\n  nets:\n${"  - 10.11.12.13/32\n".repeat(count)}`;
+  const large = await line.pipe(`${good}---\n${nets(600_000)}`, "validate", "-f", "-");
+  expect(large.err).toMatch(
+    /standard input: document 2, line 7: the document has \d+ bytes, more than the 10485760 allowed/,
+  );
+  expect((await line.pipe(nets(100_000), "validate", "-f", "-")).code).toBe(0);
+});
+
+test("plain words are text where text is wanted: n, on, 1.10, true, 0x1f, 007", async () => {
+  using line = new CommandLine();
+  const labels =
+    "  labels: {a: n, b: on, c: 1.10, d: true, e: 0x1f, f: 007, g: 12345678901234567890, h: 1e3, i: '', j: }\n";
+  await line.given(
+    networkSet("a", labels),
+    "apiVersion: projectcalico.org/v3\nkind: HostEndpoint\nmetadata: {name: h}\nspec: {node: n, interfaceName: on}",
+  );
+  expect((await line.stored("GlobalNetworkSet"))[0]?.metadata.labels).toEqual({
+    a: "n",
+    b: "on",
+    c: "1.10",
+    d: "true",
+    e: "0x1f",
+    f: "007",
+    g: "12345678901234567890",
+    h: "1e3",
+    i: "",
+    j: "",
+  });
+  expect((await line.stored("HostEndpoint"))[0]?.spec).toEqual({ node: "n", interfaceName: "on" });
+});
+
+test("yes and on are true where true or false is wanted, quoted ones are not", async () => {
+  using line = new CommandLine();
+  await line.given(pool("a", "10.1.0.0/16", "  natOutgoing: yes\n  disabled: off\n"));
+  expect((await line.stored("IPPool"))[0]?.spec).toMatchObject({ natOutgoing: true });
+  expect((await line.pipe(pool("b", "10.2.0.0/16", "  natOutgoing: 'yes'\n"), "create", "-f", "-")).code).toBe(1);
+});
+
+test("resolve: the core schema of YAML 1.2, and no number is bent", () => {
+  const cases: [string, ReturnType<typeof resolve>][] = [
+    ["", null],
+    ["~", null],
+    ["null", null],
+    ["true", true],
+    ["FALSE", false],
+    ["yes", "yes"],
+    ["n", "n"],
+    ["12", 12],
+    ["-7", -7],
+    ["0o17", 15],
+    ["0x1F", 31],
+    ["017", "017"],
+    ["1.5", 1.5],
+    ["1e3", 1000],
+    [".5", 0.5],
+    ["9007199254740993", 9007199254740993n],
+    ["18446744073709551615", 18446744073709551615n],
+    ["1_000", "1_000"],
+    ["10.0.0.1", "10.0.0.1"],
+    ["2026-01-01", "2026-01-01"],
+    [".inf", ".inf"],
+    ["12:30:45", "12:30:45"],
+  ];
+  for (const [text, want] of cases) expect([text, resolve(text)]).toEqual([text, want]);
+});
+
+test("a key named __proto__ is a key", () => {
+  const [document] = parseYaml("__proto__: {polluted: true}\na: 1\n", "-");
+  const value = toValue(document!.root!) as Record<string, unknown>;
+  expect(Object.keys(value)).toEqual(["__proto__", "a"]);
+  expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
+});
+
+test("fields are found by the names faults give them, dots in keys and all", () => {
+  const text = "metadata:\n  labels:\n    a.b/c: x\nspec:\n  ingress:\n  - action: Allow\n  - action: Deny\n";
+  const root = parseYaml(text, "-")[0]!.root!;
+  const lineOf = (field: string) => text.slice(0, offsetOfField(root, field)).split("\n").length;
+  expect(lineOf("metadata.labels.a.b/c")).toBe(3);
+  expect(lineOf("spec.ingress[1].action")).toBe(7);
+  expect(lineOf("spec.ingress[1].missing.field")).toBe(7);
+  expect(lineOf("spec.selector")).toBe(4);
+});
+
+test("whatever bytes come, reading ends with documents or one InputFault", () =>
+  fc.assert(
+    fc.property(fc.string({ unit: fc.constantFrom(..."a:- \n\t{}[]&*!|>'\"%#,?0~<=\\"), maxLength: 60 }), (text) => {
+      try {
+        for (const { root } of parseYaml(text, "-")) if (root !== undefined) toValue(root);
+      } catch (error) {
+        expect(error).toBeInstanceOf(InputFault);
+        expect((error as Error).message).not.toContain("\n");
+      }
+    }),
+    { numRuns: 2000 },
+  ));

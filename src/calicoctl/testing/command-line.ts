@@ -1,0 +1,91 @@
+// calicoctl for tests: the real commands on a real (SQLite) datastore in a folder of its own, with what they print.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { openDatastore } from "../../datastore/index.ts";
+import type { Resource, ResourceKey } from "../../model/index.ts";
+import { runCommandLine } from "../index.ts";
+
+export interface Answer {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+export class CommandLine implements Disposable {
+  readonly folder = mkdtempSync(join(tmpdir(), "calicoctl-test-"));
+  readonly env: Record<string, string | undefined> = {
+    DATASTORE_TYPE: "sqlite",
+    CALICO_SQLITE_PATH: join(this.folder, "calico.db"),
+  };
+  isTerminal = false;
+
+  async run(...args: readonly string[]): Promise<Answer> {
+    return this.pipe("", ...args);
+  }
+
+  /** With something on standard input. */
+  async pipe(stdin: string | Uint8Array, ...args: readonly string[]): Promise<Answer> {
+    let [out, err] = ["", ""];
+    const code = await runCommandLine("calicoctl", args, {
+      env: this.env,
+      out: (text) => void (out += text),
+      err: (text) => void (err += text),
+      readStdin: () => (typeof stdin === "string" ? Buffer.from(stdin) : stdin),
+      isTerminal: () => this.isTerminal,
+      timeoutMs: 500,
+    });
+    return { code, out, err };
+  }
+
+  /** Resources that must be there; what was refused fails the test. */
+  async given(...documents: readonly string[]): Promise<void> {
+    const answer = await this.pipe(documents.join("\n---\n"), "apply", "-f", "-");
+    if (answer.code !== 0) throw new Error(answer.err);
+  }
+
+  /** A file of the test's folder; its path. */
+  file(name: string, content: string | Uint8Array): string {
+    const path = join(this.folder, name);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, content);
+    return path;
+  }
+
+  /** What stands in the datastore, past the client. */
+  async stored(kind: ResourceKey["kind"]): Promise<readonly Resource[]> {
+    const path = this.env["CALICO_SQLITE_PATH"] ?? "";
+    const store = await openDatastore({ type: "sqlite", path, isFallback: false });
+    try {
+      return (await store.list({ type: "resource", kind })).items.map((item) => item.value as Resource);
+    } finally {
+      await store.close();
+    }
+  }
+
+  /** Puts a value there as another program would. */
+  async put(value: Resource): Promise<void> {
+    const path = this.env["CALICO_SQLITE_PATH"] ?? "";
+    const store = await openDatastore({ type: "sqlite", path, isFallback: false });
+    try {
+      await store.apply({ key: { type: "resource", kind: value.kind, name: value.metadata.name }, value });
+    } finally {
+      await store.close();
+    }
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+export const pool = (name: string, cidr = "10.1.0.0/16", more = ""): string =>
+  `apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata:\n  name: ${name}\nspec:\n  cidr: ${cidr}\n${more}`;
+
+export const networkSet = (name: string, more = ""): string =>
+  `apiVersion: projectcalico.org/v3\nkind: GlobalNetworkSet\nmetadata:\n  name: ${name}\n${more}spec:\n  nets: [10.0.0.1/32]\n`;
+
+export const policy = (name: string, namespace?: string): string =>
+  `apiVersion: projectcalico.org/v3\nkind: NetworkPolicy\nmetadata:\n  name: ${name}\n${
+    namespace === undefined ? "" : `  namespace: ${namespace}\n`
+  }spec:\n  selector: all()\n`;
