@@ -2,6 +2,7 @@
 export * from "./built-in-tiers.ts";
 export * from "./columns.ts";
 export * from "./derived.ts";
+export { decodeAnyValue, encodeAnyValue } from "./derived-json.ts";
 export * from "./duration.ts";
 export * from "./faults.ts";
 export { FELIX_PARAMETERS, felixParameterOf } from "./felix-parameters.ts";
