@@ -60,6 +60,12 @@ export function prefix(side: Side, cidr: Cidr, negated = false): Expressions {
   return [load, { kind: "bitwise", mask, xor: new Uint8Array(address.length) }, { kind: "cmp", op, data: address }];
 }
 
+/** `ip saddr 10.0.0.1` */
+export const address = (side: Side, ip: IpAddress): Expressions => [
+  loadAddress(ipVersion(ip), side),
+  { kind: "cmp", op: "eq", data: addressBytes(ip) },
+];
+
 /** `ip saddr @set`, or with a set of its own `ip saddr { 10.0.0.0/8, 192.0.2.1 }` */
 export const addressInSet = (version: IpVersion, side: Side, set: string | InlineSet, negated = false): Expressions => [
   loadAddress(version, side),
@@ -118,11 +124,10 @@ function mergePorts(ranges: readonly Ports[]): Ports[] {
   return merged;
 }
 
-/** `icmp type 8`, `icmpv6 type 128 icmpv6 code 0`; negation excludes the pair. Includes the protocol. */
-export function icmp(version: IpVersion, type: number, code?: number, negated = false): Expressions {
+/** `icmp type 8`, `icmpv6 type 1 icmpv6 code 4`; negation excludes the pair. The protocol must have been matched. */
+export function icmpType(type: number, code?: number, negated = false): Expressions {
   const data = code === undefined ? Uint8Array.of(type) : Uint8Array.of(type, code);
   return [
-    ...protocol(version === 4 ? 1 : 58),
     { kind: "payload", base: "transport", offset: 0, length: data.length },
     { kind: "cmp", op: equality(negated), data },
   ];

@@ -1,18 +1,15 @@
 // Recorded messages in, recorded tables and sets out: the rules of iptables mode, rule by rule, with their hashes.
 import { afterAll, expect, test } from "bun:test";
-import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { IpsetSets } from "../../../src/dataplane/iptables/ipset-sets.ts";
 import { IptablesTable } from "../../../src/dataplane/iptables/iptables-table.ts";
 import { ALL_FEATURES } from "../../../src/dataplane/iptables/text.ts";
-import type { InterfaceMessage } from "../../../src/dataplane/index.ts";
 import { createRuleManagers } from "../../../src/dataplane/rules-dataplane.ts";
 import type { LayerTables } from "../../../src/dataplane/rules/layer-table.ts";
 import { LAYERS } from "../../../src/dataplane/rules/rule.ts";
 import { Iptables, Ipsets } from "../../../src/kernel/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
 import { TestNamespace } from "../kernel/namespace.ts";
-import { recordedMessages, recordedStates, stateFile } from "./recordings.ts";
+import { recordedInterfaces, recordedMessages, recordedStates, stateFile } from "./recordings.ts";
 import { parameter, recordedRules } from "./settings.ts";
 
 /** Ours differ on purpose. */
@@ -90,35 +87,6 @@ const flattenSets = (sets: Map<string, string[]>): string[] =>
     .filter((line) => !/this-host fe80/.test(line)) // link-local addresses of devices made on the way
     .sort();
 
-/** The interfaces every recorded host has, and its workloads' which are up. */
-function interfaces(messages: readonly DataplaneMessage[]): InterfaceMessage[] {
-  const addresses = (name: string, list: readonly string[]): InterfaceMessage => ({
-    type: "interfaceAddresses",
-    name,
-    addresses: new Set(list as IpAddress[]),
-  });
-  const found: InterfaceMessage[] = [
-    { type: "interfaceState", name: "lo", index: 1, state: "up" },
-    addresses("lo", ["127.0.0.0", "127.0.0.1", "::1"]),
-    { type: "interfaceState", name: "eth0", index: 2, state: "up" },
-    addresses("eth0", ["192.0.2.10", "2001:db8::10", "fe80::ff:fe00:a"]),
-  ];
-  // Addresses the tunnel devices would have.
-  const tunnel = parameter(messages, "IPv4VXLANTunnelAddr");
-  const tunnel6 = parameter(messages, "IPv6VXLANTunnelAddr");
-  if (tunnel !== undefined || tunnel6 !== undefined)
-    found.push(
-      addresses(
-        "vxlan",
-        [tunnel, tunnel6].flatMap((a) => (a === undefined ? [] : [a])),
-      ),
-    );
-  for (const message of messages)
-    if (message.type === "workloadEndpointUpdate")
-      found.push({ type: "interfaceState", name: message.endpoint.name, index: 3, state: "up" });
-  return found;
-}
-
 let hashes = 0;
 let equalHashes = 0;
 afterAll(() => {
@@ -171,7 +139,7 @@ for (const state of recordedStates()) {
       externalNodes: [],
       floatingIps: parameter(messages, "FloatingIPs") === "Enabled" || config.openstack !== undefined,
     });
-    for (const message of [...interfaces(messages), ...messages])
+    for (const message of [...recordedInterfaces(messages), ...messages])
       for (const manager of managers) manager.onUpdate(message);
     const { signal } = new AbortController();
     for (const manager of managers) manager.resolve?.();

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DataplaneMessage, ProtoRule, TierInfo } from "../../../src/calc/index.ts";
+import type { InterfaceMessage } from "../../../src/dataplane/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
 
 export const FELIX = join(import.meta.dir, "../../../../shared/golden/felix");
@@ -219,4 +220,38 @@ const DECODERS: Readonly<Record<string, (b: Json) => DataplaneMessage>> = {
     vxlanEnabledV6: b.vxlan_enabled_v6 ?? false,
     noEncapNeeded: b.no_encap_enabled ?? false,
   }),
+};
+
+/** The interfaces every recorded host has, and its workloads' which are up. */
+export function recordedInterfaces(messages: readonly DataplaneMessage[]): InterfaceMessage[] {
+  const addresses = (name: string, list: readonly string[]): InterfaceMessage => ({
+    type: "interfaceAddresses",
+    name,
+    addresses: new Set(list as IpAddress[]),
+  });
+  const found: InterfaceMessage[] = [
+    { type: "interfaceState", name: "lo", index: 1, state: "up" },
+    addresses("lo", ["127.0.0.0", "127.0.0.1", "::1"]),
+    { type: "interfaceState", name: "eth0", index: 2, state: "up" },
+    addresses("eth0", ["192.0.2.10", "2001:db8::10", "fe80::ff:fe00:a"]),
+  ];
+  // Addresses the tunnel devices would have.
+  const tunnel = configured(messages, "IPv4VXLANTunnelAddr");
+  const tunnel6 = configured(messages, "IPv6VXLANTunnelAddr");
+  if (tunnel !== undefined || tunnel6 !== undefined)
+    found.push(
+      addresses(
+        "vxlan",
+        [tunnel, tunnel6].flatMap((a) => (a === undefined ? [] : [a])),
+      ),
+    );
+  for (const message of messages)
+    if (message.type === "workloadEndpointUpdate")
+      found.push({ type: "interfaceState", name: message.endpoint.name, index: 3, state: "up" });
+  return found;
+}
+
+const configured = (messages: readonly DataplaneMessage[], name: string): string | undefined => {
+  for (const message of messages) if (message.type === "configUpdate") return message.config[name];
+  return undefined;
 };

@@ -14,6 +14,8 @@ const address = (text: string) => text as IpAddress;
 type Case = readonly [text: string, expressions: readonly Expression[]];
 
 const tcp = m.protocol(6);
+const icmp4 = m.protocol(1);
+const icmp6 = m.protocol(58);
 const v4: readonly Case[] = [
   ['iifname "eth0" counter accept', [...m.interfaceName("in", "eth0"), m.counter, m.accept]],
   ['oifname "cali*" return', [...m.interfaceName("out", "cali*"), m.returnToCaller]],
@@ -24,6 +26,8 @@ const v4: readonly Case[] = [
   ["ip saddr 10.0.0.0/8 accept", [...m.prefix("source", cidr("10.0.0.0/8")), m.accept]],
   ["ip saddr 10.64.0.0/10 accept", [...m.prefix("source", cidr("10.64.0.0/10")), m.accept]],
   ["ip daddr != 10.0.0.1 accept", [...m.prefix("destination", cidr("10.0.0.1/32"), true), m.accept]],
+  ["ip saddr 192.0.2.1 accept", [...m.address("source", address("192.0.2.1")), m.accept]],
+  ["fib saddr . oif type != local accept", [...m.addressIsLocal("source", true, "oif"), m.accept]],
   ["ip saddr @nets accept", [...m.addressInSet(4, "source", "nets"), m.accept]],
   ["ip daddr != @nets accept", [...m.addressInSet(4, "destination", "nets", true), m.accept]],
   [
@@ -75,9 +79,9 @@ const v4: readonly Case[] = [
       m.accept,
     ],
   ],
-  ["icmp type echo-request accept", [...m.icmp(4, 8), m.accept]],
-  ["icmp type != echo-request accept", [...m.icmp(4, 8, undefined, true), m.accept]],
-  ["icmp type destination-unreachable icmp code 4 accept", [...m.icmp(4, 3, 4), m.accept]],
+  ["icmp type echo-request accept", [...icmp4, ...m.icmpType(8), m.accept]],
+  ["icmp type != echo-request accept", [...icmp4, ...m.icmpType(8, undefined, true), m.accept]],
+  ["icmp type destination-unreachable icmp code 4 accept", [...icmp4, ...m.icmpType(3, 4), m.accept]],
   ["meta mark & 0x00030000 == 0x00010000 counter return", [...m.markIs(0x10000, 0x30000), m.counter, m.returnToCaller]],
   ["meta mark & 0x00030000 != 0x00000000 counter return", [...m.markIs(0, 0x30000, true), m.counter, m.returnToCaller]],
   ["meta mark & 0x80000000 == 0x80000000 return", [...m.markIs(0x80000000, 0x80000000), m.returnToCaller]],
@@ -153,8 +157,11 @@ const v6: readonly Case[] = [
     "ip6 daddr . meta l4proto . th dport @services accept",
     [...m.addressAndPortInSet(6, "destination", "services"), m.accept],
   ],
-  ["icmpv6 type nd-neighbor-solicit accept", [...m.icmp(6, 135), m.accept]],
-  ["icmpv6 type destination-unreachable icmpv6 code port-unreachable accept", [...m.icmp(6, 1, 4), m.accept]],
+  ["icmpv6 type nd-neighbor-solicit accept", [...icmp6, ...m.icmpType(135), m.accept]],
+  [
+    "icmpv6 type destination-unreachable icmpv6 code port-unreachable accept",
+    [...icmp6, ...m.icmpType(1, 4), m.accept],
+  ],
   ["ip6 dscp set 46", m.setDscp(6, 46)],
   ["reject", [m.reject(6)]],
   ["fib saddr . mark . iif oif 0 drop", [...m.reversePathFails(), m.drop]],

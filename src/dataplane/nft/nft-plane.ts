@@ -1,0 +1,386 @@
+// The rules of one family in one nftables table: all four layers, the verdict maps of dispatch chains, and the sets.
+// It knows what is wanted and what the kernel has, and gives the difference as changes of one transaction.
+import {
+  type BaseChain,
+  type DumpedChain,
+  type DumpedElement,
+  type DumpedRule,
+  type DumpedSet,
+  nftMatch,
+  type NftChange,
+  type TableRef,
+} from "../../kernel/index.ts";
+import type { IpVersion } from "../../lib/ip.ts";
+import { ChainGraph } from "../rules/chain-graph.ts";
+import type { RulesConfig } from "../rules/config.ts";
+import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
+import { type Chain, chainTargets, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
+import { NftSets } from "./nft-sets.ts";
+import { nftChainName, type RenderContext, renderRule } from "./render.ts";
+import { VerdictMap } from "./verdict-map.ts";
+
+/** A change of how rules are rendered must change their marks: raise this with it. */
+const RENDER_VERSION = "1";
+
+interface WantedChain {
+  readonly layer: Layer;
+  readonly chain: Chain;
+  /** One per rule of the kernel's chain, in order. */
+  readonly marks: readonly string[];
+  readonly sets: ReadonlySet<SetId>;
+}
+
+const BASE: Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>> = {
+  raw: {
+    PREROUTING: { type: "filter", hook: "prerouting", priority: -300, policy: "accept" },
+    OUTPUT: { type: "filter", hook: "output", priority: -300, policy: "accept" },
+  },
+  mangle: {
+    PREROUTING: { type: "filter", hook: "prerouting", priority: -150, policy: "accept" },
+    POSTROUTING: { type: "filter", hook: "postrouting", priority: -150, policy: "accept" },
+  },
+  nat: {
+    PREROUTING: { type: "nat", hook: "prerouting", priority: -100, policy: "accept" },
+    OUTPUT: { type: "nat", hook: "output", priority: 110, policy: "accept" },
+    // After kube-proxy, which masquerades by a mark of its own.
+    POSTROUTING: { type: "nat", hook: "postrouting", priority: 110, policy: "accept" },
+  },
+  filter: {
+    INPUT: { type: "filter", hook: "input", priority: 0, policy: "accept" },
+    FORWARD: { type: "filter", hook: "forward", priority: 0, policy: "accept" },
+    OUTPUT: { type: "filter", hook: "output", priority: 0, policy: "accept" },
+  },
+};
+
+export class NftPlane implements RulePlane {
+  readonly version: IpVersion;
+  readonly table: TableRef;
+  readonly tables: LayerTables;
+  readonly sets: NftSets;
+  readonly #config: RulesConfig;
+  readonly #graph: ChainGraph;
+  /** By the kernel's name. */
+  readonly #wanted = new Map<string, WantedChain>();
+  readonly #maps = new Map<string, VerdictMap>();
+  readonly #hooks = new Map<string, { readonly layer: Layer; insert: readonly Rule[]; append: readonly Rule[] }>();
+  readonly #forced = new Set<string>();
+  readonly #usersOfSet = new Map<SetId, Set<string>>();
+  readonly #dirty = new Set<string>();
+  /** Marks of the kernel's chains, as read or written. */
+  #actual = new Map<string, readonly string[]>();
+  readonly #surplusMaps = new Set<string>();
+  readonly #misplacedBases = new Set<string>();
+  #isTablePresent = false;
+
+  constructor(version: IpVersion, config: RulesConfig, tableName = "calico") {
+    this.version = version;
+    this.#config = config;
+    this.table = { family: version === 4 ? "ip" : "ip6", name: tableName };
+    this.#graph = new ChainGraph((name) => this.#dirty.add(name));
+    this.sets = new NftSets(version, this.table, (set) => this.#rewriteUsersOf(set));
+    this.tables = Object.fromEntries(LAYERS.map((layer) => [layer, this.#layer(layer)])) as unknown as LayerTables;
+  }
+
+  get hasChanges(): boolean {
+    return (
+      !this.#isTablePresent ||
+      this.#dirty.size > 0 ||
+      this.sets.hasChanges ||
+      this.#surplusMaps.size > 0 ||
+      this.#misplacedBases.size > 0 ||
+      [...this.#maps.values()].some((map) => map.hasChanges)
+    );
+  }
+  /** Chains and rules in the kernel, for the metrics. */
+  get size(): { readonly chains: number; readonly rules: number; readonly sets: number } {
+    let rules = 0;
+    for (const marks of this.#actual.values()) rules += marks.length;
+    return { chains: this.#actual.size, rules, sets: this.sets.count };
+  }
+
+  #layer(layer: Layer): LayerTable {
+    return {
+      layer,
+      version: this.version,
+      setChain: (chain) => this.#setChain(layer, chain),
+      removeChain: (name) => this.#removeChain(nftChainName(layer, name)),
+      setHook: (kernelChain, place, rules) => this.#setHook(layer, kernelChain, place, rules),
+    };
+  }
+
+  // --- what is wanted ------------------------------------------------------------------------------------------------
+
+  #setChain(layer: Layer, chain: Chain): void {
+    const name = nftChainName(layer, chain.name);
+    const before = this.#wanted.get(name);
+    if (chain.kind === "dispatch") this.#setMap(name, layer, chain.targets);
+    else this.#maps.get(name)?.set(new Map());
+    const rules = chainRules(chain);
+    const marks = ruleMarks(rules, chain);
+    if (before === undefined || !sameList(before.marks, marks)) {
+      const sets = setsOf(rules);
+      this.#index(name, before?.sets, sets);
+      this.#wanted.set(name, { layer, chain, marks, sets });
+      if (this.#graph.isNeeded(name)) this.#dirty.add(name);
+    }
+    this.#graph.set(name, prefixed(layer, chainTargets(chain)));
+    const isForced = chain.kind === "rules" && chain.isForced === true;
+    if (isForced && !this.#forced.has(name)) {
+      this.#forced.add(name);
+      this.#graph.hold(name);
+    } else if (!isForced && this.#forced.delete(name)) this.#graph.letGo(name);
+  }
+
+  #removeChain(name: string): void {
+    const before = this.#wanted.get(name);
+    if (before === undefined) return;
+    this.#index(name, before.sets, new Set());
+    this.#wanted.delete(name);
+    this.#maps.get(name)?.set(new Map());
+    if (this.#forced.delete(name)) this.#graph.letGo(name);
+    this.#graph.delete(name);
+    this.#dirty.add(name);
+  }
+
+  #setHook(layer: Layer, kernelChain: string, place: "insert" | "append", rules: readonly Rule[]): void {
+    const name = nftChainName(layer, kernelChain);
+    let hooks = this.#hooks.get(name);
+    if (hooks === undefined) this.#hooks.set(name, (hooks = { layer, insert: [], append: [] }));
+    hooks[place] = rules;
+    this.#graph.hold(name);
+    this.#setChain(layer, { kind: "rules", name: kernelChain, rules: [...hooks.insert, ...hooks.append] });
+  }
+
+  #setMap(name: string, layer: Layer, targets: ReadonlyMap<string, string>): void {
+    let map = this.#maps.get(name);
+    if (map === undefined) this.#maps.set(name, (map = new VerdictMap(this.table, name)));
+    map.set(new Map([...targets].map(([key, target]) => [key, nftChainName(layer, target)])));
+  }
+
+  #index(name: string, before: ReadonlySet<SetId> | undefined, after: ReadonlySet<SetId>): void {
+    for (const set of before ?? []) if (!after.has(set)) this.#usersOfSet.get(set)?.delete(name);
+    for (const set of after) {
+      let users = this.#usersOfSet.get(set);
+      if (users === undefined) this.#usersOfSet.set(set, (users = new Set()));
+      users.add(name);
+    }
+  }
+
+  #rewriteUsersOf(set: SetId): void {
+    for (const name of this.#usersOfSet.get(set) ?? []) {
+      if (!this.#actual.has(name)) continue;
+      this.#actual.set(name, ["rewrite"]);
+      this.#dirty.add(name);
+    }
+  }
+
+  // --- what the kernel has ---------------------------------------------------------------------------------------------
+
+  found(kernel: {
+    readonly isTablePresent: boolean;
+    readonly chains: readonly DumpedChain[];
+    readonly rules: readonly DumpedRule[];
+    readonly sets: readonly DumpedSet[];
+    readonly elementsOf: (set: string) => readonly DumpedElement[];
+  }): void {
+    this.#isTablePresent = kernel.isTablePresent;
+    this.#misplacedBases.clear();
+    this.#surplusMaps.clear();
+    const marks = new Map<string, string[]>();
+    for (const { name, base } of kernel.chains) {
+      marks.set(name, []);
+      if (!sameBase(base, this.#base(name))) this.#misplacedBases.add(name);
+    }
+    for (const { chain, comment } of kernel.rules) marks.get(chain)?.push(markOf(comment));
+    this.#actual = marks;
+    this.#dirty.clear();
+    for (const name of new Set([...this.#wanted.keys(), ...marks.keys()])) this.#dirty.add(name);
+    const named = kernel.sets.filter((set) => (set.flags & NFT_SET_ANONYMOUS) === 0);
+    this.sets.found(named, kernel.elementsOf);
+    const isMap = (set: DumpedSet) => (set.flags & NFT_SET_MAP) !== 0;
+    for (const [name, map] of this.#maps)
+      map.found(named.some((set) => set.name === name && isMap(set)) ? kernel.elementsOf(name) : undefined);
+    for (const set of named) if (isMap(set) && !this.#maps.has(set.name)) this.#surplusMaps.add(set.name);
+    this.#dropUnchanged();
+  }
+
+  #dropUnchanged(): void {
+    for (const name of this.#dirty) {
+      const marks = this.#neededMarks(name);
+      const actual = this.#actual.get(name);
+      if (marks === undefined ? actual === undefined : actual !== undefined && sameList(marks, actual))
+        this.#dirty.delete(name);
+    }
+  }
+
+  #neededMarks(name: string): readonly string[] | undefined {
+    return this.#graph.isNeeded(name) ? this.#wanted.get(name)?.marks : undefined;
+  }
+
+  /** The hook of a kernel chain; nothing for chains of ours. */
+  #base(name: string): BaseChain | undefined {
+    const hooks = this.#hooks.get(name);
+    if (hooks === undefined) return undefined;
+    return BASE[hooks.layer][name.slice(hooks.layer.length + 1)];
+  }
+
+  // --- the difference ----------------------------------------------------------------------------------------------------
+
+  /** @param anew throws the table away and writes everything again, in one go */
+  changes(options: { readonly anew?: boolean } = {}): NftChange[] {
+    const { table } = this;
+    const changes: NftChange[] = [];
+    if (options.anew === true) {
+      changes.push({ op: "deleteTableIfThere", table });
+      this.found({ isTablePresent: false, chains: [], rules: [], sets: [], elementsOf: () => [] });
+    }
+    if (!this.hasChanges) return changes;
+    if (!this.#isTablePresent) changes.push({ op: "addTable", table });
+    this.#dropUnchanged();
+
+    const rewritten: string[] = [];
+    const deleted: string[] = [];
+    for (const name of this.#dirty) {
+      const isPresent = this.#actual.has(name);
+      if (this.#neededMarks(name) === undefined) {
+        if (isPresent) deleted.push(name);
+        continue;
+      }
+      rewritten.push(name);
+    }
+    for (const name of [...rewritten, ...deleted])
+      if (this.#actual.has(name)) changes.push({ op: "flushChain", table, chain: name });
+    for (const name of this.#misplacedBases)
+      if (this.#neededMarks(name) !== undefined) {
+        if (!rewritten.includes(name)) {
+          changes.push({ op: "flushChain", table, chain: name });
+          rewritten.push(name);
+        }
+        changes.push({ op: "deleteChain", table, chain: name });
+      }
+    for (const map of this.#maps.values()) changes.push(...map.removals());
+    for (const set of this.#surplusMaps) changes.push({ op: "flushSet", table, set });
+    changes.push(...this.sets.deletionsBefore());
+    for (const name of rewritten)
+      if (!this.#actual.has(name) || this.#misplacedBases.has(name)) {
+        const base = this.#base(name);
+        changes.push({ op: "addChain", table, chain: name, ...(base === undefined ? {} : { base }) });
+      }
+    changes.push(...this.sets.changes());
+    for (const map of this.#maps.values()) changes.push(...map.creation());
+    for (const name of rewritten) this.#appendRules(name, changes);
+    for (const map of this.#maps.values()) changes.push(...map.additions());
+    for (const chain of deleted) changes.push({ op: "deleteChain", table, chain });
+    for (const set of this.#surplusMaps) changes.push({ op: "deleteSet", table, set });
+    for (const [name, map] of this.#maps) if (!this.#wanted.has(name)) changes.push(...map.deletion());
+    changes.push(...this.sets.deletionsAfter());
+    return changes;
+  }
+
+  #appendRules(name: string, changes: NftChange[]): void {
+    const wanted = this.#wanted.get(name);
+    if (wanted === undefined) return;
+    const context: RenderContext = { config: this.#config, version: this.version, layer: wanted.layer };
+    const append = (rules: readonly Rule[], marks: readonly string[]) => {
+      for (const [i, rule] of rules.entries())
+        for (const body of renderRule(context, rule, marks[i] ?? ""))
+          changes.push({ op: "appendRule", table: this.table, chain: name, rule: body });
+    };
+    const { chain } = wanted;
+    const marks = uniqueMarks(chain);
+    if (chain.kind === "rules") return append(chain.rules, marks);
+    const before = chain.before ?? [];
+    append(before, marks);
+    if (chain.targets.size > 0)
+      changes.push({
+        op: "appendRule",
+        table: this.table,
+        chain: name,
+        rule: { expressions: nftMatch.interfaceVerdict(chain.direction, name), comment: `cali:${MAP_MARK};` },
+      });
+    append([...chain.otherwise, ...(chain.after ?? [])], marks.slice(before.length));
+  }
+
+  /** The transaction went through. */
+  committed(): void {
+    this.#isTablePresent = true;
+    for (const name of this.#dirty) {
+      const marks = this.#neededMarks(name);
+      if (marks === undefined) this.#actual.delete(name);
+      else this.#actual.set(name, marks);
+    }
+    this.#dirty.clear();
+    this.#misplacedBases.clear();
+    this.#surplusMaps.clear();
+    this.sets.committed();
+    for (const [name, map] of this.#maps) {
+      map.committed();
+      if (!this.#wanted.has(name)) this.#maps.delete(name);
+    }
+  }
+}
+
+const NFT_SET_ANONYMOUS = 1;
+const NFT_SET_MAP = 8;
+const MAP_MARK = "map";
+
+/** All rules of a chain but the jump by map. */
+const chainRules = (chain: Chain): readonly Rule[] =>
+  chain.kind === "rules" ? chain.rules : [...(chain.before ?? []), ...chain.otherwise, ...(chain.after ?? [])];
+
+/** One chain is offered to several tables: its marks are made once. */
+const markCache = new WeakMap<Chain, readonly string[]>();
+
+/** The mark of each rule of the tree: what it says. */
+function uniqueMarks(chain: Chain): readonly string[] {
+  let marks = markCache.get(chain);
+  if (marks === undefined) {
+    marks = chainRules(chain).map((rule) => Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36));
+    markCache.set(chain, marks);
+  }
+  return marks;
+}
+
+/** The marks the kernel's chain will show: one per kernel rule. */
+function ruleMarks(rules: readonly Rule[], chain: Chain): string[] {
+  const marks = uniqueMarks(chain).flatMap((mark, i) => Array<string>(kernelRules(rules[i])).fill(mark));
+  if (chain.kind !== "dispatch" || chain.targets.size === 0) return marks;
+  const before = (chain.before ?? []).reduce((sum, rule) => sum + kernelRules(rule), 0);
+  return [...marks.slice(0, before), MAP_MARK, ...marks.slice(before)];
+}
+
+/** How many kernel rules one rule of the tree becomes: numbers and named ports are alternatives. */
+function kernelRules(rule: Rule | undefined): number {
+  let count = 1;
+  for (const m of rule?.match ?? [])
+    if (m.kind === "ports" && m.negated !== true && m.sets !== undefined && m.sets.length > 0)
+      count *= m.sets.length + (m.ranges.length > 0 ? 1 : 0);
+  return count;
+}
+
+function setsOf(rules: readonly Rule[]): Set<SetId> {
+  const sets = new Set<SetId>();
+  for (const rule of rules)
+    for (const m of rule.match ?? [])
+      if (m.kind === "ipSet" || m.kind === "ipPortSet") sets.add(m.set);
+      else if (m.kind === "ports") for (const set of m.sets ?? []) sets.add(set);
+  return sets;
+}
+
+const prefixed = (layer: Layer, names: ReadonlySet<string>): Set<string> =>
+  new Set([...names].map((name) => nftChainName(layer, name)));
+
+/** What stands between `cali:` and the semicolon; foreign rules have none. */
+const markOf = (comment: string | undefined): string => /^cali:([^;]*);/.exec(comment ?? "")?.[1] ?? "foreign";
+
+const sameList = (a: readonly string[], b: readonly string[]): boolean =>
+  a.length === b.length && a.every((item, i) => item === b[i]);
+
+const sameBase = (a: BaseChain | undefined, b: BaseChain | undefined): boolean =>
+  a === b ||
+  (a !== undefined &&
+    b !== undefined &&
+    a.type === b.type &&
+    a.hook === b.hook &&
+    a.priority === b.priority &&
+    a.policy === b.policy);

@@ -1,0 +1,127 @@
+// Both families' tables kept as wanted: one transaction per round, so that no packet ever sees half a change. Whether
+// somebody else wrote to nftables shows in the ruleset's generation, one small question to the kernel.
+import { hasErrno, type NftChange, type NftRuleset } from "../../kernel/index.ts";
+import { describeError, type Logger } from "../../lib/log.ts";
+import { delay } from "../../lib/retry.ts";
+import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
+import type { NftPlane } from "./nft-plane.ts";
+
+export interface NftTablesOptions {
+  readonly planes: readonly NftPlane[];
+  readonly ruleset: NftRuleset;
+  readonly logger: Logger;
+  /** How often the tables are read in any case; 0 or less: never. */
+  readonly refreshMs: number;
+  readonly onCommit?: (ok: boolean, changes: number) => void;
+  readonly onRead?: (ok: boolean) => void;
+}
+
+const ATTEMPTS = 10;
+const ATTEMPTS_BEFORE_ANEW = 5;
+/** How often to ask whether somebody else wrote. */
+const LOOK_MS = 10_000;
+
+export class NftTables implements Reconciler {
+  readonly name = "nftables";
+  readonly #options: NftTablesOptions;
+  readonly #log: Logger;
+  #needsRead = true;
+  /** The ruleset's generation after our last look or write. */
+  #generation: number | undefined;
+  #readAt = 0;
+  #lookedAt = 0;
+
+  constructor(options: NftTablesOptions) {
+    this.#options = options;
+    this.#log = options.logger;
+  }
+
+  queueResync(): void {
+    this.#needsRead = true;
+  }
+
+  async apply(signal: AbortSignal): Promise<ApplyOutcome> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        this.#applyOnce(attempt);
+        return { againInMs: LOOK_MS };
+      } catch (error) {
+        this.#options.onCommit?.(false, 0);
+        this.#needsRead = true;
+        if (attempt + 1 >= ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
+        // Somebody wrote between our look and our write: look again at once.
+        if (hasErrno(error, "ERESTART")) continue;
+        this.#log.warn("nftables refused the rules; trying again", { error: describeError(error), attempt });
+        await delay(2 ** attempt, signal);
+      }
+    }
+  }
+
+  #applyOnce(attempt: number): void {
+    const { planes, ruleset } = this.#options;
+    this.#look();
+    if (this.#needsRead) this.#read(attempt > 0);
+    const anew = attempt >= ATTEMPTS_BEFORE_ANEW;
+    if (!anew && !planes.some((plane) => plane.hasChanges)) return;
+    const changes: NftChange[] = planes.flatMap((plane) => plane.changes({ anew }));
+    if (changes.length > 0) {
+      // The generation makes sure that what we compared with is still there.
+      ruleset.commit(changes, this.#generation === undefined ? {} : { generation: this.#generation });
+      this.#options.onCommit?.(true, changes.length);
+      const now = ruleset.generation();
+      // Ours made one generation; if there are more, somebody else's came right after.
+      if (this.#generation !== undefined && now !== nextGeneration(this.#generation)) this.#needsRead = true;
+      this.#generation = now;
+    }
+    for (const plane of planes) plane.committed();
+  }
+
+  /** Notices foreign changes. Our own tables may be untouched by them, but only reading tells. */
+  #look(): void {
+    const now = performance.now();
+    const { refreshMs, ruleset } = this.#options;
+    if (refreshMs > 0 && now - this.#readAt >= refreshMs) this.#needsRead = true;
+    if (this.#needsRead) return;
+    const generation = ruleset.generation();
+    if (generation === this.#generation) return;
+    // Others write often (services come and go); reading our tables each time would cost more than it finds.
+    this.#generation = generation;
+    if (now - this.#lookedAt >= LOOK_MS * 0.9) this.#needsRead = true;
+  }
+
+  #read(isRetry: boolean): void {
+    const { planes, ruleset, onRead } = this.#options;
+    this.#generation = ruleset.generation();
+    try {
+      for (const plane of planes) this.#readPlane(plane, isRetry);
+      onRead?.(true);
+    } catch (error) {
+      onRead?.(false);
+      throw error;
+    }
+    this.#needsRead = false;
+    this.#readAt = this.#lookedAt = performance.now();
+  }
+
+  #readPlane(plane: NftPlane, isRetry: boolean): void {
+    const { ruleset } = this.#options;
+    const { table } = plane;
+    const isTablePresent = ruleset.tables(table.family).some((found) => found.name === table.name);
+    if (!isTablePresent) {
+      plane.found({ isTablePresent, chains: [], rules: [], sets: [], elementsOf: () => [] });
+      return;
+    }
+    const hadChanges = plane.hasChanges;
+    plane.found({
+      isTablePresent,
+      chains: ruleset.chains(table),
+      rules: ruleset.rules(table),
+      sets: ruleset.sets(table),
+      elementsOf: (set) => ruleset.elements(table, set),
+    });
+    if (!hadChanges && !isRetry && plane.hasChanges && this.#readAt > 0)
+      this.#log.warn("somebody changed our nftables rules; repairing", { table: `${table.family} ${table.name}` });
+  }
+}
+
+const nextGeneration = (generation: number): number => (generation + 1) >>> 0 || 1;

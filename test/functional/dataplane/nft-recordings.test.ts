@@ -1,0 +1,51 @@
+// Every recorded state in nftables mode: the kernel takes it in one transaction, and a fresh start finds nothing to do.
+import { expect, test } from "bun:test";
+import { NftPlane } from "../../../src/dataplane/nft/nft-plane.ts";
+import { NftTables } from "../../../src/dataplane/nft/nft-tables.ts";
+import { createRuleManagers } from "../../../src/dataplane/rules-dataplane.ts";
+import { Nft } from "../../../src/kernel/index.ts";
+import { silentLogger } from "../../../src/lib/log.ts";
+import { TestNamespace } from "../kernel/namespace.ts";
+import { recordedInterfaces, recordedMessages, recordedStates } from "./recordings.ts";
+import { recordedRules } from "./settings.ts";
+
+async function program(ruleset: Nft, state: string): Promise<number[]> {
+  const messages = recordedMessages(state);
+  const config = recordedRules(messages);
+  const planes = ([4, 6] as const).map((version) => new NftPlane(version, config));
+  const commits: number[] = [];
+  const tables = new NftTables({
+    planes,
+    ruleset,
+    logger: silentLogger,
+    refreshMs: 0,
+    onCommit: (ok, changes) => {
+      expect(ok).toBe(true);
+      commits.push(changes);
+    },
+  });
+  const { managers } = createRuleManagers({
+    config,
+    planes,
+    chainNameLimit: 200,
+    hostname: "node-a",
+    externalNodes: [],
+    floatingIps: true,
+  });
+  for (const message of [...recordedInterfaces(messages), ...messages])
+    for (const manager of managers) manager.onUpdate(message);
+  const { signal } = new AbortController();
+  for (const manager of managers) manager.resolve?.();
+  for (const manager of managers) await manager.apply?.(signal);
+  await tables.apply(signal);
+  return commits;
+}
+
+for (const state of recordedStates())
+  test(`FD-100 FD-101 FD-102 ${state}: one transaction, and nothing more after a restart`, async () => {
+    using namespace = new TestNamespace("dpnft");
+    using ruleset = namespace.enter(() => new Nft());
+    expect(await program(ruleset, state)).toHaveLength(1);
+    expect(await program(ruleset, state)).toEqual([]);
+    expect(namespace.run("nft", ["list", "ruleset"])).toContain("Unknown interface");
+  });
