@@ -1,0 +1,175 @@
+// One endpoint's policy, one direction, one packet: tiers in order, policies in order, rules in order; then profiles.
+// Every step leaves its trace, so the path to a verdict can be told.
+import type { PolicyKey, Rule } from "../model/index.ts";
+import { type Mismatch, whyNoMatch } from "./match.ts";
+import type { Packet } from "./packet.ts";
+import type { Endpoint, PlacedPolicy, PlacedTier, PolicyState } from "./state.ts";
+
+export type Direction = "ingress" | "egress";
+/** Which of an endpoint's policies a packet meets. Workloads have only `normal`. */
+export type Stage = "untracked" | "preDnat" | "forward" | "normal";
+
+export interface RuleTrace {
+  /** Counted from 0, as the policy lists them. */
+  readonly index: number;
+  readonly action: Rule["action"];
+  /** Absent when the rule matched. */
+  readonly mismatch?: Mismatch;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+export type PolicyOutcome = "allow" | "deny" | "pass" | "no match";
+export interface PolicyTrace {
+  readonly key: PolicyKey;
+  /** Reported only: what it says has no effect. */
+  readonly staged: boolean;
+  readonly outcome: PolicyOutcome;
+  /** Up to the one that decided. */
+  readonly rules: readonly RuleTrace[];
+}
+export interface TierTrace {
+  readonly name: string;
+  readonly policies: readonly PolicyTrace[];
+  /** `end` when no rule decided: the tier's default did. */
+  readonly outcome: "allow" | "deny" | "pass" | "end: deny" | "end: pass";
+}
+export interface ProfileTrace {
+  readonly name: string;
+  readonly missing: boolean;
+  readonly outcome: PolicyOutcome;
+  readonly rules: readonly RuleTrace[];
+}
+export interface Evaluation {
+  /** `none`: this stage has no opinion, the packet goes on. */
+  readonly outcome: "allow" | "deny" | "none";
+  /** In one clause, what decided. */
+  readonly because: string;
+  readonly tiers: readonly TierTrace[];
+  readonly profiles: readonly ProfileTrace[];
+}
+
+export function evaluateEndpoint(
+  state: PolicyState,
+  endpoint: Endpoint,
+  packet: Packet,
+  direction: Direction,
+  stage: Stage,
+): Evaluation {
+  const tiers: TierTrace[] = [];
+  const done = (
+    outcome: Evaluation["outcome"],
+    because: string,
+    profiles: readonly ProfileTrace[] = [],
+  ): Evaluation => ({
+    outcome,
+    because,
+    tiers,
+    profiles,
+  });
+  for (const tier of state.tiers) {
+    const applying = tier.policies.filter((placed) => applies(placed, endpoint, direction, stage, state));
+    if (applying.length === 0) continue;
+    const trace = evaluateTier(tier, applying, packet, direction, stage, state);
+    tiers.push(trace);
+    if (trace.outcome === "allow" || trace.outcome === "deny") return done(trace.outcome, decidedBy(trace));
+    if (trace.outcome === "end: deny")
+      return done("deny", `end of tier ${tier.name}: its policies apply and none decided`);
+  }
+  if (stage === "untracked" || stage === "preDnat") return done("none", "no rule decided");
+  if (stage === "forward") return done("none", "no rule for forwarded traffic decided");
+  return evaluateProfiles(state, endpoint, packet, direction, done);
+}
+
+function applies(
+  placed: PlacedPolicy,
+  endpoint: Endpoint,
+  direction: Direction,
+  stage: Stage,
+  state: PolicyState,
+): boolean {
+  const { policy } = placed;
+  if (!policy.types.includes(direction) || !isOfStage(placed, direction, stage)) return false;
+  return state.matches(policy.selector, state.labelsOf(endpoint.value));
+}
+
+function isOfStage({ policy }: PlacedPolicy, direction: Direction, stage: Stage): boolean {
+  if (policy.untracked === true) return stage === "untracked";
+  if (policy.preDnat === true) return stage === "preDnat" && direction === "ingress";
+  return stage === "normal" || (stage === "forward" && policy.applyOnForward === true);
+}
+
+function evaluateTier(
+  tier: PlacedTier,
+  policies: readonly PlacedPolicy[],
+  packet: Packet,
+  direction: Direction,
+  stage: Stage,
+  state: PolicyState,
+): TierTrace {
+  const traces: PolicyTrace[] = [];
+  for (const { key, policy, staged } of policies) {
+    const rules = direction === "ingress" ? policy.inboundRules : policy.outboundRules;
+    const { outcome, trace } = walk(rules, packet, state);
+    traces.push({ key, staged, outcome, rules: trace });
+    if (staged || outcome === "no match") continue;
+    return { name: tier.name, policies: traces, outcome };
+  }
+  const enforced = policies.some(({ staged }) => !staged);
+  const drops = enforced && tier.defaultAction === "Deny" && (stage === "normal" || stage === "forward");
+  return { name: tier.name, policies: traces, outcome: drops ? "end: deny" : "end: pass" };
+}
+
+/** Rules in order up to the first that decides; a matching `log` only logs. */
+function walk(
+  rules: readonly Rule[],
+  packet: Packet,
+  state: PolicyState,
+): { readonly outcome: PolicyOutcome; readonly trace: readonly RuleTrace[] } {
+  const trace: RuleTrace[] = [];
+  for (const [index, rule] of rules.entries()) {
+    const mismatch = whyNoMatch(rule, packet, state);
+    const { action, annotations } = rule;
+    trace.push({
+      index,
+      action,
+      ...(mismatch === undefined ? {} : { mismatch }),
+      ...(annotations === undefined ? {} : { annotations }),
+    });
+    if (mismatch !== undefined || action === "log") continue;
+    return { outcome: action === "next-tier" ? "pass" : action, trace };
+  }
+  return { outcome: "no match", trace };
+}
+
+function evaluateProfiles(
+  state: PolicyState,
+  endpoint: Endpoint,
+  packet: Packet,
+  direction: Direction,
+  done: (outcome: "allow" | "deny", because: string, profiles: readonly ProfileTrace[]) => Evaluation,
+): Evaluation {
+  const traces: ProfileTrace[] = [];
+  for (const name of endpoint.value.profileIds) {
+    const profile = state.profile(name);
+    if (profile === undefined) {
+      traces.push({ name, missing: true, outcome: "deny", rules: [] });
+      return done("deny", `profile ${name} does not exist: what cannot be known is denied`, traces);
+    }
+    const rules = direction === "ingress" ? profile.inboundRules : profile.outboundRules;
+    const { outcome, trace } = walk(rules, packet, state);
+    traces.push({ name, missing: false, outcome, rules: trace });
+    if (outcome === "allow" || outcome === "deny")
+      return done(outcome, `profile ${name}, ${direction} rule ${trace.length}`, traces);
+  }
+  const because =
+    traces.length === 0 ? "no policy applies and there are no profiles" : "no policy applies and no profile decided";
+  return done("deny", because, traces);
+}
+
+function decidedBy(tier: TierTrace): string {
+  const policy = tier.policies.findLast(({ staged }) => !staged);
+  if (policy === undefined) return `tier ${tier.name}`;
+  return `${policyName(policy.key)} in tier ${tier.name}, rule ${policy.rules.length}`;
+}
+
+export const policyName = ({ kind, namespace, name }: PolicyKey): string =>
+  `${kind} ${namespace === "" ? "" : `${namespace}/`}${name}`;

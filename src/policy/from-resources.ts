@@ -1,0 +1,66 @@
+// A cluster's state from its resources, without a datastore: what a folder of YAML files holds. Uses the same
+// conversions a syncer does.
+import {
+  clusterInformationProcessor,
+  type DerivedUpdate,
+  felixConfigProcessor,
+  globalNetworkSetProcessor,
+  hostEndpointProcessor,
+  type KeyValue,
+  type KindName,
+  keyPath,
+  networkSetProcessor,
+  passThrough,
+  policyProcessor,
+  profileProcessor,
+  type Resource,
+  type StoredUpdate,
+  tierProcessor,
+  type UpdateProcessor,
+  workloadEndpointProcessor,
+} from "../model/index.ts";
+
+const processors = (): Partial<Record<KindName, UpdateProcessor>> => ({
+  WorkloadEndpoint: workloadEndpointProcessor,
+  HostEndpoint: hostEndpointProcessor(),
+  NetworkPolicy: policyProcessor,
+  GlobalNetworkPolicy: policyProcessor,
+  StagedNetworkPolicy: policyProcessor,
+  StagedGlobalNetworkPolicy: policyProcessor,
+  StagedKubernetesNetworkPolicy: policyProcessor,
+  KubernetesNetworkPolicy: policyProcessor,
+  KubernetesClusterNetworkPolicy: policyProcessor,
+  Tier: tierProcessor,
+  Profile: profileProcessor,
+  NetworkSet: networkSetProcessor,
+  GlobalNetworkSet: globalNetworkSetProcessor(),
+  FelixConfiguration: felixConfigProcessor(),
+  ClusterInformation: clusterInformationProcessor,
+  Node: passThrough,
+  KubernetesEndpointSlice: passThrough,
+});
+
+/** Reports what makes no sense by kind and name, and leaves it out; kinds that have no part in policy are ignored. */
+export function entriesFromResources(
+  resources: Iterable<Resource>,
+  report: (resource: Resource, reason: string) => void,
+): readonly KeyValue[] {
+  const byKind = processors();
+  const entries = new Map<string, KeyValue>();
+  for (const resource of resources) {
+    const { namespace, name } = resource.metadata;
+    const key = {
+      type: "resource",
+      kind: resource.kind,
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+    } as const;
+    const update: StoredUpdate = { key, value: resource };
+    const updates: readonly DerivedUpdate[] =
+      byKind[resource.kind]?.process(update, (reason) => report(resource, reason)) ?? [];
+    for (const { key: derived, value } of updates)
+      if (value === undefined) entries.delete(keyPath(derived));
+      else entries.set(keyPath(derived), { key: derived, value } as KeyValue);
+  }
+  return [...entries.values()];
+}

@@ -1,0 +1,335 @@
+import { expect, test } from "bun:test";
+import type { IpAddress } from "../lib/ip.ts";
+import { API_VERSION, type KindName, type Resource } from "../model/index.ts";
+import { entriesFromResources } from "./from-resources.ts";
+import { judge, type Question } from "./journey.ts";
+import { describePacket, type Packet } from "./packet.ts";
+import { PolicyState } from "./state.ts";
+
+const make = (kind: KindName, name: string, spec: object, metadata: object = {}): Resource => ({
+  apiVersion: API_VERSION,
+  kind,
+  metadata: { name, ...metadata },
+  spec,
+});
+const pod = (
+  name: string,
+  ip: string,
+  labels: Record<string, string> = {},
+  more: { node?: string; ports?: object[]; profiles?: string[]; namespace?: string } = {},
+) => {
+  const { node = "n1", ports = [], namespace = "ns", profiles = [`kns.${namespace}`] } = more;
+  const spec = {
+    node,
+    orchestrator: "k8s",
+    pod: name,
+    endpoint: "eth0",
+    interfaceName: `cali${name}`,
+    ipNetworks: ip.split(","),
+    profiles,
+    ports,
+  };
+  return make("WorkloadEndpoint", `${node}-k8s-${name}-eth0`, spec, {
+    namespace,
+    labels: { app: name, ...labels, "projectcalico.org/namespace": namespace, "projectcalico.org/orchestrator": "k8s" },
+  });
+};
+const open = make("Profile", "kns.ns", {
+  ingress: [{ action: "Allow" }],
+  egress: [{ action: "Allow" }],
+  labelsToApply: { "pcns.team": "red" },
+});
+const node = (name: string, ip: string) => make("Node", name, { addresses: [{ address: ip }] });
+const tier = (name: string, order: number, defaultAction = "Deny") => make("Tier", name, { order, defaultAction });
+const gnp = (name: string, spec: object) => make("GlobalNetworkPolicy", name, spec);
+
+const packet = (source: string, destination: string, more: Partial<Packet> = {}): Packet => ({
+  source: source as IpAddress,
+  destination: destination as IpAddress,
+  protocol: 6,
+  sourcePort: 40000,
+  destinationPort: 80,
+  ...more,
+});
+function ask(resources: readonly Resource[], question: Packet | Question) {
+  const problems: string[] = [];
+  const state = new PolicyState(
+    entriesFromResources(resources, (resource, reason) => problems.push(`${resource.metadata.name}: ${reason}`)),
+  );
+  expect(problems).toEqual([]);
+  return judge(state, "packet" in question ? question : { packet: question });
+}
+const [a, b] = [
+  pod("a", "10.0.0.1,fd00::1"),
+  pod("b", "10.0.0.2,fd00::2", {}, { node: "n2", ports: [{ name: "web", protocol: "TCP", port: 8080 }] }),
+];
+const hosts = [node("n1", "192.168.0.1"), node("n2", "192.168.0.2")];
+const base = [a, b, open, ...hosts];
+
+test("without policy the profiles decide, and the path says so", () => {
+  const verdict = ask(base, packet("10.0.0.1", "10.0.0.2"));
+  expect(verdict.action).toBe("allow");
+  expect(verdict.checkpoints.map((c) => [c.host, c.endpoint, c.direction, c.outcome, c.because])).toEqual([
+    ["n1", "workload ns/a", "egress", "allow", "profile kns.ns, egress rule 1"],
+    ["n2", "workload ns/b", "ingress", "allow", "profile kns.ns, ingress rule 1"],
+  ]);
+});
+
+test("the rule that decides is named, with why earlier ones did not match", () => {
+  const policy = gnp("web", {
+    selector: "app == 'b'",
+    ingress: [
+      { action: "Allow", protocol: "TCP", destination: { ports: [443] } },
+      { action: "Deny", protocol: "UDP" },
+      { action: "Allow", source: { selector: "app == 'c'" } },
+      { action: "Deny", source: { selector: "app == 'a'" }, metadata: { annotations: { why: "no" } } },
+    ],
+  });
+  const verdict = ask([...base, policy], packet("10.0.0.1", "10.0.0.2"));
+  expect(verdict.action).toBe("deny");
+  expect(verdict.because).toBe("workload ns/b ingress: GlobalNetworkPolicy web in tier default, rule 4");
+  expect(verdict.checkpoints[1]?.tiers[0]?.policies[0]?.rules).toEqual([
+    { index: 0, action: "allow", mismatch: "destination port is 80, want 443" },
+    { index: 1, action: "deny", mismatch: "protocol is tcp, want udp" },
+    { index: 2, action: "allow", mismatch: 'source workload ns/a is not app == "c"' },
+    { index: 3, action: "deny", annotations: { why: "no" } },
+  ]);
+});
+
+test("end of tier drops what its policies apply to and none decided; Pass goes on to the next tier", () => {
+  const policies = (action: string) => [
+    tier("sec", 1, action),
+    tier("default", 1_000_000),
+    gnp("sec-one", { tier: "sec", selector: "app == 'b'", ingress: [{ action: "Allow", protocol: "UDP" }] }),
+    gnp("allow", { selector: "app == 'b'", ingress: [{ action: "Allow" }] }),
+  ];
+  const dropped = ask([...base, ...policies("Deny")], packet("10.0.0.1", "10.0.0.2"));
+  expect(dropped.because).toBe("workload ns/b ingress: end of tier sec: its policies apply and none decided");
+  expect(dropped.checkpoints[1]?.tiers.map((t) => [t.name, t.outcome])).toEqual([["sec", "end: deny"]]);
+  const passed = ask([...base, ...policies("Pass")], packet("10.0.0.1", "10.0.0.2"));
+  expect(passed.action).toBe("allow");
+  expect(passed.checkpoints[1]?.tiers.map((t) => [t.name, t.outcome])).toEqual([
+    ["sec", "end: pass"],
+    ["default", "allow"],
+  ]);
+});
+
+test("a Pass rule skips the rest of its tier", () => {
+  const resources = [
+    ...base,
+    tier("sec", 1),
+    tier("default", 2),
+    gnp("p1", { tier: "sec", order: 1, selector: "app == 'b'", ingress: [{ action: "Pass" }] }),
+    gnp("p2", { tier: "sec", order: 2, selector: "app == 'b'", ingress: [{ action: "Deny" }] }),
+  ];
+  const verdict = ask(resources, packet("10.0.0.1", "10.0.0.2"));
+  expect(verdict.action).toBe("allow");
+  expect(verdict.checkpoints[1]?.tiers[0]).toMatchObject({ name: "sec", outcome: "pass" });
+  expect(verdict.checkpoints[1]?.because).toBe("profile kns.ns, ingress rule 1");
+});
+
+test("staged policies are reported and have no effect; a tier of only those passes", () => {
+  const staged = make("StagedGlobalNetworkPolicy", "try", { selector: "all()", ingress: [{ action: "Deny" }] });
+  const verdict = ask([...base, staged], packet("10.0.0.1", "10.0.0.2"));
+  expect(verdict.action).toBe("allow");
+  expect(verdict.checkpoints[1]?.tiers[0]?.policies).toMatchObject([{ staged: true, outcome: "deny" }]);
+});
+
+test("a policy for one direction leaves the other to the profiles", () => {
+  const verdict = ask(
+    [...base, gnp("in", { selector: "all()", types: ["Ingress"], ingress: [{ action: "Allow" }] })],
+    packet("10.0.0.1", "10.0.0.2"),
+  );
+  expect(verdict.checkpoints.map((c) => c.because)).toEqual([
+    "profile kns.ns, egress rule 1",
+    "GlobalNetworkPolicy in in tier default, rule 1",
+  ]);
+});
+
+test("a profile that does not exist denies", () => {
+  const lost = pod("b", "10.0.0.2", {}, { profiles: ["gone", "kns.ns"] });
+  const verdict = ask([a, lost, open, ...hosts], packet("10.0.0.1", "10.0.0.2"));
+  expect(verdict.because).toBe("workload ns/b ingress: profile gone does not exist: what cannot be known is denied");
+});
+
+test("namespaced policies select their namespace; namespace labels come by the profile", () => {
+  const policy = make(
+    "NetworkPolicy",
+    "np",
+    { selector: "app == 'b'", ingress: [{ action: "Allow", source: { namespaceSelector: "team == 'red'" } }] },
+    { namespace: "ns" },
+  );
+  expect(ask([...base, policy], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+  const stranger = pod("c", "10.0.0.3", {}, { profiles: [], namespace: "other" });
+  const refused = ask([...base, stranger, policy], packet("10.0.0.3", "10.0.0.2"));
+  expect(refused.action).toBe("deny");
+});
+
+test("named ports and services", () => {
+  const byName = gnp("named", {
+    selector: "app == 'b'",
+    ingress: [{ action: "Allow", protocol: "TCP", destination: { ports: ["web"] } }],
+  });
+  expect(ask([...base, byName], packet("10.0.0.1", "10.0.0.2", { destinationPort: 8080 })).action).toBe("allow");
+  expect(ask([...base, byName], packet("10.0.0.1", "10.0.0.2")).action).toBe("deny");
+  const slice = {
+    ...make("KubernetesEndpointSlice", "s-1", {}, { namespace: "ns", labels: { "kubernetes.io/service-name": "s" } }),
+    endpoints: [{ addresses: ["10.0.0.2"] }],
+    ports: [{ port: 80 }],
+  };
+  const toService = gnp("svc", {
+    selector: "app == 'a'",
+    egress: [{ action: "Allow", destination: { services: { name: "s", namespace: "ns" } } }],
+  });
+  expect(ask([...base, slice, toService], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+  const other = ask([...base, slice, toService], packet("10.0.0.1", "10.0.0.2", { destinationPort: 81 }));
+  expect(other.checkpoints[0]?.tiers[0]?.policies[0]?.rules[0]?.mismatch).toBe(
+    "tcp port 81 is not one of service ns/s",
+  );
+});
+
+test("families are kept apart", () => {
+  const v4only = gnp("v4", {
+    selector: "app == 'b'",
+    ingress: [{ action: "Allow", source: { nets: ["10.0.0.0/8"] } }],
+  });
+  expect(ask([...base, v4only], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+  const refused = ask([...base, v4only], packet("fd00::1", "fd00::2"));
+  expect(refused.checkpoints[1]?.tiers[0]?.policies[0]?.rules[0]?.mismatch).toBe(
+    "the packet is IPv6, the rule's source CIDRs are not",
+  );
+});
+
+test("a negated selector lets unknown addresses through, a selector does not", () => {
+  const not = gnp("not", {
+    selector: "app == 'b'",
+    ingress: [{ action: "Allow", source: { notSelector: "app == 'x'" } }],
+  });
+  expect(ask([...base, not], packet("8.8.8.8", "10.0.0.2")).action).toBe("allow");
+  const only = gnp("only", {
+    selector: "app == 'b'",
+    ingress: [{ action: "Allow", source: { selector: "app != 'x'" } }],
+  });
+  expect(ask([...base, only], packet("8.8.8.8", "10.0.0.2")).action).toBe("deny");
+});
+
+const heps = (name: string, spec: object = {}) =>
+  make(
+    "HostEndpoint",
+    name,
+    { node: "n2", interfaceName: "eth0", expectedIPs: ["192.168.0.2"], ...spec },
+    { labels: { role: "host" } },
+  );
+
+test("a host endpoint denies what nothing allows, but for the failsafe ports", () => {
+  const resources = [...base, heps("hep")];
+  expect(ask(resources, packet("8.8.8.8", "192.168.0.2")).because).toBe(
+    "host endpoint hep ingress: no policy applies and there are no profiles",
+  );
+  const ssh = ask(resources, packet("8.8.8.8", "192.168.0.2", { destinationPort: 22 }));
+  expect(ssh.because).toBe("host endpoint hep ingress: failsafe port 22 is always open");
+  const closed = make("FelixConfiguration", "default", { failsafeInboundHostPorts: [] });
+  expect(ask([...resources, closed], packet("8.8.8.8", "192.168.0.2", { destinationPort: 22 })).action).toBe("deny");
+});
+
+test("forwarded traffic meets only applyOnForward policy at a host endpoint, and passes without any", () => {
+  expect(ask([...base, heps("hep")], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+  const policy = gnp("fwd", {
+    selector: "role == 'host'",
+    applyOnForward: true,
+    ingress: [{ action: "Deny", source: { nets: ["10.0.0.1/32"] } }, { action: "Allow" }],
+  });
+  const verdict = ask([...base, heps("hep"), policy], packet("10.0.0.1", "10.0.0.2"));
+  expect(verdict.because).toBe("host endpoint hep ingress: GlobalNetworkPolicy fwd in tier default, rule 1");
+  expect(verdict.checkpoints.at(-1)).toMatchObject({ host: "n2", stage: "forward" });
+});
+
+test("pre-DNAT policy sees the packet as it arrived, and what it allows is not asked again there", () => {
+  const policy = gnp("dnat", {
+    selector: "role == 'host'",
+    preDNAT: true,
+    applyOnForward: true,
+    ingress: [{ action: "Allow", protocol: "TCP", destination: { ports: [30080] } }, { action: "Deny" }],
+  });
+  const deny = gnp("deny", { selector: "role == 'host'", applyOnForward: true, ingress: [{ action: "Deny" }] });
+  const resources = [...base, heps("hep"), policy, deny];
+  const final = packet("8.8.8.8", "10.0.0.2");
+  expect(
+    ask(resources, { packet: final, beforeDnat: packet("8.8.8.8", "192.168.0.2", { destinationPort: 30080 }) }).action,
+  ).toBe("allow");
+  const refused = ask(resources, {
+    packet: final,
+    beforeDnat: packet("8.8.8.8", "192.168.0.2", { destinationPort: 30081 }),
+  });
+  expect(refused.checkpoints.map((c) => c.stage)).toEqual(["preDnat"]);
+});
+
+test("untracked policy comes first, without connection tracking", () => {
+  const policy = gnp("raw", {
+    selector: "role == 'host'",
+    doNotTrack: true,
+    applyOnForward: true,
+    ingress: [{ action: "Deny", source: { nets: ["8.8.8.8/32"] } }],
+  });
+  const verdict = ask([...base, heps("hep"), policy], { packet: packet("8.8.8.8", "10.0.0.2"), established: true });
+  expect(verdict.checkpoints.map((c) => [c.stage, c.outcome])).toEqual([["untracked", "deny"]]);
+});
+
+test("an established connection is not judged again", () => {
+  const deny = gnp("deny", { selector: "all()", ingress: [{ action: "Deny" }] });
+  const verdict = ask([...base, deny], { packet: packet("10.0.0.1", "10.0.0.2"), established: true });
+  expect(verdict.action).toBe("allow");
+  expect(verdict.checkpoints.map((c) => c.because)).toEqual([
+    "the connection is established",
+    "the connection is established",
+  ]);
+});
+
+test("a host endpoint for all interfaces also stands between workloads of one host, both ways", () => {
+  const all = make("HostEndpoint", "all", { node: "n1", interfaceName: "*" }, { labels: { role: "host" } });
+  const neighbour = pod("c", "10.0.0.3");
+  const out = gnp("out", {
+    selector: "role == 'host'",
+    applyOnForward: true,
+    types: ["Egress"],
+    egress: [{ action: "Deny", destination: { nets: ["10.0.0.3/32"] } }, { action: "Allow" }],
+  });
+  const verdict = ask([...base, neighbour, all, out], packet("10.0.0.1", "10.0.0.3"));
+  expect(verdict.because).toBe("host endpoint all egress: GlobalNetworkPolicy out in tier default, rule 1");
+  expect(ask([...base, neighbour, all], packet("10.0.0.1", "10.0.0.3")).action).toBe("allow");
+});
+
+test("workloads and their own host: dropped by default, open the other way", () => {
+  expect(ask(base, packet("10.0.0.1", "192.168.0.1")).because).toBe("DefaultEndpointToHostAction is drop");
+  const setting = make("FelixConfiguration", "default", { defaultEndpointToHostAction: "Accept" });
+  expect(ask([...base, setting], packet("10.0.0.1", "192.168.0.1")).action).toBe("allow");
+  expect(ask([...base, gnp("deny", { selector: "all()" })], packet("192.168.0.1", "10.0.0.1")).because).toBe(
+    "a host's own traffic to its workloads is never policed",
+  );
+  expect(ask([...base, gnp("deny", { selector: "all()" })], packet("192.168.0.2", "10.0.0.1")).action).toBe("deny");
+});
+
+test("workloads may not send tunnel packets of their own", () => {
+  const vxlan = packet("10.0.0.1", "10.0.0.2", { protocol: 17, destinationPort: 4789 });
+  expect(ask(base, vxlan).because).toBe("workload ns/a egress: workloads may not send VXLAN packets");
+  const setting = make("FelixConfiguration", "default", { allowVXLANPacketsFromWorkloads: true });
+  expect(ask([...base, setting], vxlan).action).toBe("allow");
+});
+
+test("neither end in the cluster is none of our business", () => {
+  expect(ask(base, packet("8.8.8.8", "9.9.9.9"))).toMatchObject({
+    action: "allow",
+    because: "neither end is in this cluster",
+  });
+});
+
+test("packets read well", () => {
+  expect(describePacket(packet("10.0.0.1", "10.0.0.2"))).toBe("tcp 10.0.0.1:40000 → 10.0.0.2:80");
+  const ping = {
+    source: "fd00::1" as IpAddress,
+    destination: "fd00::2" as IpAddress,
+    protocol: 58,
+    icmp: { type: 128, code: 0 },
+  };
+  expect(describePacket(ping)).toBe("icmpv6 type 128 code 0 fd00::1 → fd00::2");
+});

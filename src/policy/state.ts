@@ -1,0 +1,253 @@
+// Everything a verdict depends on, looked up the plain way: who owns an address, which labels an endpoint has with
+// those it inherits, which policies there are in which order. Made from the entries a syncer gives; knows nothing of
+// IP sets or of how rules are programmed.
+import { type Cidr, cidrContains, hostCidr, type IpAddress, tryParseAddress, tryParseNetwork } from "../lib/ip.ts";
+import {
+  comparePolicies,
+  compareTiers,
+  compileSelector,
+  type EndpointPort,
+  type HostEndpoint,
+  type HostEndpointKey,
+  isStagedKind,
+  type KeyValue,
+  type LabelLookup,
+  type Labels,
+  type Matcher,
+  type NetworkSet,
+  type Policy,
+  type PolicyKey,
+  type ProfileRules,
+  type Resource,
+  type Tier,
+  tryParseSelector,
+  type WorkloadEndpoint,
+  type WorkloadEndpointKey,
+} from "../model/index.ts";
+
+export interface Workload {
+  readonly kind: "workload";
+  readonly key: WorkloadEndpointKey;
+  readonly value: WorkloadEndpoint;
+}
+export interface Host {
+  readonly kind: "host";
+  readonly key: HostEndpointKey;
+  readonly value: HostEndpoint;
+}
+export type Endpoint = Workload | Host;
+
+/** Something that stands behind addresses and has labels. */
+export interface Owner {
+  readonly name: string;
+  readonly labels: LabelLookup;
+  readonly ports: readonly EndpointPort[];
+}
+
+export interface PlacedPolicy {
+  readonly key: PolicyKey;
+  readonly policy: Policy;
+  readonly staged: boolean;
+}
+export interface PlacedTier {
+  readonly name: string;
+  readonly defaultAction: "Deny" | "Pass";
+  readonly policies: readonly PlacedPolicy[];
+}
+
+interface ServiceBackend {
+  readonly addresses: readonly IpAddress[];
+  readonly ports: readonly { readonly protocol: string; readonly port: number }[];
+}
+
+export class PolicyState {
+  readonly workloads: Workload[] = [];
+  readonly hosts: Host[] = [];
+  /** In the order they are evaluated. */
+  readonly tiers: readonly PlacedTier[];
+  readonly #profileRules = new Map<string, ProfileRules>();
+  readonly #profileLabels = new Map<string, Labels>();
+  readonly #sets: { readonly name: string; readonly set: NetworkSet }[] = [];
+  readonly #backends = new Map<string, ServiceBackend[]>(); // by namespace/service
+  readonly #config = new Map<string, string>(); // by name, or host and name
+  readonly #hostAddresses = new Map<IpAddress, string>();
+  readonly #matchers = new Map<string, Matcher>();
+
+  constructor(entries: Iterable<KeyValue>) {
+    const tiers = new Map<string, Tier>();
+    const policies: PlacedPolicy[] = [];
+    for (const entry of entries) {
+      const { key } = entry;
+      switch (key.type) {
+        case "workloadEndpoint":
+          this.workloads.push({ kind: "workload", key, value: entry.value as WorkloadEndpoint });
+          break;
+        case "hostEndpoint":
+          this.hosts.push({ kind: "host", key, value: entry.value as HostEndpoint });
+          break;
+        case "policy":
+          policies.push({ key, policy: entry.value as Policy, staged: isStagedKind(key.kind) });
+          break;
+        case "profileRules":
+          this.#profileRules.set(key.name, entry.value as ProfileRules);
+          break;
+        case "profileLabels":
+          this.#profileLabels.set(key.name, entry.value as Labels);
+          break;
+        case "tier":
+          tiers.set(key.name, entry.value as Tier);
+          break;
+        case "networkSet":
+          this.#sets.push({ name: key.name, set: entry.value as NetworkSet });
+          break;
+        case "globalConfig":
+          this.#config.set(key.name, entry.value as string);
+          break;
+        case "hostConfig":
+          this.#config.set(`${key.host}/${key.name}`, entry.value as string);
+          break;
+        case "hostIp":
+          this.#hostAddresses.set(entry.value as IpAddress, key.host);
+          break;
+        case "resource":
+          if (key.kind === "Node") this.#addNode(entry.value as Resource);
+          if (key.kind === "KubernetesEndpointSlice") this.#addSlice(entry.value as Resource);
+          break;
+        default: // nothing that bears on policy
+      }
+    }
+    // Whatever order the entries came in, the same is found first.
+    this.workloads.sort((a, b) => compareText(endpointName(a), endpointName(b)));
+    this.hosts.sort((a, b) => compareText(a.key.endpoint, b.key.endpoint));
+    this.#sets.sort((a, b) => compareText(a.name, b.name));
+    for (const host of this.hosts)
+      for (const address of [...host.value.expectedIpv4Addrs, ...host.value.expectedIpv6Addrs])
+        this.#hostAddresses.set(address, host.key.host);
+    this.tiers = placeTiers(tiers, policies);
+  }
+
+  /** A profile's rules; nothing when there is no such profile. */
+  profile(name: string): ProfileRules | undefined {
+    return this.#profileRules.get(name);
+  }
+
+  /** A setting of the agent on that host, as text. */
+  setting(name: string, host: string): string | undefined {
+    return this.#config.get(`${host}/${name}`) ?? this.#config.get(name);
+  }
+
+  /** The host whose own address it is. */
+  hostOf(address: IpAddress): string | undefined {
+    return this.#hostAddresses.get(address);
+  }
+
+  /** The address under which a host is known; for choosing the interface others reach it by. */
+  addressesOf(host: string): readonly IpAddress[] {
+    return [...this.#hostAddresses].filter(([, name]) => name === host).map(([address]) => address);
+  }
+
+  workloadAt(address: IpAddress): Workload | undefined {
+    return this.workloads.find((workload) => addressesOf(workload).includes(hostCidr(address)));
+  }
+
+  /** Own labels first, then each profile's in the order it is listed. */
+  labelsOf(endpoint: { readonly labels: Labels; readonly profileIds: readonly string[] }): LabelLookup {
+    return {
+      get: (label) => {
+        if (Object.hasOwn(endpoint.labels, label)) return endpoint.labels[label];
+        for (const id of endpoint.profileIds) {
+          const labels = this.#profileLabels.get(id);
+          if (labels !== undefined && Object.hasOwn(labels, label)) return labels[label];
+        }
+        return undefined;
+      },
+    };
+  }
+
+  matches(selector: string, labels: LabelLookup): boolean {
+    let matcher = this.#matchers.get(selector);
+    if (matcher === undefined) {
+      const parsed = tryParseSelector(selector);
+      matcher = parsed === undefined ? () => false : compileSelector(parsed);
+      this.#matchers.set(selector, matcher);
+    }
+    return matcher(labels);
+  }
+
+  /** Endpoints that have this address, and network sets that hold it. */
+  *ownersOf(address: IpAddress): Generator<Owner> {
+    const host = hostCidr(address);
+    for (const endpoint of [...this.workloads, ...this.hosts])
+      if (addressesOf(endpoint).includes(host))
+        yield { name: endpointName(endpoint), labels: this.labelsOf(endpoint.value), ports: endpoint.value.ports };
+    for (const { name, set } of this.#sets)
+      if (set.nets.some((net) => cidrContains(net, address)))
+        yield { name: `network set ${name}`, labels: this.labelsOf(set), ports: [] };
+  }
+
+  /** What stands behind a service; readiness does not count. */
+  backendsOf(service: { readonly namespace: string; readonly name: string }): readonly ServiceBackend[] {
+    return this.#backends.get(`${service.namespace}/${service.name}`) ?? [];
+  }
+
+  #addNode(node: Resource): void {
+    const spec = (node.spec ?? {}) as {
+      readonly bgp?: { readonly ipv4Address?: string; readonly ipv6Address?: string };
+      readonly addresses?: readonly { readonly address: string }[];
+    };
+    const texts = [
+      spec.bgp?.ipv4Address,
+      spec.bgp?.ipv6Address,
+      ...(spec.addresses ?? []).map(({ address }) => address),
+    ];
+    for (const text of texts) {
+      const network = text === undefined ? undefined : tryParseNetwork(text);
+      if (network !== undefined) this.#hostAddresses.set(network.address, node.metadata.name);
+    }
+  }
+
+  #addSlice(slice: Resource): void {
+    const service = slice.metadata.labels?.["kubernetes.io/service-name"];
+    if (service === undefined) return;
+    const { endpoints = [], ports = [] } = { ...slice, ...(slice.spec as object | undefined) } as {
+      readonly endpoints?: readonly { readonly addresses?: readonly string[] }[];
+      readonly ports?: readonly { readonly protocol?: string; readonly port?: number }[];
+    };
+    const backend: ServiceBackend = {
+      addresses: endpoints.flatMap((endpoint) =>
+        (endpoint.addresses ?? []).flatMap((text) => tryParseAddress(text) ?? []),
+      ),
+      ports: ports.flatMap(({ protocol = "TCP", port }) => (port === undefined ? [] : [{ protocol, port }])),
+    };
+    const name = `${slice.metadata.namespace ?? ""}/${service}`;
+    this.#backends.set(name, [...(this.#backends.get(name) ?? []), backend]);
+  }
+}
+
+/** Single addresses, as /32 and /128. */
+function addressesOf(endpoint: Endpoint): readonly Cidr[] {
+  if (endpoint.kind === "workload") return [...endpoint.value.ipv4Nets, ...endpoint.value.ipv6Nets];
+  return [...endpoint.value.expectedIpv4Addrs, ...endpoint.value.expectedIpv6Addrs].map(hostCidr);
+}
+
+export function endpointName(endpoint: Endpoint): string {
+  const { key } = endpoint;
+  if (key.type === "hostEndpoint") return `host endpoint ${key.endpoint}`;
+  return `workload ${key.workload}${key.endpoint === "eth0" ? "" : ` ${key.endpoint}`}`;
+}
+
+const compareText = (a: string, b: string): number => (a === b ? 0 : a < b ? -1 : 1);
+
+/** Tiers that exist by their order, then those that policies only name: these apply too, last. */
+function placeTiers(known: ReadonlyMap<string, Tier>, policies: readonly PlacedPolicy[]): readonly PlacedTier[] {
+  const ordered = [...known].map(([name, tier]) => ({ name, order: tier.order })).sort(compareTiers);
+  const unknown = new Set(policies.map(({ policy }) => policy.tier).filter((name) => !known.has(name)));
+  const names = [...ordered.map(({ name }) => name), ...[...unknown].sort()];
+  return names.map((name) => ({
+    name,
+    defaultAction: known.get(name)?.defaultAction ?? "Deny",
+    policies: policies
+      .filter(({ policy }) => policy.tier === name)
+      .sort((a, b) => comparePolicies({ ...a.key, order: a.policy.order }, { ...b.key, order: b.policy.order })),
+  }));
+}
