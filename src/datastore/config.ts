@@ -93,7 +93,7 @@ export async function openDatastore(config: DatastoreConfig, options: OpenOption
     case "etcdv3":
       return (await import("./etcd/etcd-datastore.ts")).openEtcd(config, options);
     case "kubernetes":
-      throw new InvalidConfig(`datastore type ${config.type} is not built in`);
+      return (await import("./kubernetes/kubernetes-datastore.ts")).openKubernetes(config, options);
   }
 }
 

@@ -2,6 +2,7 @@
 // requests per second. It knows HTTP and Status objects, and nothing of Calico.
 import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import { delay } from "../../lib/retry.ts";
 import { Unavailable } from "../errors.ts";
 import type { Access } from "./access.ts";
@@ -53,6 +54,8 @@ export interface KubeRequest {
   readonly body?: unknown;
   readonly contentType?: string;
   readonly signal?: AbortSignal | undefined;
+  /** Numbers beyond 2^53 occur and must survive. */
+  readonly lossless?: boolean | undefined;
 }
 
 export interface KubeApiOptions {
@@ -106,7 +109,7 @@ export class KubeApi {
   /** All pages of a list, put together. A list that expires on the way starts again from the beginning. */
   async list<T extends KubeObject>(
     path: string,
-    options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined } = {},
+    options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined; lossless?: boolean | undefined } = {},
   ): Promise<KubeList<T>> {
     for (let attempt = 0; ; attempt++) {
       const items: T[] = [];
@@ -117,7 +120,13 @@ export class KubeApi {
           const { resourceVersion, resourceVersionMatch, ...others } = options.query ?? {};
           const first = next === undefined ? { resourceVersion, resourceVersionMatch } : {};
           const query = { ...others, ...first, limit: String(PAGE), continue: next };
-          const page = await this.json<KubeList<T>>({ method: "GET", path, query, signal: options.signal });
+          const page = await this.json<KubeList<T>>({
+            method: "GET",
+            path,
+            query,
+            signal: options.signal,
+            lossless: options.lossless,
+          });
           for (const item of page.items ?? []) items.push(item);
           next = page.metadata.continue === "" ? undefined : page.metadata.continue;
           if (next === undefined) return { items, metadata: page.metadata };
@@ -136,7 +145,7 @@ export class KubeApi {
       const response = await this.#send(request, this.#timeoutMs);
       const text = await readAll(response, this.#timeoutMs);
       const code = response.statusCode ?? 0;
-      if (code >= 200 && code < 300) return (text === "" ? undefined : JSON.parse(text)) as T;
+      if (code >= 200 && code < 300) return (text === "" ? undefined : parse(request.lossless)(text)) as T;
       const error = statusError(request, code, text, response);
       if (code === 401 && attempt === 0) {
         this.#access.forget();
@@ -155,6 +164,7 @@ export class KubeApi {
     path: string,
     query: Readonly<Record<string, string | undefined>>,
     signal: AbortSignal,
+    lossless = false,
   ): AsyncGenerator<readonly KubeWatchEvent[]> {
     await this.#limit.take(signal);
     const request: KubeRequest = {
@@ -178,7 +188,7 @@ export class KubeApi {
       for await (const chunk of response as AsyncIterable<Uint8Array>) {
         const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
         rest = lines.pop() ?? "";
-        const events = lines.filter((line) => line !== "").map((line) => JSON.parse(line) as KubeWatchEvent);
+        const events = lines.filter((line) => line !== "").map((line) => parse(lossless)(line) as KubeWatchEvent);
         if (events.length > 0) yield events;
       }
     } finally {
@@ -194,7 +204,12 @@ export class KubeApi {
     const credentials = await this.#access.credentials();
     this.requests++;
     const { server } = this.#access;
-    const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+    const body =
+      request.body === undefined
+        ? undefined
+        : request.lossless === true
+          ? stringifyLosslessJson(request.body)
+          : JSON.stringify(request.body);
     const prefix = server.pathname.replace(/\/$/, "");
     const send = server.protocol === "https:" ? httpsRequest : httpRequest;
     const started = performance.now();
@@ -259,6 +274,9 @@ export class TokenBucket {
     if (this.#tokens < 0) await delay((-this.#tokens / this.perSecond) * 1000, signal);
   }
 }
+
+const parse = (lossless: boolean | undefined): ((text: string) => unknown) =>
+  lossless === true ? parseLosslessJson : JSON.parse;
 
 function statusError(request: KubeRequest, code: number, text: string, response: IncomingMessage): KubeStatusError {
   const what = `${request.method} ${request.path}`;

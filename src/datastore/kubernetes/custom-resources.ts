@@ -1,0 +1,213 @@
+// Calico's own kinds as custom resources.
+//
+// `crd.projectcalico.org/v1`: the object keeps its name, namespace, revision and (with its bits turned) UID; all other
+// metadata goes as JSON into one annotation, because the API server would change or forbid some of it. Labels and
+// annotations of ours and of the operator stay visible on the object too. `projectcalico.org/v3` objects are stored as
+// they are.
+import { isJsonObject, type Json } from "../../lib/lossless-json.ts";
+import {
+  API_VERSION,
+  convertUid,
+  isTieredKind,
+  kindOf,
+  type KindName,
+  type Labels,
+  type Metadata,
+  METADATA_ANNOTATION,
+  type OwnerReference,
+  readLegacyPoolFields,
+  type Resource,
+  type ResourceKey,
+  type StoredQuery,
+  userPolicyName,
+} from "../../model/index.ts";
+import type { Entry, Stored } from "../datastore.ts";
+import type { KubeMetadata, KubeObject } from "./api-client.ts";
+import type { Collection, Selection } from "./collection.ts";
+
+export const CRD_V1 = "crd.projectcalico.org/v1";
+export const CRD_V3 = API_VERSION;
+export type ApiGroup = typeof CRD_V1 | typeof CRD_V3;
+
+const VISIBLE = /projectcalico\.org\/|operator\.tigera\.io\//;
+/** In the order the field's programs write them; what Kubernetes itself keeps is not among them. */
+const HIDDEN_FIELDS = [
+  "name",
+  "generateName",
+  "creationTimestamp",
+  "labels",
+  "annotations",
+  "ownerReferences",
+  "finalizers",
+] as const;
+
+export class CustomResources implements Collection<ResourceKey> {
+  readonly kind: string;
+  readonly #name: KindName;
+  readonly #group: ApiGroup;
+  readonly #plural: string;
+  readonly #namespaced: boolean;
+
+  constructor(kind: KindName, group: ApiGroup) {
+    const { plural, namespaced } = kindOf(kind);
+    const isLegacyConfig = kind === "IPAMConfiguration" && group === CRD_V1;
+    this.#name = kind;
+    this.kind = isLegacyConfig ? "IPAMConfig" : kind;
+    this.#plural = isLegacyConfig ? "ipamconfigs" : plural;
+    this.#group = group;
+    this.#namespaced = namespaced;
+  }
+
+  select(query: StoredQuery): Selection {
+    if (query.type !== "resource") throw new Error(`a query for ${query.type} among ${this.kind}`);
+    const inNamespace = this.#namespaced && query.namespace !== undefined;
+    const path = inNamespace ? this.#path(query.namespace) : this.#path();
+    return query.name === undefined ? { path } : { path, fieldSelector: `metadata.name=${query.name}` };
+  }
+
+  itemPath(key: ResourceKey): string {
+    return `${this.#path(key.namespace)}/${encodeURIComponent(key.name)}`;
+  }
+
+  createPath(key: ResourceKey): string {
+    return this.#path(key.namespace);
+  }
+
+  decode(object: KubeObject & { readonly spec?: unknown; readonly status?: unknown }): Stored<ResourceKey> {
+    const metadata = this.#group === CRD_V1 ? readMetadata(this.#name, object) : plainMetadata(object.metadata);
+    const spec =
+      this.#name === "IPPool"
+        ? readLegacyPoolFields((object.spec ?? {}) as Record<string, unknown>)
+        : (object.spec ?? {});
+    const value: Resource = {
+      apiVersion: API_VERSION,
+      kind: this.#name,
+      metadata,
+      spec,
+      ...(object.status === undefined ? {} : { status: object.status }),
+    };
+    const key: ResourceKey = {
+      type: "resource",
+      kind: this.#name,
+      name: metadata.name,
+      ...(this.#namespaced ? { namespace: object.metadata.namespace ?? "" } : {}),
+    };
+    const { resourceVersion = "", uid } = object.metadata;
+    return { key, value, revision: resourceVersion, ...(uid === undefined ? {} : { uid }) };
+  }
+
+  encode(entry: Entry<ResourceKey>): KubeObject {
+    const resource = entry.value;
+    const { name, namespace } = entry.key;
+    const metadata =
+      this.#group === CRD_V1
+        ? hideMetadata(resource.metadata, isTieredKind(this.#name))
+        : shownMetadata(resource.metadata);
+    const object = {
+      apiVersion: this.#group,
+      kind: this.kind,
+      metadata: {
+        ...metadata,
+        name,
+        ...(namespace === undefined ? {} : { namespace }),
+        ...(entry.revision === undefined ? {} : { resourceVersion: entry.revision }),
+      },
+      spec: resource.spec,
+      ...(resource.status === undefined ? {} : { status: resource.status }),
+    };
+    return object;
+  }
+
+  #path(namespace?: string): string {
+    const scope = this.#namespaced && namespace !== undefined ? `/namespaces/${encodeURIComponent(namespace)}` : "";
+    return `/apis/${this.#group}${scope}/${this.#plural}`;
+  }
+}
+
+/** Everything but the identity goes into the annotation. */
+export function hideMetadata(metadata: Metadata, keepName: boolean): Partial<KubeMetadata> {
+  const hidden: Record<string, unknown> = {};
+  for (const field of HIDDEN_FIELDS) {
+    if (field === "name" && !keepName) continue;
+    const value = metadata[field];
+    if (value !== undefined && !isEmpty(value)) hidden[field] = value;
+  }
+  hidden["creationTimestamp"] ??= null;
+  const labels = visible(metadata.labels);
+  return {
+    ...(metadata.uid === undefined ? {} : { uid: convertUid(metadata.uid) }),
+    ...(Object.keys(labels).length === 0 ? {} : { labels }),
+    ...(metadata.ownerReferences === undefined ? {} : { ownerReferences: metadata.ownerReferences.map(turnOwner) }),
+    annotations: { ...visible(metadata.annotations), [METADATA_ANNOTATION]: JSON.stringify(hidden) },
+  };
+}
+
+function readMetadata(kind: KindName, object: KubeObject & { readonly spec?: unknown }): Metadata {
+  const { name, namespace, uid, resourceVersion, creationTimestamp, labels, annotations = {} } = object.metadata;
+  const { [METADATA_ANNOTATION]: text, ...others } = annotations;
+  const hidden = parseHidden(text);
+  const spec = object.spec as { readonly tier?: string } | undefined;
+  const userName = isTieredKind(kind) ? userPolicyName(name, spec?.tier, text) : name;
+  const mergedLabels = { ...labels, ...hidden.labels };
+  const mergedAnnotations = { ...others, ...hidden.annotations };
+  const created = hidden.creationTimestamp ?? creationTimestamp;
+  const owners =
+    (object.metadata.ownerReferences as readonly OwnerReference[] | undefined)?.map(turnOwner) ??
+    hidden.ownerReferences;
+  return {
+    name: userName,
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(uid === undefined ? {} : { uid: convertUid(uid) }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
+    ...(created === undefined ? {} : { creationTimestamp: created }),
+    ...(object.metadata.deletionTimestamp === undefined
+      ? {}
+      : { deletionTimestamp: object.metadata.deletionTimestamp }),
+    ...(hidden.generateName === undefined ? {} : { generateName: hidden.generateName }),
+    ...(Object.keys(mergedLabels).length === 0 ? {} : { labels: mergedLabels }),
+    ...(Object.keys(mergedAnnotations).length === 0 ? {} : { annotations: mergedAnnotations }),
+    ...(owners === undefined ? {} : { ownerReferences: owners }),
+    ...(hidden.finalizers === undefined ? {} : { finalizers: hidden.finalizers }),
+  };
+}
+
+interface Hidden {
+  readonly generateName?: string;
+  readonly creationTimestamp?: string;
+  readonly labels?: Labels;
+  readonly annotations?: Labels;
+  readonly ownerReferences?: readonly OwnerReference[];
+  readonly finalizers?: readonly string[];
+}
+
+/** What we hid; an annotation that is no JSON object (somebody edited it) hides nothing. */
+function parseHidden(text: string | undefined): Hidden {
+  if (text === undefined) return {};
+  try {
+    const json = JSON.parse(text) as Json;
+    if (!isJsonObject(json)) return {};
+    return Object.fromEntries(Object.entries(json).filter(([, value]) => value !== null)) as Hidden;
+  } catch {
+    return {};
+  }
+}
+
+const plainMetadata = (metadata: KubeMetadata): Metadata => metadata as Metadata;
+
+/** A v3 object as it is, less what only the server sets. */
+function shownMetadata(metadata: Metadata): Partial<KubeMetadata> {
+  const shown: Partial<Record<keyof Metadata, unknown>> = { ...metadata };
+  delete shown.resourceVersion;
+  delete shown.creationTimestamp;
+  return shown as Partial<KubeMetadata>;
+}
+
+function turnOwner(owner: OwnerReference): OwnerReference {
+  return owner.apiVersion === API_VERSION ? { ...owner, uid: convertUid(owner.uid) } : owner;
+}
+
+const visible = (map: Labels | undefined): Record<string, string> =>
+  Object.fromEntries(Object.entries(map ?? {}).filter(([key]) => VISIBLE.test(key) && key !== METADATA_ANNOTATION));
+
+const isEmpty = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && Object.keys(value).length === 0;

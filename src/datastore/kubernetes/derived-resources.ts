@@ -1,0 +1,157 @@
+// Kinds that Kubernetes keeps itself: nodes, endpoints of pods, and the objects whose rules Felix reads as they are.
+import {
+  API_VERSION,
+  isWorkloadPod,
+  kubernetesNodeFrom,
+  type KindName,
+  type Metadata,
+  nodeFromKubernetes,
+  parseWorkloadEndpointName,
+  podAnnotations,
+  POD_IP_ANNOTATION,
+  POD_IPS_ANNOTATION,
+  type ReportProblem,
+  type Resource,
+  type ResourceKey,
+  type StoredQuery,
+  workloadEndpointFromPod,
+} from "../../model/index.ts";
+import type { Entry, Stored } from "../datastore.ts";
+import { NotFound, Unsupported } from "../errors.ts";
+import { nameOfKey } from "../key-name.ts";
+import type { KubeObject } from "./api-client.ts";
+import type { Collection, Selection } from "./collection.ts";
+
+type ResourceQuery = Extract<StoredQuery, { readonly type: "resource" }>;
+
+const stored = (value: Resource, object: KubeObject): Stored<ResourceKey> => {
+  const { name, namespace } = value.metadata;
+  const { resourceVersion = "", uid } = object.metadata;
+  return {
+    key: { type: "resource", kind: value.kind, name, ...(namespace === undefined ? {} : { namespace }) },
+    value,
+    revision: resourceVersion,
+    ...(uid === undefined ? {} : { uid }),
+  };
+};
+
+/** Nodes: ours lives in the annotations of Kubernetes'. */
+export class Nodes implements Collection<ResourceKey> {
+  readonly kind = "Node";
+  constructor(readonly options: { readonly usePodCidr: boolean }) {}
+
+  select(query: StoredQuery): Selection {
+    const name = (query as ResourceQuery).name;
+    return { path: "/api/v1/nodes", ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }) };
+  }
+  itemPath(key: ResourceKey): string {
+    return `/api/v1/nodes/${encodeURIComponent(key.name)}`;
+  }
+  createPath(key: ResourceKey): string {
+    throw new Unsupported("Create", nameOfKey(key), "nodes are made by Kubernetes");
+  }
+  decode(object: KubeObject): Stored<ResourceKey> {
+    return stored(nodeFromKubernetes(object, this.options), object);
+  }
+  encode(entry: Entry<ResourceKey>): KubeObject {
+    throw new Unsupported("Create", nameOfKey(entry.key), "nodes are made by Kubernetes");
+  }
+  /** Kubernetes' object with what ours says now. */
+  merge(entry: Entry<ResourceKey>, kubernetes: KubeObject): KubeObject {
+    const { annotations } = kubernetesNodeFrom(entry.value, kubernetes);
+    const resourceVersion = entry.revision ?? kubernetes.metadata.resourceVersion;
+    const metadata = {
+      ...kubernetes.metadata,
+      annotations,
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+    };
+    return { ...kubernetes, metadata };
+  }
+}
+
+/** Workload endpoints: one per pod that has a network of its own. */
+export class Endpoints implements Collection<ResourceKey> {
+  readonly kind = "WorkloadEndpoint";
+  constructor(
+    readonly report: ReportProblem,
+    readonly options: { readonly interfacePrefix?: string },
+  ) {}
+
+  select(query: StoredQuery): Selection {
+    const { namespace, name, namePrefix } = query as ResourceQuery;
+    const path = namespace === undefined ? "/api/v1/pods" : podsPath(namespace);
+    const pod = podOf(name) ?? podOf(namePrefix === undefined ? undefined : `${namePrefix.replace(/-$/, "")}-eth0`);
+    return pod === undefined ? { path } : { path, fieldSelector: `metadata.name=${pod}` };
+  }
+  itemPath(key: ResourceKey): string {
+    const pod = podOf(key.name);
+    if (pod === undefined)
+      throw new NotFound(nameOfKey(key), "malformed WorkloadEndpoint name - unable to determine Pod name");
+    return `${podsPath(key.namespace ?? "")}/${encodeURIComponent(pod)}`;
+  }
+  createPath(key: ResourceKey): string {
+    throw new Unsupported("Create", nameOfKey(key), "endpoints are made from pods");
+  }
+  decode(object: KubeObject): Stored<ResourceKey> | undefined {
+    if (!isWorkloadPod(object)) return undefined;
+    return stored(workloadEndpointFromPod(object, this.report, this.options), object);
+  }
+  encode(entry: Entry<ResourceKey>): KubeObject {
+    throw new Unsupported("Create", nameOfKey(entry.key), "endpoints are made from pods");
+  }
+  /** What a write of the endpoint changes on the pod: notes of its addresses, nothing else. */
+  patch(entry: Entry<ResourceKey>): object | undefined {
+    const annotations = podAnnotations(entry.value.spec as Parameters<typeof podAnnotations>[0]);
+    const uid = entry.value.metadata.uid;
+    return annotations === undefined ? undefined : { metadata: { annotations, ...(uid === undefined ? {} : { uid }) } };
+  }
+  /** What its deletion changes: the notes become empty, so that readers know the addresses are free. */
+  erasure(): object {
+    return { metadata: { annotations: { [POD_IP_ANNOTATION]: "", [POD_IPS_ANNOTATION]: "" } } };
+  }
+}
+
+const podsPath = (namespace: string): string => `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`;
+
+function podOf(endpointName: string | undefined): string | undefined {
+  const identity = endpointName === undefined ? undefined : parseWorkloadEndpointName(endpointName);
+  return identity?.orchestrator === "k8s" ? identity.workload : undefined;
+}
+
+/** Objects of Kubernetes handed on as they are, under a kind of ours. */
+export class RawObjects implements Collection<ResourceKey> {
+  constructor(
+    readonly kind: KindName,
+    readonly group: string,
+    readonly plural: string,
+    readonly namespaced: boolean,
+  ) {}
+
+  select(query: StoredQuery): Selection {
+    const { namespace, name } = query as ResourceQuery;
+    return { path: this.#path(namespace), ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }) };
+  }
+  itemPath(key: ResourceKey): string {
+    return `${this.#path(key.namespace)}/${encodeURIComponent(key.name)}`;
+  }
+  createPath(key: ResourceKey): string {
+    throw new Unsupported("Create", nameOfKey(key), "it belongs to Kubernetes");
+  }
+  decode(object: KubeObject & { readonly spec?: unknown }): Stored<ResourceKey> {
+    const value: Resource = {
+      ...object,
+      apiVersion: API_VERSION,
+      kind: this.kind,
+      metadata: object.metadata as Metadata,
+      spec: object.spec ?? {},
+    };
+    return stored(value, object);
+  }
+  encode(entry: Entry<ResourceKey>): KubeObject {
+    throw new Unsupported("Create", nameOfKey(entry.key), "it belongs to Kubernetes");
+  }
+  #path(namespace?: string): string {
+    const root = this.group === "v1" ? "/api/v1" : `/apis/${this.group}`;
+    return `${root}${this.namespaced && namespace !== undefined ? `/namespaces/${encodeURIComponent(namespace)}` : ""}/${this.plural}`;
+  }
+}

@@ -1,0 +1,229 @@
+// Blocks, affinities, handles and IPAM configuration as custom resources. Names are made from CIDRs and ids; the real
+// values stand in the spec. Deletion marks first: a writer that lost the race sees the mark, not an empty place.
+import { createHash } from "node:crypto";
+import { parseCidr, type Cidr, ipVersion } from "../../lib/ip.ts";
+import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
+import {
+  type BlockAffinityKey,
+  type BlockKey,
+  decodeValue,
+  encodeValue,
+  type IpamConfigKey,
+  type IpamHandleKey,
+  type StoredQuery,
+} from "../../model/index.ts";
+import type { Entry, Stored } from "../datastore.ts";
+import { UnreadableEntry } from "../errors.ts";
+import type { KubeObject } from "./api-client.ts";
+import type { Collection, Selection } from "./collection.ts";
+import { type ApiGroup, CRD_V1, hideMetadata } from "./custom-resources.ts";
+
+type Spec = Readonly<Record<string, unknown>>;
+type CustomObject = KubeObject & { readonly spec?: Spec };
+const MAX_NAME = 253;
+
+abstract class IpamCollection {
+  readonly marked = true;
+  readonly lossless = true;
+  constructor(
+    readonly group: ApiGroup,
+    readonly kind: string,
+    readonly plural: string,
+  ) {}
+
+  get path(): string {
+    return `/apis/${this.group}/${this.plural}`;
+  }
+  select(_query: StoredQuery): Selection {
+    return { path: this.path };
+  }
+  createPath(): string {
+    return this.path;
+  }
+  isMarked(object: CustomObject): boolean {
+    return String(object.spec?.["deleted"]) === "true";
+  }
+  mark(object: CustomObject): KubeObject {
+    const deleted = this.group === CRD_V1 && this.plural === "blockaffinities" ? "true" : true;
+    return { ...object, spec: { ...object.spec, deleted } } as KubeObject;
+  }
+
+  protected object(name: string, entry: Entry, spec: Spec, labels: Readonly<Record<string, string>> = {}): KubeObject {
+    const metadata = this.group === CRD_V1 ? hideMetadata({ name, labels }, false) : { labels };
+    return {
+      apiVersion: this.group,
+      kind: this.kind,
+      metadata: {
+        ...metadata,
+        name,
+        ...(entry.uid === undefined ? {} : { uid: entry.uid }),
+        ...(entry.revision === undefined ? {} : { resourceVersion: entry.revision }),
+      },
+      spec,
+    } as KubeObject;
+  }
+
+  protected origin(object: KubeObject): { revision: string; uid?: string } {
+    const { resourceVersion = "", uid } = object.metadata;
+    return { revision: resourceVersion, ...(uid === undefined ? {} : { uid }) };
+  }
+
+  /** The spec as the JSON the model's codecs read, fields renamed. */
+  protected codecText(object: CustomObject, rename: Readonly<Record<string, string>>): string {
+    const spec = object.spec ?? {};
+    return stringifyLosslessJson(
+      Object.fromEntries(Object.entries(spec).map(([name, value]) => [rename[name] ?? name, value])),
+    );
+  }
+
+  protected cidrOf(object: CustomObject): Cidr {
+    try {
+      return parseCidr(String(object.spec?.["cidr"]));
+    } catch (error) {
+      throw new UnreadableEntry(`${this.path}/${object.metadata.name}`, (error as Error).message);
+    }
+  }
+}
+
+export class Blocks extends IpamCollection implements Collection<BlockKey> {
+  constructor(group: ApiGroup) {
+    super(group, "IPAMBlock", "ipamblocks");
+  }
+  itemPath(key: BlockKey): string {
+    return `${this.path}/${cidrName(key.cidr)}`;
+  }
+  decode(object: CustomObject): Stored<BlockKey> {
+    const key: BlockKey = { type: "block", cidr: this.cidrOf(object) };
+    const text = this.codecText(object, { affinityClaimTime: "affinity_claim_time" });
+    return { key, value: decodeValue(key, text), ...this.origin(object) };
+  }
+  encode(entry: Entry<BlockKey>): KubeObject {
+    const { affinity_claim_time: affinityClaimTime, affinity, ...stored } = specOf(encodeValue(entry.key, entry.value));
+    return this.object(cidrName(entry.key.cidr), entry, {
+      ...stored,
+      ...(affinity === null ? {} : { affinity }),
+      ...(affinityClaimTime === undefined ? {} : { affinityClaimTime }),
+      strictAffinity: false,
+    });
+  }
+}
+
+export class Affinities extends IpamCollection implements Collection<BlockAffinityKey> {
+  constructor(group: ApiGroup) {
+    super(group, "BlockAffinity", "blockaffinities");
+  }
+  itemPath(key: BlockAffinityKey): string {
+    return `${this.path}/${affinityName(key)}`;
+  }
+  decode(object: CustomObject): Stored<BlockAffinityKey> | undefined {
+    if (this.isMarked(object)) return undefined;
+    const { node = "", type, state = "" } = (object.spec ?? {}) as Readonly<Record<string, string>>;
+    const key: BlockAffinityKey = {
+      type: "blockAffinity",
+      affinityType: type === "virtual" ? "virtual" : "host",
+      host: node,
+      cidr: this.cidrOf(object),
+    };
+    return { key, value: decodeValue(key, JSON.stringify({ state, deleted: false })), ...this.origin(object) };
+  }
+  encode(entry: Entry<BlockAffinityKey>): KubeObject {
+    const { host, cidr, affinityType } = entry.key;
+    const { state, deleted } = entry.value;
+    const labels = {
+      "projectcalico.org/hostname-hash": hostnameHash(host),
+      "projectcalico.org/affinity-type": affinityType,
+      "projectcalico.org/ip-version": String(ipVersion(cidr)),
+    };
+    const spec = {
+      cidr,
+      node: host,
+      state,
+      ...(affinityType === "host" ? {} : { type: affinityType }),
+      deleted: this.group === CRD_V1 ? String(deleted) : deleted,
+    };
+    return this.object(affinityName(entry.key), entry, spec, labels);
+  }
+}
+
+export class Handles extends IpamCollection implements Collection<IpamHandleKey> {
+  constructor(group: ApiGroup) {
+    super(group, "IPAMHandle", "ipamhandles");
+  }
+  itemPath(key: IpamHandleKey): string {
+    return `${this.path}/${encodeURIComponent(key.handleId.toLowerCase())}`;
+  }
+  decode(object: CustomObject): Stored<IpamHandleKey> {
+    const key: IpamHandleKey = {
+      type: "ipamHandle",
+      handleId: String(object.spec?.["handleID"] ?? object.metadata.name),
+    };
+    return { key, value: decodeValue(key, this.codecText(object, {})), ...this.origin(object) };
+  }
+  encode(entry: Entry<IpamHandleKey>): KubeObject {
+    const { handleId, block, deleted } = entry.value;
+    return this.object(handleId.toLowerCase(), entry, { handleID: handleId, block, deleted });
+  }
+}
+
+export class IpamConfigs extends IpamCollection implements Collection<IpamConfigKey> {
+  constructor(group: ApiGroup) {
+    super(
+      group,
+      group === CRD_V1 ? "IPAMConfig" : "IPAMConfiguration",
+      group === CRD_V1 ? "ipamconfigs" : "ipamconfigurations",
+    );
+  }
+  override readonly marked = false as unknown as true;
+  itemPath(): string {
+    return `${this.path}/default`;
+  }
+  decode(object: CustomObject): Stored<IpamConfigKey> {
+    const key: IpamConfigKey = { type: "ipamConfig" };
+    const text = this.codecText(object, {
+      strictAffinity: "strict_affinity",
+      autoAllocateBlocks: "auto_allocate_blocks",
+    });
+    return { key, value: decodeValue(key, text), ...this.origin(object) };
+  }
+  encode(entry: Entry<IpamConfigKey>): KubeObject {
+    const { strictAffinity, autoAllocateBlocks, maxBlocksPerHost, kubeVirtVmAddressPersistence, ipCooldownSeconds } =
+      entry.value;
+    return this.object("default", entry, {
+      strictAffinity,
+      autoAllocateBlocks,
+      ...(maxBlocksPerHost === 0 ? {} : { maxBlocksPerHost }),
+      ...(kubeVirtVmAddressPersistence === undefined
+        ? {}
+        : { kubeVirtVMAddressPersistence: kubeVirtVmAddressPersistence }),
+      ...(ipCooldownSeconds === undefined ? {} : { ipCooldownSeconds }),
+    });
+  }
+}
+
+const specOf = (text: string): Spec => parseLosslessJson(text) as Spec;
+
+/** `10-65-0-128-26`. */
+export const cidrName = (cidr: Cidr): string => cidr.replace(/[.:/]/g, "-");
+
+/** `<host>-<cidr>`; a host that makes it too long is cut and a hash of the whole keeps it unique. */
+export function affinityName(key: BlockAffinityKey): string {
+  const cidr = cidrName(key.cidr);
+  const name = `${key.host}-${cidr}`;
+  if (name.length < MAX_NAME) return name;
+  const hash = createHash("sha256").update(`${key.host}${cidr}`).digest("hex").slice(0, 11);
+  return `${key.host.slice(0, MAX_NAME - 1 - cidr.length - 13)}-${hash}-${cidr}`;
+}
+
+const BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+/** A label value for any host name: base32 of its SHA3-256, no padding. */
+export function hostnameHash(host: string): string {
+  let bits = 0;
+  let held = 0;
+  let text = "";
+  for (const byte of createHash("sha3-256").update(host).digest()) {
+    held = (held << 8) | byte;
+    for (bits += 8; bits >= 5; bits -= 5) text += BASE32[(held >> (bits - 5)) & 31];
+    held &= (1 << bits) - 1;
+  }
+  return bits === 0 ? text : text + BASE32[(held << (5 - bits)) & 31];
+}
