@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit golden manifests parity bench clean
+.PHONY: help setup build check format test unit golden manifests parity felix-docs bench clean
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ golden: build ## replay the recordings of the original system, when they are bes
 
 manifests: setup ## write the CRDs and Kubernetes manifests
 	@$(BUN) scripts/manifests.ts
+
+felix-docs: setup ## write docs/felix-configuration.md
+	@$(BUN) scripts/felix-docs.ts
 
 parity: setup ## write docs/parity.md from the IDs in the tests' names
 	@$(BUN) scripts/parity.ts

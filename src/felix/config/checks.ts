@@ -1,0 +1,73 @@
+// What must fit together, and what follows from several settings at once.
+import type { FelixConfig } from "./parameters.ts";
+import { ConfigError, type ResolvedConfig } from "./engine.ts";
+
+/** Throws a ConfigError for settings that contradict or miss one another. */
+export function checkConfig({ config, sources }: ResolvedConfig): void {
+  if (config.FelixHostname === "") throw new ConfigError("FelixHostname is empty and the host has no name");
+  const isEtcd = config.DatastoreType === "etcdv3";
+  if (isEtcd && config.EtcdEndpoints.length === 0 && (config.EtcdScheme === "" || config.EtcdAddr === ""))
+    throw new ConfigError("DatastoreType is etcdv3: set EtcdEndpoints, or EtcdScheme and EtcdAddr");
+  const { TyphaKeyFile: key, TyphaCertFile: cert, TyphaCAFile: ca, TyphaCN: cn, TyphaURISAN: san } = config;
+  const anyTls = [key, cert, ca, cn, san].some((value) => value !== "");
+  if (anyTls && (key === "" || cert === "" || ca === "" || (cn === "" && san === "")))
+    throw new ConfigError(
+      "Typha with TLS needs TyphaKeyFile, TyphaCertFile, TyphaCAFile and one of TyphaCN and TyphaURISAN",
+    );
+  if (sources.has("RouteTableRange") && sources.has("RouteTableRanges"))
+    throw new ConfigError("RouteTableRange and RouteTableRanges are both set; keep the second");
+}
+
+/** OpenStack's metadata service is wanted where anything points at OpenStack. */
+export function isOpenStack(
+  config: Pick<FelixConfig, "ClusterType" | "MetadataAddr" | "MetadataPort" | "InterfacePrefix">,
+): boolean {
+  return (
+    config.ClusterType.toLowerCase().includes("openstack") ||
+    !["", "127.0.0.1"].includes(config.MetadataAddr) ||
+    ![0, 8775].includes(config.MetadataPort) ||
+    config.InterfacePrefix.includes("tap")
+  );
+}
+
+const PROVIDERS: Readonly<Record<string, string>> = {
+  eks: "EKS",
+  ecs: "EKS",
+  gke: "GKE",
+  aks: "AKS",
+  openshift: "OpenShift",
+  dockerenterprise: "DockerEnterprise",
+};
+
+/** Whose Kubernetes this is, if the cluster type names it. */
+export function kubernetesProvider(clusterType: string): string {
+  for (const item of clusterType.split(",")) {
+    const provider = PROVIDERS[item.trim().toLowerCase()];
+    if (provider !== undefined) return provider;
+  }
+  return "";
+}
+
+/** Settings that the eBPF dataplane forces, whatever the layers say. */
+export function bpfOverrides(config: FelixConfig, kernelSupportsBpf: boolean): Record<string, string> {
+  if (!config.BPFEnabled) return {};
+  if (!kernelSupportsBpf) return { BPFEnabled: "false" };
+  return {
+    BPFConntrackCleanupMode: "Userspace",
+    ...(config.BPFRedirectToPeer === "L2Only" && { BPFRedirectToPeer: "Enabled" }),
+    ...(config.IPForwarding === "Disabled" && config.BPFEnforceRPF !== "Disabled" && { IPForwarding: "Enabled" }),
+  };
+}
+
+/** Size of a lookup table for that many endpoints: the next prime above five times as many. */
+export function maglevTableSize(endpointsPerService: number): number {
+  for (let size = endpointsPerService * 5 + 1; ; size++) if (isPrime(size)) return size;
+}
+
+function isPrime(n: number): boolean {
+  for (let divisor = 2; divisor * divisor <= n; divisor++) if (n % divisor === 0) return false;
+  return n > 1;
+}
+
+/** Only a cluster whose variant is Calico's own is calculated for; others are watched for settings alone. */
+export const isLeader = (config: Pick<FelixConfig, "Variant">): boolean => config.Variant === "Calico";

@@ -1,0 +1,284 @@
+import { expect, test } from "bun:test";
+import {
+  bpfOverrides,
+  checkConfig,
+  ConfigEngine,
+  ConfigError,
+  ConfigFileError,
+  environmentLayer,
+  isOpenStack,
+  isSecret,
+  kubernetesProvider,
+  maglevTableSize,
+  type ParameterName,
+  PARAMETERS,
+  parameterNames,
+  parseConfigFile,
+  redact,
+} from "./index.ts";
+import type { Parameter } from "./parameter.ts";
+
+const surroundings = {
+  exists: (path: string) => path === "/there",
+  findExecutable: (name: string) => (name === "driver" ? "/bin/driver" : undefined),
+};
+const engine = () => new ConfigEngine(surroundings, { hostname: "here" });
+
+/** Per type: a text it takes, the value, and texts it refuses. */
+const SAMPLES: Readonly<Record<string, { text: string; value: unknown; bad: readonly string[] }>> = {
+  boolean: { text: "Yes", value: true, bad: ["maybe"] },
+  "boolean or unset": { text: "1", value: true, bad: ["maybe"] },
+  text: { text: "any thing", value: "any thing", bad: [] },
+  path: { text: "/a/b", value: "/a/b", bad: [] },
+  file: { text: "/there", value: "/there", bad: ["/not/there"] },
+  program: { text: "driver", value: "/bin/driver", bad: ["no-such-driver"] },
+  integer: { text: "0x10", value: 16, bad: ["ten", "1.5"] },
+  "integer ≥ -1": { text: "-1", value: -1, bad: ["-2"] },
+  "integer 1–2147483646": { text: "7", value: 7, bad: ["0", "2147483647"] },
+  "integer 1–3000": { text: "3000", value: 3000, bad: ["0", "3001"] },
+  seconds: { text: "1.5", value: 1.5, bad: ["1s", "soon"] },
+  milliseconds: { text: "20", value: 20, bad: ["20ms"] },
+  "regular expression": { text: "^eth", value: /^eth/, bad: ["("] },
+  "key=value list": {
+    text: "a=b, c=d e,,",
+    value: new Map([
+      ["a", "b"],
+      ["c", "d e"],
+    ]),
+    bad: ["a", "a b=c"],
+  },
+  "name=duration list": { text: "Graph=1m30s", value: new Map([["Graph", 90000]]), bad: ["Graph=soon"] },
+  rate: { text: "10/minute", value: { count: 10, unit: "minute" }, bad: ["0/second", "10000/second", "10/week"] },
+  "host name": { text: "host-1.example", value: "host-1.example", bad: ["a b"] },
+  "host address": { text: "::1", value: "::1", bad: ["a b"] },
+  "host:port": { text: "[fd00::1]:2379", value: "[fd00::1]:2379", bad: ["host", "host:x"] },
+  "URL list": {
+    text: "http://a:2379,http://b:2379/",
+    value: ["http://a:2379/", "http://b:2379/"],
+    bad: ["a:2379", "http://a:1,https://b:1", "http://a:1/path", "http://u@a:1"],
+  },
+  interface: { text: "wg0", value: "wg0", bad: ["a-name-that-is-too-long", "a b"] },
+  "interface prefixes": { text: "cali,tap", value: ["cali", "tap"], bad: ["a b", ","] },
+  "interface list, /regular expressions/ too": {
+    text: "eth0,/^veth/,docker+",
+    value: [/^\x65th0$/, /^veth/, /^\x64ocker/],
+    bad: ["/(/", "a name"],
+  },
+  "DNS label": { text: "region-1", value: "region-1", bad: ["Region", "a.b", "x".repeat(47)] },
+  "IPv4 address": { text: "10.0.0.1", value: "10.0.0.1", bad: ["fd00::1", "10.0.0.0/8"] },
+  "IPv6 address": { text: "fd00::1", value: "fd00::1", bad: ["10.0.0.1"] },
+  "CIDR list": { text: "10.0.0.0/8, fd00::/8", value: ["10.0.0.0/8", "fd00::/8"], bad: ["10.0.0.0/33"] },
+  port: { text: "65535", value: 65535, bad: ["65536", "http"] },
+  "port list": {
+    text: "22, udp:53,tcp:10.0.0.0/8:80,UDP:[fd00::/8]:81",
+    value: [
+      { protocol: "tcp", port: 22 },
+      { protocol: "udp", port: 53 },
+      { protocol: "tcp", net: "10.0.0.0/8", port: 80 },
+      { protocol: "udp", net: "fd00::/8", port: 81 },
+    ],
+    bad: ["sctp:1", "tcp:70000", "tcp:fd00::/8:1"],
+  },
+  "port range": { text: "1000:2000", value: { min: 1000, max: 2000 }, bad: ["2000:1000", "a:b"] },
+  "port ranges": {
+    text: "1:2,3",
+    value: [
+      { min: 1, max: 2 },
+      { min: 3, max: 3 },
+    ],
+    bad: ["2:1"],
+  },
+  "mark mask": { text: "0xff00", value: 0xff00, bad: ["0x1", "0", "0x1ffffffff"] },
+  "DSCP value": { text: "EF", value: 46, bad: ["64", "XX"] },
+  "table range": { text: "10-20", value: { min: 10, max: 20 }, bad: ["0-5", "1-251", "20-10"] },
+  "table ranges": {
+    text: "1-250,1000-2000",
+    value: [
+      { min: 1, max: 250 },
+      { min: 1000, max: 2000 },
+    ],
+    bad: ["1-70000"],
+  },
+};
+const isChoice = (parameter: Parameter<unknown>) => SAMPLES[parameter.type.name] === undefined;
+
+for (const name of parameterNames()) {
+  const parameter: Parameter<unknown> = PARAMETERS[name];
+  test(`FC-031 FC-037 FC-P-${name} is read from text, in any case of its name`, () => {
+    const first = parameter.type.name.split(", ")[0]!;
+    const sample = isChoice(parameter)
+      ? { text: first.toLowerCase(), value: first, bad: ["bogus"] }
+      : SAMPLES[parameter.type.name]!;
+    const config = engine();
+    config.update({ "environment variable": { [name.toLowerCase()]: sample.text } });
+    expect<unknown>(config.config[name]).toEqual(sample.value);
+    expect(config.resolved.raw).toEqual({ [name]: sample.text });
+    for (const bad of sample.bad) {
+      const attempt = () => config.update({ "environment variable": { [name.toUpperCase()]: bad } });
+      if (parameter.isFatal) expect(attempt).toThrow(ConfigError);
+      else {
+        attempt();
+        expect(config.config[name]).toEqual(engine().config[name]);
+        expect(config.resolved.problems.join()).toContain(name);
+      }
+    }
+  });
+}
+
+test("FC-037 there are as many settings as the original has", () => expect(parameterNames()).toHaveLength(218));
+
+test("FC-023 the later layer wins: datastore by breadth, file, environment, override", () => {
+  const config = engine();
+  const layers = [
+    "datastore (global)",
+    "datastore (per-node-selector)",
+    "datastore (per-host)",
+    "config file",
+    "environment variable",
+    "internal override",
+  ] as const;
+  for (const [i, source] of layers.entries()) {
+    config.update({ [source]: { VXLANPort: String(1000 + i) } });
+    expect(config.config.VXLANPort).toBe(1000 + i);
+    expect(config.resolved.sources.get("VXLANPort")).toBe(source);
+  }
+  for (const [i, source] of [...layers.entries()].toReversed()) {
+    config.update({ [source]: {} });
+    expect(config.config.VXLANPort).toBe(i === 0 ? 4789 : 1000 + i - 1);
+  }
+});
+
+test("FC-025 environment names are the same in any case, and secrets stay out of logs", () => {
+  expect(environmentLayer({ FELIX_LogSeverityScreen: "a", felix_healthport: "b", HOME: "/", FELIX_: "x" })).toEqual({
+    logseverityscreen: "a",
+    healthport: "b",
+  });
+  expect(redact("EtcdPassword", "hush")).toBe("<redacted>");
+  expect(redact("TyphaKeyFile", "/etc/key")).toBe("/etc/key");
+  expect(["ApiToken", "ClientCert", "SharedSecret"].every(isSecret)).toBe(true);
+});
+
+test("FC-026 the file's sections mean nothing, the later of two lines counts, nonsense is refused", () => {
+  const problems: string[] = [];
+  expect(parseConfigFile("[global]\n# note\nA = 1\n[other]\nb=two words\na: 3\n", problems)).toEqual({
+    b: "two words",
+    a: "3",
+  });
+  expect(problems).toHaveLength(1);
+  expect(parseConfigFile("")).toEqual({});
+  expect(() => parseConfigFile("[global]\nnonsense\n")).toThrow(ConfigFileError);
+});
+
+test("FC-027 an empty value says nothing, none says zero, and some refuse it", () => {
+  const config = engine();
+  config.update({ "config file": { LogFilePath: "" } });
+  expect(config.config.LogFilePath).toBe("/var/log/calico/felix.log");
+  config.update({ "config file": { LogFilePath: "None", FailsafeInboundHostPorts: "none", HealthPort: "NONE" } });
+  expect(config.config.LogFilePath).toBe("");
+  expect(config.config.FailsafeInboundHostPorts).toEqual([]);
+  expect(config.config.HealthPort).toBe(0);
+  expect(() => config.update({ "config file": { ChainInsertMode: "none" } })).toThrow("cannot be set to none");
+});
+
+test("FC-028 a bad fatal value fails the load, any other is passed over for the next good one", () => {
+  const config = engine();
+  config.update({
+    "datastore (global)": { RouteRefreshInterval: "30" },
+    "environment variable": { routerefreshinterval: "bogus" },
+  });
+  expect(config.config.RouteRefreshInterval).toBe(30);
+  expect(config.resolved.problems).toEqual([
+    `environment variable: RouteRefreshInterval: "bogus" is not a number of seconds; ignored`,
+  ]);
+  // A fatal value is read even where it is overridden, and a failed update changes nothing.
+  expect(() =>
+    config.update({
+      "datastore (global)": { ChainInsertMode: "bogus" },
+      "environment variable": { chaininsertmode: "append" },
+    }),
+  ).toThrow(ConfigError);
+  expect(config.config.RouteRefreshInterval).toBe(30);
+  expect(config.config.ChainInsertMode).toBe("insert");
+});
+
+test("FC-029 what says how the datastore is reached is not taken from the datastore", () => {
+  const config = engine();
+  config.update({ "datastore (global)": { EtcdAddr: "1.2.3.4:1" } });
+  expect(config.config.EtcdAddr).toBe("127.0.0.1:2379");
+  expect(config.resolved.problems[0]).toContain("EtcdAddr");
+});
+
+test("FC-030 names nobody knows are kept as they are for external drivers", () => {
+  const config = engine();
+  config.update({ "environment variable": { drivermode: "fast" } });
+  expect(config.toMessage().config).toEqual({ drivermode: "fast" });
+});
+
+test("FC-032 settings that need each other are checked together", () => {
+  const check = (raw: Record<string, string>) => {
+    const config = engine();
+    config.update({ "config file": raw });
+    checkConfig(config.resolved);
+  };
+  expect(() => check({})).not.toThrow();
+  expect(() => check({ TyphaCN: "typha" })).toThrow("TyphaKeyFile");
+  expect(() =>
+    check({ TyphaKeyFile: "/there", TyphaCertFile: "/there", TyphaCAFile: "/there", TyphaURISAN: "spiffe://x" }),
+  ).not.toThrow();
+  expect(() => check({ DatastoreType: "etcdv3", EtcdScheme: "none" })).toThrow("EtcdEndpoints");
+  expect(() => checkConfig(new ConfigEngine(surroundings, { hostname: "" }).resolved)).toThrow("FelixHostname");
+});
+
+test("FC-033 an update tells which values changed, and a receiver of all layers computes the same", () => {
+  const config = engine();
+  expect(config.update({ "config file": { HealthPort: "1", IpInIpMtu: "0x0", InterfaceExclude: "/^a/" } })).toEqual(
+    new Set<ParameterName>(["HealthPort", "InterfaceExclude"]),
+  );
+  expect(config.update({ "environment variable": { healthport: "0x1", interfaceexclude: "/^a/" } }).size).toBe(0);
+  const { sourceToRawConfig } = config.toMessage();
+  const receiver = engine();
+  for (const { source, config: raw } of Object.values(sourceToRawConfig)) receiver.update({ [source]: raw });
+  expect(receiver.config).toEqual(config.config);
+});
+
+test("FC-036 OpenStack and the provider are told by hints", () => {
+  const openStack = (raw: Record<string, string>) => {
+    const config = engine();
+    config.update({ "config file": raw });
+    return isOpenStack(config.config);
+  };
+  expect(openStack({})).toBe(false);
+  expect(
+    [
+      { ClusterType: "k8s,OpenStack" },
+      { MetadataAddr: "10.0.0.1" },
+      { MetadataPort: "1" },
+      { InterfacePrefix: "tap" },
+    ].every(openStack),
+  ).toBe(true);
+  expect(["k8s,EKS", "ecs", "GKE", "aks", "OpenShift", "dockerenterprise", "k8s"].map(kubernetesProvider)).toEqual([
+    "EKS",
+    "EKS",
+    "GKE",
+    "AKS",
+    "OpenShift",
+    "DockerEnterprise",
+    "",
+  ]);
+  expect(maglevTableSize(100)).toBe(503);
+});
+
+test("FC-021 the eBPF dataplane forces what it needs", () => {
+  const overrides = (raw: Record<string, string>, supported = true) => {
+    const config = engine();
+    config.update({ "config file": raw });
+    return bpfOverrides(config.config, supported);
+  };
+  expect(overrides({})).toEqual({});
+  expect(overrides({ BPFEnabled: "true" }, false)).toEqual({ BPFEnabled: "false" });
+  expect(overrides({ BPFEnabled: "true", BPFRedirectToPeer: "L2Only", IPForwarding: "Disabled" })).toEqual({
+    BPFConntrackCleanupMode: "Userspace",
+    BPFRedirectToPeer: "Enabled",
+    IPForwarding: "Enabled",
+  });
+});

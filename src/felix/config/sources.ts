@@ -1,0 +1,58 @@
+// Settings from the environment and from the file.
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+const PREFIX = "felix_";
+
+/** Every variable that begins with FELIX_, in any case; names in small letters. */
+export function environmentLayer(env: Environment): Record<string, string> {
+  const layer: Record<string, string> = {};
+  for (const [variable, value] of Object.entries(env)) {
+    const name = variable.toLowerCase();
+    if (name.startsWith(PREFIX) && name.length > PREFIX.length && value !== undefined)
+      layer[name.slice(PREFIX.length)] = value;
+  }
+  return layer;
+}
+
+/** Whether a setting's value must not be seen in logs. */
+export function isSecret(name: string): boolean {
+  const lower = name.toLowerCase();
+  return (
+    /password|passwd|token|secret|credential/.test(lower) || (/(key|cert)$/.test(lower) && !/(file|path)$/.test(lower))
+  );
+}
+
+export const redact = (name: string, value: string): string => (isSecret(name) && value !== "" ? "<redacted>" : value);
+
+export class ConfigFileError extends Error {
+  override readonly name = "ConfigFileError";
+}
+
+/**
+ * `name = value` lines. Sections mean nothing; of two lines for one name the later counts.
+ * @param problems is told of repeated names
+ */
+export function parseConfigFile(text: string, problems: string[] = []): Record<string, string> {
+  const layer: Record<string, string> = {};
+  for (const [i, line] of text.split(/\r?\n/).entries()) {
+    const content = line.trim();
+    if (content === "" || content.startsWith("#") || content.startsWith(";")) continue;
+    if (/^\[.*\]$/.test(content)) continue;
+    const match = /^([^=:\s][^=:]*?)\s*[=:]\s*(.*)$/.exec(content);
+    if (match?.[1] === undefined) throw new ConfigFileError(`line ${i + 1}: want name = value, got ${content}`);
+    const name = match[1];
+    const value = unquote(match[2] ?? "");
+    const known = Object.keys(layer).find((other) => other.toLowerCase() === name.toLowerCase());
+    if (known !== undefined) {
+      problems.push(`line ${i + 1}: ${name} is set twice; the later value counts`);
+      delete layer[known];
+    }
+    layer[name] = value;
+  }
+  return layer;
+}
+
+function unquote(value: string): string {
+  const match = /^(["'`])(.*)\1$/.exec(value);
+  return match?.[2] ?? value.replace(/\s+[#;].*$/, "");
+}
