@@ -12,6 +12,7 @@ const dist = join(root, "dist");
 const roles = [
   "calico-ipam",
   "calicoctl",
+  "kubectl-calico",
   "calico-node",
   "calico-felix",
   "calico-typha",

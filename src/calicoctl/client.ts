@@ -48,14 +48,20 @@ export async function loadConfig(call: Call): Promise<DatastoreConfig> {
   }
 }
 
-export async function openStore(call: Call): Promise<OpenStore> {
+/** How much a command is going to ask: the lightest way to a datastore is not the fastest for much. */
+export interface Demand {
+  readonly requests: "few" | "many";
+}
+const FEW: Demand = { requests: "few" };
+
+export async function openStore(call: Call, demand: Demand = FEW): Promise<OpenStore> {
   const { world } = call;
   const config = await loadConfig(call);
   if (config.type === "sqlite" && config.isFallback && world.isTerminal("err"))
     world.err(`No datastore is configured: using the embedded one, ${config.path}\n`);
   const datastore = await openDatastore(config, {
     timeoutMs: world.timeoutMs ?? TIMEOUT_MS,
-    oneShot: true,
+    oneShot: demand.requests === "few",
     onUnreadable: (error) => world.err(`Skipped: ${error.message}\n`),
   });
   const log = commandLogger((call.flags.value("log-level") ?? "panic") as CommandLogLevel, world.err);
@@ -77,8 +83,8 @@ function addressesOf(datastore: Datastore): AddressKeeper {
 }
 
 /** For every command that neither asks only for versions nor works offline. */
-export async function openChecked(call: Call): Promise<OpenStore> {
-  const store = await openStore(call);
+export async function openChecked(call: Call, demand: Demand = FEW): Promise<OpenStore> {
+  const store = await openStore(call, demand);
   try {
     await checkVersion(call, store);
     return store;
@@ -87,6 +93,10 @@ export async function openChecked(call: Call): Promise<OpenStore> {
     throw error;
   }
 }
+
+/** From so many resources on it is many. */
+const MANY = 20;
+export const demandOf = (resources: number): Demand => ({ requests: resources < MANY ? "few" : "many" });
 
 /** A program of another version may read and write things differently. */
 export async function checkVersion(call: Call, store: ResourceStore): Promise<void> {

@@ -1,6 +1,6 @@
 // calicoctl apply: create what is not there, update what is.
 import { apply, settle } from "../actions.ts";
-import { openChecked } from "../client.ts";
+import { demandOf, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { readResources } from "../input/resources.ts";
 import { progressOf } from "../progress.ts";
@@ -8,7 +8,7 @@ import { forEachResource, reportAll } from "../results.ts";
 
 export async function run(call: Call): Promise<number> {
   const inputs = await readResources(call);
-  await using store = await openChecked(call);
+  await using store = await openChecked(call, demandOf(inputs.length));
   const results = await forEachResource(
     inputs,
     (input) => apply(store, settle(input, call.flags)),

@@ -1,7 +1,7 @@
 // calicoctl create: resources that must not exist yet.
 import { AlreadyExists } from "../../datastore/index.ts";
 import { create, settle } from "../actions.ts";
-import { openChecked } from "../client.ts";
+import { demandOf, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { readResources } from "../input/resources.ts";
 import { progressOf } from "../progress.ts";
@@ -9,7 +9,7 @@ import { forEachResource, reportAll } from "../results.ts";
 
 export async function run(call: Call): Promise<number> {
   const inputs = await readResources(call);
-  await using store = await openChecked(call);
+  await using store = await openChecked(call, demandOf(inputs.length));
   const skipExists = call.flags.has("skip-exists");
   const results = await forEachResource(
     inputs,

@@ -1,7 +1,7 @@
 // calicoctl delete: by kind and names, or whatever files name.
 import { NotFound } from "../../datastore/index.ts";
 import { remove, settle } from "../actions.ts";
-import { openChecked } from "../client.ts";
+import { demandOf, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { readResources } from "../input/resources.ts";
 import { describe } from "../results.ts";
@@ -14,7 +14,7 @@ export async function run(call: Call): Promise<number> {
     world.out("No resources specified\n");
     return 0;
   }
-  await using store = await openChecked(call);
+  await using store = await openChecked(call, demandOf(targets.length));
   const faults: { readonly kind: string; readonly reason: string }[] = [];
   for (const target of targets)
     try {

@@ -2,7 +2,7 @@
 import { NotFound } from "../../datastore/index.ts";
 import { type Resource, sortRows } from "../../model/index.ts";
 import { nameOf, settle } from "../actions.ts";
-import { openChecked } from "../client.ts";
+import { demandOf, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { readResources } from "../input/resources.ts";
@@ -24,7 +24,7 @@ export async function run(call: Call): Promise<number> {
   if (all && named.length > 0 && !flags.has("filename"))
     throw new Failure("cannot use --all-namespace flag for getting a single resource");
 
-  await using store = await openChecked(call);
+  await using store = await openChecked(call, listed === undefined ? demandOf(named.length) : { requests: "many" });
   const found: Found[] = [];
   const faults: string[] = [];
   const attempt = async (what: () => Promise<Found>) => {

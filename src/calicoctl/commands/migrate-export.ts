@@ -29,7 +29,7 @@ import { documentOf } from "../output/print.ts";
 import { toYaml } from "../output/yaml.ts";
 
 export async function run(call: Call): Promise<number> {
-  await using store = await openChecked(call);
+  await using store = await openChecked(call, { requests: "many" });
   const information = await clusterInformation(store);
   if (information === undefined || !isLocked(information))
     throw new Failure(

@@ -1,13 +1,13 @@
 // calicoctl datastore migrate import: what `export` printed, into the Kubernetes API. Refuses a cluster that has
 // Calico data already; what is there of Kubernetes itself (its policies, the built-in tiers) does not count.
-import { readFileSync } from "node:fs";
-import { type Datastore, NotFound } from "../../datastore/index.ts";
+import { type Entry, NotFound } from "../../datastore/index.ts";
 import { isJsonObject, parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
-import { decodeValue, KUBERNETES_POLICY_PREFIX, parseStoredPath, type StoredKey } from "../../model/index.ts";
+import { decodeValue, KUBERNETES_POLICY_PREFIX, parseStoredPath } from "../../model/index.ts";
 import { apply } from "../actions.ts";
 import { loadConfig, type OpenStore, openStore } from "../client.ts";
-import type { Call } from "../command.ts";
+import type { Call, World } from "../command.ts";
 import { Failure, UsageFailure } from "../failure.ts";
+import { readSources, type Source } from "../input/files.ts";
 import { parseResources } from "../input/resources.ts";
 import {
   clusterInformation,
@@ -29,43 +29,50 @@ export async function run(call: Call): Promise<number> {
     throw new Failure(
       `Invalid datastore type: ${config.type} to import to for datastore migration. Datastore type must be kubernetes`,
     );
-  const text = filename === "-" ? new TextDecoder().decode(world.readStdin()) : readFileSync(filename, "utf8");
-  const parts = text.split(PART_SEPARATOR);
+  const [source] = readSources(filename, { recursive: false }, world);
+  if (source === undefined) throw new Failure(`No resources specified in file ${filename}`);
+  await using store = await openStore(call, { requests: "many" });
+  await importExport(store, source, world);
+  return 0;
+}
+
+/** Everything is read before anything is written; a store with data of its own is left alone. */
+export async function importExport(store: OpenStore, source: Source, world: Pick<World, "out">): Promise<void> {
+  const parts = source.text.split(PART_SEPARATOR);
   const [resources, information, ipam] = parts;
   if (resources === undefined || information === undefined || ipam === undefined || parts.length !== 3)
     throw new Failure(
-      `${filename} is no export: want three parts with === between; run \`datastore migrate export\` again`,
+      `${source.file} is no export: want three parts with === between; run \`datastore migrate export\` again`,
     );
-  const inputs = await parseResources({ file: filename, text: resources });
-
-  await using store = await openStore(call);
+  const inputs = await parseResources({ file: source.file, text: resources });
+  const entries = ipamEntries(parseLosslessJson(ipam) as unknown as IpamExport).map(storedEntry);
   await refuseExistingData(store);
   await store.initialize();
   if (!isLocked(await clusterInformation(store))) await setReady(store, false);
 
-  let applied = 0;
   const faults: string[] = [];
+  let skipped = 0;
   for (const input of inputs)
     try {
       await apply(store, input.resource);
-      applied++;
     } catch (error) {
-      if (input.kind === "Node" && error instanceof NotFound)
-        world.out(`[WARNING] Skipped node ${input.resource.metadata.name}: Kubernetes has no such node\n`);
-      else faults.push(describe(error, input));
+      if (!(input.kind === "Node" && error instanceof NotFound)) {
+        faults.push(describe(error, input));
+        continue;
+      }
+      world.out(`[WARNING] Skipped node ${input.resource.metadata.name}: Kubernetes has no such node\n`);
+      skipped++;
     }
   if (faults.length > 0) throw new Failure(`Failed to import v3 resources: Hit error(s): [${faults.join("; ")}]`);
-  world.out(`Successfully applied ${applied} resource(s)\n`);
+  world.out(`Successfully applied ${inputs.length - skipped} resource(s)\n`);
   await adoptIdentity(store, information);
 
   world.out("Importing IPAM resources\n");
-  const entries = ipamEntries(parseLosslessJson(ipam) as unknown as IpamExport);
-  for (const entry of entries) await storeEntry(store.datastore, entry);
+  for (const entry of entries) await store.datastore.apply(entry);
   world.out(`Successfully applied ${entries.length} IPAM resource(s)\n`);
   world.out(
     "Datastore information successfully imported. Please refer to the datastore migration documentation for next steps.\n",
   );
-  return 0;
 }
 
 async function refuseExistingData(store: OpenStore): Promise<void> {
@@ -108,8 +115,8 @@ function ipamEntries(ipam: IpamExport): IpamEntry[] {
   return [...(ipam.block_affinities ?? []), ...(ipam.blocks ?? []), ...(ipam.handles ?? []), ...config];
 }
 
-async function storeEntry(datastore: Datastore, entry: IpamEntry): Promise<void> {
-  const key: StoredKey | undefined = parseStoredPath(entry.Key);
+function storedEntry(entry: IpamEntry): Entry {
+  const key = parseStoredPath(entry.Key);
   if (key === undefined) throw new Failure(`the export holds ${entry.Key}, which is no key of the address manager`);
-  await datastore.apply({ key, value: decodeValue(key, stringifyLosslessJson(entry.Value)) });
+  return { key, value: decodeValue(key, stringifyLosslessJson(entry.Value)) };
 }

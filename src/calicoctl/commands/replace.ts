@@ -1,7 +1,7 @@
 // calicoctl replace: update what must be there. Unlike its siblings it counts what it tried, not what worked, and
 // tells only the last error: scripts know it so.
 import { replace, settle } from "../actions.ts";
-import { openChecked } from "../client.ts";
+import { demandOf, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { readResources } from "../input/resources.ts";
 import { progressOf } from "../progress.ts";
@@ -14,7 +14,7 @@ export async function run(call: Call): Promise<number> {
     world.out("No resources specified\n");
     return 0;
   }
-  await using store = await openChecked(call);
+  await using store = await openChecked(call, demandOf(inputs.length));
   const { total, kind, faults } = await forEachResource(
     inputs,
     (input) => replace(store, settle(input, call.flags)),
