@@ -42,14 +42,21 @@ export async function runCommandLine(program: string, argv: readonly string[], w
     const { run } = await command.load();
     return await run({ program, words, flags, world });
   } catch (error) {
-    return report(error, world, () => usageLines(program, path, command));
+    return report(error, world, {
+      usage: () => usageLines(program, path, command),
+      exitCode: command.usageExitCode ?? 1,
+    });
   }
 }
 
-function report(error: unknown, world: World, usage: () => string): number {
+function report(
+  error: unknown,
+  world: World,
+  wrongUsage: { readonly usage: () => string; readonly exitCode: number },
+): number {
   if (error instanceof UsageFailure) {
-    world.err(`${error.message}\n${usage()}`);
-    return 1;
+    world.err(`${error.message}\n${wrongUsage.usage()}`);
+    return wrongUsage.exitCode;
   }
   if (error instanceof Failure) {
     const text = `${error.message}\n`;

@@ -2,6 +2,7 @@
 import type { Group } from "../command.ts";
 import { clusterGroup } from "./cluster.ts";
 import { datastoreGroup } from "./datastore.ts";
+import { explainCommand } from "./explain.ts";
 import { ipamGroup } from "./ipam.ts";
 import { nodeGroup } from "./node.ts";
 import { resourceCommands } from "./resources.ts";
@@ -9,5 +10,5 @@ import { resourceCommands } from "./resources.ts";
 export const ROOT: Group = {
   name: "calicoctl",
   about: "Manage Calico: its resources, addresses, nodes and datastore.",
-  commands: [...resourceCommands, ipamGroup, nodeGroup, datastoreGroup, clusterGroup],
+  commands: [...resourceCommands, explainCommand, ipamGroup, nodeGroup, datastoreGroup, clusterGroup],
 };
