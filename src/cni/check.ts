@@ -3,7 +3,6 @@
 import { type NetworkNamespace, openRouteKernel, type RouteKernel } from "../kernel/index.ts";
 import { hostCidr, type IpNetwork, ipVersion, tryParseNetwork } from "../lib/ip.ts";
 import type { CniContext } from "./context.ts";
-import { delegateCheck } from "./delegate.ts";
 import { findEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { hostInterfaceName } from "./identity.ts";
@@ -18,7 +17,7 @@ export async function check(context: CniContext): Promise<void> {
   if (holder !== "" && holder !== identity.containerId)
     throw broken(`the workload endpoint of ${describe(context)} belongs to container ${holder}`);
   if (conf.ipam.type !== CALICO_IPAM && conf.ipam.type !== "")
-    await delegateCheck(request, conf.ipam.type, request.config);
+    await (await import("./delegate.ts")).delegateCheck(request, conf.ipam.type, request.config);
   const networks = expectedNetworks(context, found.endpoint);
   using netns = context.openNetns();
   checkPod(netns, request.ifName, networks);

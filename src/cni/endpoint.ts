@@ -1,5 +1,4 @@
 // The workload endpoint in the datastore: finding the one there is, building the new one, writing it.
-import { randomUUID } from "node:crypto";
 import { Conflict, type Datastore, NotFound, type Stored } from "../datastore/index.ts";
 import {
   API_VERSION,
@@ -72,7 +71,7 @@ export async function writeEndpoint(
       name,
       ...(generateName === undefined ? {} : { generateName }),
       namespace: identity.namespace,
-      uid: before?.uid ?? randomUUID(),
+      uid: before?.uid ?? crypto.randomUUID(),
       creationTimestamp: before?.creationTimestamp ?? timestamp(now),
       labels: draft.labels,
     },

@@ -1,5 +1,4 @@
 // What a runtime is told when a command fails: one JSON object on stdout. https://www.cni.dev/docs/spec/#error
-import { Unauthorized, Unavailable } from "../datastore/index.ts";
 import { describeError } from "../lib/log.ts";
 
 export const INCOMPATIBLE_VERSION = 1;
@@ -33,12 +32,14 @@ export interface ErrorReply {
   readonly details?: string;
 }
 
-/** A datastore that does not answer is worth another try; anything else is the plugin's failure. */
+/**
+ * A datastore that does not answer is worth another try; anything else is the plugin's failure. It is known by name, not
+ * by class: loading the datastore here would delay every error and every start.
+ */
 export function asCniError(error: unknown): CniError {
   if (error instanceof CniError) return error;
-  if (error instanceof Unavailable)
+  if (error instanceof Error && error.name === "Unavailable")
     return new CniError(TRY_AGAIN_LATER, error.message, "the runtime may try again later", { cause: error });
-  if (error instanceof Unauthorized) return new CniError(INTERNAL, error.message, undefined, { cause: error });
   if (error instanceof DOMException && (error.name === "TimeoutError" || error.name === "AbortError"))
     return new CniError(TRY_AGAIN_LATER, "the datastore did not answer in time", "the runtime may try again later", {
       cause: error,

@@ -1,5 +1,4 @@
 // Who the endpoint is: for Kubernetes its pod, for any other runtime its container.
-import { createHash } from "node:crypto";
 import type { WorkloadNameFields } from "../model/index.ts";
 import type { NetConf } from "./net-conf.ts";
 import { nodeName } from "./node-files.ts";
@@ -38,7 +37,8 @@ export function nameFields(identity: EndpointIdentity): WorkloadNameFields {
 /** The host's end of the wire: the same for the same pod, whatever its container. */
 export function hostInterfaceName(identity: EndpointIdentity, prefix: string): string {
   if (identity.orchestrator === "cni") return `cali${identity.containerId.slice(0, 11)}`;
-  const hash = createHash("sha1").update(`${identity.namespace}.${identity.pod}`).digest("hex");
+  // The runtime's own hasher: loading node:crypto takes longer than all else of a pod's identity.
+  const hash = new Bun.CryptoHasher("sha1").update(`${identity.namespace}.${identity.pod}`).digest("hex");
   return prefix + hash.slice(0, 11);
 }
 

@@ -1,6 +1,5 @@
 // What the node agent leaves on disk for us: the node's name and the MTU its encapsulation allows.
 import { readFileSync, statSync } from "node:fs";
-import { hostname } from "node:os";
 import { CniError, INTERNAL } from "./error.ts";
 import type { NetConf } from "./net-conf.ts";
 
@@ -25,7 +24,7 @@ export function nodeName(conf: NetConf): string {
   const fromFile = tryRead(conf.nodenameFile);
   if (fromFile !== undefined && fromFile !== "") return fromFile;
   if (conf.hostname !== "") return conf.hostname;
-  return hostname().trim().toLowerCase();
+  return readFileSync("/proc/sys/kernel/hostname", "utf8").trim().toLowerCase();
 }
 
 /** 0 when nobody says. */

@@ -1,5 +1,4 @@
 // The profile of a network outside Kubernetes policy: its endpoints may talk to each other and to the world.
-import { randomUUID } from "node:crypto";
 import { AlreadyExists, type Datastore, NotFound } from "../datastore/index.ts";
 import { API_VERSION, type ResourceKey, type ResourceOf } from "../model/index.ts";
 import { timestamp } from "./endpoint.ts";
@@ -24,7 +23,7 @@ export async function ensureProfile(
   const value: ResourceOf<"Profile"> = {
     apiVersion: API_VERSION,
     kind: "Profile",
-    metadata: { name, uid: randomUUID(), creationTimestamp: timestamp(now) },
+    metadata: { name, uid: crypto.randomUUID(), creationTimestamp: timestamp(now) },
     spec: {
       ingress: [orchestrator === "k8s" ? anybody : members],
       egress: [anybody],
