@@ -21,7 +21,7 @@ const roles = [
   "install",
 ];
 /** Threads are entries of their own; in the executable they lie at /$bunfs/root/<path>.js. */
-const workers = ["kernel/event-worker.ts"];
+const workers = ["kernel/event-worker.ts", "kernel/request-worker.ts"];
 
 const version = (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string }).version;
 const commit = revision();

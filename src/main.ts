@@ -16,6 +16,7 @@ const programs: Readonly<Record<string, Load>> = {
 
 /** By the first word after `calico`. */
 const commands: Readonly<Record<string, Load>> = {
+  "cni-service": () => import("./cni/serve.ts"),
   lab: () => import("./lab/index.ts"),
 };
 

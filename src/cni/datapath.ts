@@ -14,6 +14,7 @@ import {
   type NewRoute,
   openRouteKernel,
   procSysctls,
+  removeLink,
   type RouteKernel,
 } from "../kernel/index.ts";
 import {
@@ -252,13 +253,8 @@ export class Wire implements Disposable {
 export const defaultRoutes = (): Cidr[] => [defaultDestination(4), defaultDestination(6)];
 
 /** Takes a pod's interface away, and with it the host's end and routes. Whatever is gone already is fine. */
-export function removePodInterface(netns: NetworkNamespace, ifName: string): void {
-  using pod = openRouteKernel(netns);
-  try {
-    pod.links.delete(ifName);
-  } catch (error) {
-    if (!isGone(error)) throw error;
-  }
+export async function removePodInterface(netns: NetworkNamespace, ifName: string): Promise<void> {
+  await removeLink(ifName, netns);
 }
 
 export function removeHostLink(host: RouteKernel, name: string): void {

@@ -14,18 +14,15 @@ export async function del(context: CniContext): Promise<void> {
   await checkDatastoreReady(context.store);
   if (context.identity.orchestrator === "k8s") {
     await deletePodEndpoint(context);
-    removeInterface(context);
-    return ipamDel(context);
+    await Promise.all([removeInterface(context), ipamDel(context)]);
+    return;
   }
-  let failure: unknown;
-  try {
-    await ipamDel(context);
-  } catch (error) {
-    failure = error;
-  }
-  await deleteContainerEndpoint(context);
-  removeInterface(context);
-  if (failure !== undefined) throw failure;
+  const [released, deleted, removed] = await Promise.allSettled([
+    ipamDel(context),
+    deleteContainerEndpoint(context),
+    removeInterface(context),
+  ]);
+  for (const outcome of [deleted, removed, released]) if (outcome.status === "rejected") throw outcome.reason;
 }
 
 /** The endpoint may belong to a newer container of the pod by now: then it stays. */
@@ -47,12 +44,12 @@ async function deleteContainerEndpoint({ store, identity }: CniContext): Promise
   }
 }
 
-function removeInterface(context: CniContext): void {
+async function removeInterface(context: CniContext): Promise<void> {
   const { request } = context;
   if (request.netns === "") return;
   try {
     using netns = context.openNetns();
-    removePodInterface(netns, request.ifName);
+    await removePodInterface(netns, request.ifName);
   } catch (error) {
     // The namespace went before us, and the interface with it.
     if (!hasErrno(error, "ENOENT", "EINVAL")) throw error;

@@ -32,6 +32,8 @@ export interface IpamContext {
   readonly namespaceLabels: () => Promise<Labels | undefined>;
   readonly log: Logger;
   readonly now: () => Date;
+  /** Runs one allocation of this process at a time. */
+  readonly serialise?: <T>(action: () => Promise<T>) => Promise<T>;
 }
 
 export interface IpamRequest {
@@ -103,7 +105,12 @@ export async function releaseAddresses(context: IpamContext, signal?: AbortSigna
 }
 
 /** One allocation at a time per host keeps its pods out of each other's way; correctness does not depend on it. */
-async function locked<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
+function locked<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
+  const inLock = (): Promise<T> => withHostLock(context, action);
+  return context.serialise === undefined ? inLock() : context.serialise(inLock);
+}
+
+async function withHostLock<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
   let lock: Disposable | undefined;
   try {
     lock = await lockFile(context.conf.ipamLockFile, { signal: AbortSignal.timeout(LOCK_WAIT_MS) });

@@ -32,8 +32,6 @@ export interface NetConf {
   readonly mesosLabels: readonly { readonly key: string; readonly value: string }[];
   /** How long the datastore may take to answer. */
   readonly datastoreTimeoutSeconds: number;
-  /** Where the node-local service listens; empty = never ask it. */
-  readonly serviceSocket: string;
 }
 
 export interface DatastoreSettings {
@@ -143,7 +141,6 @@ export function parseNetConf(config: JsonObject): NetConf {
     dataplaneOptions: top.raw("dataplane_options") as JsonObject | undefined,
     mesosLabels: mesosLabels(top),
     datastoreTimeoutSeconds: top.integer("datastore_timeout_seconds") || 10,
-    serviceSocket: top.has("service_socket") ? top.text("service_socket") : "/var/run/calico/cni.sock",
   };
 }
 

@@ -30,10 +30,11 @@ export async function openContext(options: {
 }
 
 export function buildContext(
-  parts: Pick<CniContext, "request" | "conf" | "log" | "now" | "store" | "openNetns"> & { readonly env: Environment },
+  parts: Pick<CniContext, "request" | "conf" | "log" | "now" | "store" | "openNetns" | "serialise"> &
+    Partial<Pick<CniContext, "kubernetes">> & { readonly env: Environment },
 ): CniContext {
   const { request, conf, store, env, ...rest } = parts;
-  const kubernetes = once(() => openKubernetes(conf, env));
+  const kubernetes = once(parts.kubernetes ?? (() => openKubernetes(conf, env)));
   const identity = identify(request, conf);
   const asksKubernetes = conf.policy.type === "k8s" || conf.kubernetes.kubeconfig !== "";
   return {

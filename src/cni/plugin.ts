@@ -5,7 +5,8 @@ import { asCniError, CniError, errorReply, IO_FAILURE } from "./error.ts";
 import { parseNetConf } from "./net-conf.ts";
 import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request.ts";
 
-export async function runPlugin(program: CniProgram, argv: readonly string[]): Promise<number> {
+/** @param input standard input, where it was read already */
+export async function runPlugin(program: CniProgram, argv: readonly string[], input?: string): Promise<number> {
   const env = process.env;
   const [flag] = argv;
   if (flag !== undefined) return runFlag(program, flag);
@@ -18,10 +19,10 @@ export async function runPlugin(program: CniProgram, argv: readonly string[]): P
   try {
     if (parseCommand(env["CNI_COMMAND"] ?? "") === "VERSION") {
       const { versionReply } = await import("./commands.ts");
-      print(versionReply(readInput()));
+      print(versionReply(input ?? readInput()));
       return 0;
     }
-    request = parseRequest(program, env, readInput());
+    request = parseRequest(program, env, input ?? readInput());
     print(await runRequest(request));
     return 0;
   } catch (error) {

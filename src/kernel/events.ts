@@ -11,6 +11,7 @@ import { forEachMessage, type NetlinkMessage } from "./netlink-reader.ts";
 import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
 import { parseRoute, RTM_DELROUTE, RTM_NEWROUTE, type Route } from "./route-wire.ts";
 import { close, eventfd } from "./sys.ts";
+import { workerUrl } from "./worker-url.ts";
 
 const GROUPS = { links: [1], neighbours: [3], addresses: [5, 9], routes: [7, 11] } as const;
 const PENDING_LIMIT = 64 << 20;
@@ -50,7 +51,7 @@ export class EventMonitor implements AsyncDisposable {
       NetlinkSocket.open(NETLINK_ROUTE, { groups, receiveBufferBytes: options.receiveBufferBytes ?? 16 << 20 });
     this.#socket = options.namespace === undefined ? open() : withNamespace(options.namespace, open);
     this.#wakeFd = succeed(eventfd(), "make a descriptor to wake a thread");
-    this.#worker = new Worker(workerUrl());
+    this.#worker = new Worker(workerUrl("kernel/event-worker"));
     this.#worker.onmessage = (event: MessageEvent<EventWorkerMessage>) => this.#receive(event.data);
     this.#worker.onerror = (event) => this.#end(event.message);
     const start: EventWorkerStart = {
@@ -130,11 +131,4 @@ export function parseEvent(message: NetlinkMessage): KernelEvent | undefined {
     default:
       return undefined;
   }
-}
-
-/** In the executable the worker is an entry of its own beside the bundle; see scripts/build.ts. */
-function workerUrl(): string | URL {
-  return import.meta.url.startsWith("file:///$bunfs/")
-    ? "/$bunfs/root/kernel/event-worker.js"
-    : new URL("./event-worker.ts", import.meta.url);
 }

@@ -7,6 +7,7 @@ export { EventMonitor, type EventMonitorOptions, type EventSubject, type KernelE
 export { type FileLock, lockFile } from "./file-lock.ts";
 export { type IpipSettings, type LinkKind, type VethPeer, type VxlanSettings } from "./link-kinds.ts";
 export { isLinkName, type Link, type LinkSettings, type Links, type NewLink } from "./links.ts";
+export { removeLink } from "./link-removal.ts";
 export { macBytes, macText } from "./mac.ts";
 export {
   createNamedNamespace,
@@ -66,3 +67,5 @@ export {
   type WireguardPeer,
   type WireguardPeerState,
 } from "./wireguard-wire.ts";
+export { type ReceivedRequest, RequestServer, type RequestServerOptions } from "./request-server.ts";
+export { connectUnix, readAll, sendRequest } from "./unix-socket.ts";

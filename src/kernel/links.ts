@@ -179,6 +179,9 @@ function writeHeader(w: NetlinkWriter, index: number, up: boolean | undefined): 
   w.putU32(up === undefined ? 0 : IFF_UP);
 }
 
+/** Names a link and says nothing else about it. */
+export const writeLinkTarget = (w: NetlinkWriter, which: string | number): void => writeTarget(w, which, {});
+
 function writeTarget(w: NetlinkWriter, which: string | number, settings: LinkSettings): void {
   writeHeader(w, typeof which === "number" ? which : 0, settings.up);
   if (typeof which === "string") w.string(IFLA_IFNAME, which);

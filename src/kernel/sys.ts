@@ -25,6 +25,7 @@ export const MSG_PEEK = 0x2;
 export const MSG_TRUNC = 0x20;
 export const MSG_DONTWAIT = 0x40;
 export const MSG_NOSIGNAL = 0x4000;
+export const MSG_CMSG_CLOEXEC = 0x40000000;
 export const SOCK_NONBLOCK = 0o4000;
 export const POLLIN = 1;
 export const POLLOUT = 4;
@@ -54,6 +55,7 @@ function load() {
     recv: { args: ["i32", "buffer", "usize", "i32"], returns: "i32" },
     sendmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
     recvmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
+    shutdown: { args: ["i32", "i32"], returns: "i32" },
     poll: { args: ["buffer", "u64", "i32"], returns: "i32" },
     close: { args: ["i32"], returns: "i32" },
     flock: { args: ["i32", "i32"], returns: "i32" },
@@ -149,6 +151,9 @@ export function poll(
   const result = outcome(libc().poll(set, wanted.length, timeoutMs));
   return result < 0 ? result : wanted.map((_, i) => view.getInt16(i * 8 + 6, true));
 }
+
+/** No more will be sent: the other side reads the end. */
+export const shutdownWrite = (fd: number): number => outcome(libc().shutdown(fd, 1));
 
 /** Takes the file's lock if nobody has it; the lock goes with the descriptor, also when the process is killed. */
 export const tryLock = (fd: number): number => outcome(libc().flock(fd, 2 | 4)); // LOCK_EX | LOCK_NB

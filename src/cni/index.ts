@@ -1,0 +1,6 @@
+// What other rooms may use of the CNI plugin: the service a node agent runs, and the facts both sides must agree on.
+export type { KubernetesApi, KubernetesNamespace, KubernetesNode, KubernetesPod } from "./kubernetes-api.ts";
+export { MTU_FILE } from "./node-files.ts";
+export { FELIX_ALIVE_FILE } from "./policy-wait.ts";
+export { type CniServiceOptions, startCniService } from "./service.ts";
+export { SERVICE_SOCKET } from "./service-protocol.ts";

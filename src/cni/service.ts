@@ -1,0 +1,89 @@
+// The node-local CNI service: the plugin's commands with warm connections and the node agent's own datastore account.
+// It answers on a Unix socket that root alone may use; the pod's namespace comes as a descriptor, so that the service
+// may live in a container.
+import type { Datastore } from "../datastore/index.ts";
+import { NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
+import type { Logger } from "../lib/log.ts";
+import { runCommand } from "./commands.ts";
+import { asCniError, errorReply } from "./error.ts";
+import { CALICO_IPAM } from "./ipam-delegation.ts";
+import type { KubernetesApi } from "./kubernetes-api.ts";
+import { type NetConf, parseNetConf } from "./net-conf.ts";
+import { buildContext } from "./open-context.ts";
+import { type CniRequest, type Environment, parseRequest } from "./request.ts";
+import { SERVICE_SOCKET, type ServiceReply, type ServiceRequest } from "./service-protocol.ts";
+
+export interface CniServiceOptions {
+  readonly store: Datastore;
+  readonly log: Logger;
+  /** The agent's own way to the API; else the one the network configuration names. */
+  readonly kubernetes?: () => Promise<KubernetesApi>;
+  readonly path?: string;
+  readonly env?: Environment;
+  readonly now?: () => Date;
+}
+
+/** Listens until it is disposed of. */
+export function startCniService(options: CniServiceOptions): AsyncDisposable {
+  const serialise = queue();
+  return new RequestServer({
+    path: options.path ?? SERVICE_SOCKET,
+    onRequest: async (request) => JSON.stringify(await answer(options, serialise, request)),
+    onFailure: (error) => options.log.error("The CNI service failed", { error }),
+  });
+}
+
+async function answer(
+  options: CniServiceOptions,
+  serialise: Serialise,
+  { text, descriptor }: ReceivedRequest,
+): Promise<ServiceReply> {
+  using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
+  let request: CniRequest | undefined;
+  try {
+    const { env, stdin } = JSON.parse(text) as ServiceRequest;
+    request = parseRequest("calico", env, stdin);
+    const conf = parseNetConf(request.config);
+    const declined = whyNot(options, request, conf);
+    if (declined !== undefined) return { declined };
+    const context = buildContext({
+      request,
+      conf,
+      store: options.store,
+      log: options.log,
+      now: options.now ?? (() => new Date()),
+      env: options.env ?? process.env,
+      serialise,
+      ...(options.kubernetes === undefined ? {} : { kubernetes: options.kubernetes }),
+      openNetns: () => {
+        if (netns === undefined) throw new SyscallError(`open network namespace ${request?.netns}`, "ENOENT");
+        return NetworkNamespace.open(`/proc/self/fd/${netns.fd}`);
+      },
+    });
+    return { exitCode: 0, stdout: await runCommand(context) };
+  } catch (error) {
+    options.log.error("A CNI command failed", { command: request?.command, containerID: request?.containerId, error });
+    return { exitCode: 1, stdout: JSON.stringify(errorReply(asCniError(error), request?.cniVersion)) };
+  }
+}
+
+/** What the plugin must do itself: call programs of the host, or speak to another datastore than ours. */
+function whyNot({ store }: CniServiceOptions, request: CniRequest, conf: NetConf): string | undefined {
+  if (conf.ipam.type !== CALICO_IPAM) return `ipam.type ${conf.ipam.type} is a program of the host`;
+  if (conf.datastore.type !== "" && conf.datastore.type !== store.name)
+    return `the network is in ${conf.datastore.type}, the service in ${store.name}`;
+  if (request.command === "VERSION") return "VERSION needs no service";
+  return undefined;
+}
+
+type Serialise = <T>(action: () => Promise<T>) => Promise<T>;
+
+/** One after the other: pods of one host would only get in each other's way at the same block. */
+function queue(): Serialise {
+  let last: Promise<unknown> = Promise.resolve();
+  return (action) => {
+    const next = last.then(action, action);
+    last = next.catch(() => {});
+    return next;
+  };
+}

@@ -1,0 +1,123 @@
+// The thread that accepts: each connection is read to its end here, without ever blocking on one client, and handed
+// over whole. Who may not ask is dropped before a byte is read.
+import { closeSync } from "node:fs";
+import { EINTR, errnoName } from "./errno.ts";
+import { accept, close, pollReadable } from "./sys.ts";
+import { peerUid, receivePiece } from "./unix-socket.ts";
+
+export interface RequestWorkerStart {
+  readonly listenFd: number;
+  /** Readable when we shall end. */
+  readonly wakeFd: number;
+  /** Only this user may ask. */
+  readonly uid: number;
+  /** A request longer than this, or slower, is dropped. */
+  readonly maxBytes: number;
+  readonly maxMs: number;
+}
+
+export type RequestWorkerMessage =
+  | { readonly type: "request"; readonly connection: number; readonly descriptor?: number; readonly text: string }
+  | { readonly type: "closed"; readonly failure?: string };
+
+interface Reading {
+  readonly chunks: Uint8Array[];
+  readonly since: number;
+  bytes: number;
+  descriptor?: number;
+}
+
+declare const self: Worker;
+
+self.onmessage = (event: MessageEvent<RequestWorkerStart>) => {
+  let failure: string | undefined;
+  try {
+    failure = serve(event.data);
+  } catch (error) {
+    failure = String(error);
+  }
+  post(failure === undefined ? { type: "closed" } : { type: "closed", failure });
+};
+
+function serve(start: RequestWorkerStart): string | undefined {
+  const readings = new Map<number, Reading>();
+  for (;;) {
+    const connections = [...readings.keys()];
+    const ready = pollReadable(
+      [start.wakeFd, start.listenFd, ...connections],
+      connections.length > 0 ? start.maxMs : -1,
+    );
+    if (typeof ready === "number") {
+      if (ready === -EINTR) continue;
+      return `poll: ${errnoName(-ready)}`;
+    }
+    if (ready.includes(0)) {
+      for (const [fd, reading] of readings) drop(fd, reading);
+      return undefined;
+    }
+    if (ready.includes(1)) acceptAll(start, readings);
+    for (const index of ready) {
+      const fd = index < 2 ? undefined : connections[index - 2];
+      const reading = fd === undefined ? undefined : readings.get(fd);
+      if (fd === undefined || reading === undefined) continue;
+      if (readSome(fd, reading, start.maxBytes)) readings.delete(fd);
+    }
+    const now = performance.now();
+    for (const [fd, reading] of readings)
+      if (now - reading.since > start.maxMs) {
+        drop(fd, reading);
+        readings.delete(fd);
+      }
+  }
+}
+
+function acceptAll(start: RequestWorkerStart, readings: Map<number, Reading>): void {
+  for (;;) {
+    const fd = accept(start.listenFd);
+    if (fd < 0) return;
+    if (peerUid(fd) === start.uid) readings.set(fd, { chunks: [], since: performance.now(), bytes: 0 });
+    else close(fd);
+  }
+}
+
+/** Whether the connection is done with here: handed over or dropped. */
+function readSome(fd: number, reading: Reading, maxBytes: number): boolean {
+  for (;;) {
+    let piece: ReturnType<typeof receivePiece>;
+    try {
+      piece = receivePiece(fd);
+    } catch {
+      drop(fd, reading);
+      return true;
+    }
+    if (piece === undefined) return false;
+    for (const descriptor of piece.descriptors) {
+      if (reading.descriptor !== undefined) closeSync(reading.descriptor);
+      reading.descriptor = descriptor;
+    }
+    if (piece.bytes.length === 0) {
+      post({
+        type: "request",
+        connection: fd,
+        ...(reading.descriptor === undefined ? {} : { descriptor: reading.descriptor }),
+        text: new TextDecoder().decode(Buffer.concat(reading.chunks)),
+      });
+      return true;
+    }
+    reading.chunks.push(piece.bytes);
+    reading.bytes += piece.bytes.length;
+    if (reading.bytes > maxBytes) {
+      drop(fd, reading);
+      return true;
+    }
+  }
+}
+
+function drop(fd: number, reading: Reading): void {
+  close(fd);
+  if (reading.descriptor !== undefined) close(reading.descriptor);
+}
+
+function post(message: RequestWorkerMessage): void {
+  self.postMessage(message);
+}
