@@ -20,7 +20,7 @@ const suites: Readonly<Record<string, { readonly drive: readonly string[]; reado
   felix: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
   messages: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
   cni: { drive: ["--bin", "dist"], ready: false },
-  ipam: { drive: ["--bin", "dist"], ready: false },
+  ipam: { drive: ["--bin", "dist"], ready: true },
 };
 
 const named = process.argv.slice(2);

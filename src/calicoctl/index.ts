@@ -1,5 +1,5 @@
 // calicoctl: which command was asked for, run it, and turn the way it ended into an exit code.
-import { readFileSync, writeSync } from "node:fs";
+import { readFileSync, readSync, writeSync } from "node:fs";
 import { basename } from "node:path";
 import { findCommand, parseFlags } from "./arguments.ts";
 import type { World } from "./command.ts";
@@ -75,11 +75,19 @@ function processWorld(): World {
     out: (text) => writeAll(1, text),
     err: (text) => writeAll(2, text),
     readStdin: () => readFileSync(0),
+    readLine,
     isTerminal: (stream) => {
       const { isatty } = require("node:tty") as typeof import("node:tty");
       return isatty(stream === "out" ? 1 : 2);
     },
   };
+}
+
+function readLine(): string {
+  const byte = Buffer.alloc(1);
+  const bytes: number[] = [];
+  while (readSync(0, byte) === 1 && byte[0] !== 10) bytes.push(byte[0] ?? 0);
+  return Buffer.from(bytes).toString();
 }
 
 /** A pipe may be full or gone: the first waits, the second ends quietly as for any tool of a pipeline. */

@@ -1,3 +1,12 @@
+export {
+  type AddressUser,
+  type AllocationRecord,
+  allocationsIn,
+  compareUsage,
+  readAllocations,
+  readUsers,
+  type UsageFindings,
+} from "./allocations.ts";
 export type { AssignAddressRequest } from "./assign-address.ts";
 export { type Assignments, type AutoAssignRequest, describeShortage } from "./auto-assign.ts";
 export {

@@ -1,0 +1,223 @@
+// calicoctl ipam check: what is allocated against what is in use, and whether blocks, affinities and handles agree.
+// Looks first, tells what it found, and repairs only when asked to and told yes.
+import { writeFileSync } from "node:fs";
+import {
+  type AllocationRecord,
+  allocationsIn,
+  compareUsage,
+  describeFinding,
+  type Finding,
+  findInconsistencies,
+  Ipam,
+  readUsers,
+} from "../../ipam/index.ts";
+import { NotFound } from "../../datastore/index.ts";
+import { BUILD } from "../../lib/build.ts";
+import { type Cidr, tryParseCidr } from "../../lib/ip.ts";
+import type { Resource } from "../../model/index.ts";
+import { type OpenStore, openChecked } from "../client.ts";
+import type { Call } from "../command.ts";
+import { formatReport } from "../ipam/report.ts";
+import { clusterInformation, isLocked } from "../migrate.ts";
+
+/** Exit code when something is wrong. */
+const FOUND = 3;
+/** An address that was given so lately may belong to a pod that is still being set up. */
+const GRACE_MS = 5 * 60_000;
+const TOP = 20;
+
+export async function run(call: Call): Promise<number> {
+  const say = (text: string) => call.world.out(`${text}\n`);
+  say("Checking IPAM for inconsistencies...\n");
+  await using store = await openChecked(call);
+  const information = await clusterInformation(store);
+  if (information === undefined) throw new NotFound("ClusterInformation(default)");
+  const checked = await check(call, store);
+  const file = call.flags.value("output");
+  if (file !== undefined) {
+    writeFileSync(file, reportOf(checked, information));
+    say(`Wrote the report to ${file}.`);
+  }
+  say(`Check complete; found ${checked.problems} problems.`);
+  if (checked.problems === 0) return 0;
+  return call.flags.has("fix") ? fix(call, store, checked, isLocked(information)) : FOUND;
+}
+
+interface Checked {
+  readonly allocations: readonly (AllocationRecord & { readonly owners: readonly string[] })[];
+  readonly leaked: readonly AllocationRecord[];
+  readonly findings: readonly Finding[];
+  readonly handles: readonly { readonly ID: string; readonly UID?: string; readonly Revision: string }[];
+  readonly problems: number;
+}
+
+async function check(call: Call, store: OpenStore): Promise<Checked> {
+  const say = (text: string) => call.world.out(`${text}\n`);
+  const all = call.flags.has("show-all-ips");
+  const problem = (text: string) => {
+    if (all || call.flags.has("show-problem-ips")) say(`  ${text}`);
+  };
+  const { datastore } = store;
+  say("Loading all IPAM blocks...");
+  const blocks = (await datastore.list({ type: "block" })).items;
+  const affinities = (await datastore.list({ type: "blockAffinity" })).items;
+  const records = blocks.flatMap(({ value }) => allocationsIn(value));
+  say(`Found ${blocks.length} IPAM blocks.`);
+  for (const { value } of blocks) say(` IPAM block ${value.cidr} affinity=${value.affinity ?? "<none>"}:`);
+  say(`IPAM blocks record ${records.length} allocations.\n`);
+
+  say("Loading all IPAM pools...");
+  const pools = activePools((await store.list({ kind: "IPPool" })).items);
+  for (const pool of pools) say(`  ${pool}`);
+  say(`Found ${pools.length} active IP pools.\n`);
+
+  say("Loading all nodes.");
+  const users = await readUsers(datastore);
+  const [tunnels, workloads] = [users.filter((u) => u.kind === "tunnel"), users.filter((u) => u.kind === "workload")];
+  say(`Found ${tunnels.length} node tunnel IPs.\n`);
+  say("Loading all workload endpoints.");
+  say(`Found ${workloads.length} workload IPs.`);
+  say(`Workloads and nodes are using ${new Set(users.map((user) => user.address)).size} IPs.\n`);
+
+  say("Loading all handles");
+  const handles = (await datastore.list({ type: "ipamHandle" })).items;
+  sayTopNodes(records, say);
+
+  const usage = compareUsage(records, users, pools);
+  const owners = Map.groupBy(users, (user) => user.address);
+  const allocations = records.map((record) => ({
+    ...record,
+    owners: (owners.get(record.address) ?? []).map((user) => user.name),
+  }));
+  if (all)
+    for (const { address, owners: names } of allocations)
+      say(`  ${address} ${names.length > 0 ? `in use: ${names.join(", ")}` : "allocated"}`);
+
+  say("Scanning for IPs that are allocated but not actually in use...");
+  for (const { address, handleId } of usage.leaked) problem(`${address} leaked; handle ${handleId ?? "<none>"}`);
+  say(`Found ${usage.leaked.length} IPs that are allocated in IPAM but not actually in use.`);
+  say("Scanning for IPs that are in use by a workload or node but not allocated in IPAM...");
+  for (const { address, name } of usage.outsidePools) problem(`${address} in use by ${name}, not in active IP pools`);
+  say(`Found ${usage.outsidePools.length} in-use IPs that are not in active IP pools.`);
+  for (const { address, name } of usage.unallocated) problem(`${address} in use by ${name}, not allocated`);
+  say(
+    `Found ${usage.unallocated.length} in-use IPs that are in active IP pools but have no corresponding IPAM allocation.`,
+  );
+  for (const { address, users: both } of usage.shared)
+    say(`  ${address} has ${both.length} owners: ${both.map((u) => u.name).join(", ")}`);
+  if (usage.shared.length > 0) say(`Found ${usage.shared.length} IPs that several workloads or nodes use.`);
+  say("");
+
+  const nodes = new Set((await store.list({ kind: "Node" })).items.map((node) => node.metadata.name));
+  const findings = findInconsistencies({ blocks, affinities, handles, nodes });
+  const leakedHandles = new Set(
+    findings.flatMap((finding) => (finding.kind === "leaked-handle" ? [finding.handleId] : [])),
+  );
+  const missing = findings.filter((finding) => finding.kind === "missing-handle");
+  say("Scanning for IPAM handles with no matching IPs...");
+  for (const id of leakedHandles) problem(`${id} doesn't have any active IPs`);
+  say(
+    `Found ${leakedHandles.size} handles with no matching IPs (and ${handles.length - leakedHandles.size} handles with matches).`,
+  );
+  say("Scanning for IPs with missing handle...");
+  say(`Found ${missing.length} handles mentioned in blocks with no matching handle resource.`);
+  const others = findings.filter((finding) => finding.kind !== "leaked-handle");
+  for (const finding of others) say(`  ${describeFinding(finding)}`);
+
+  return {
+    allocations,
+    leaked: usage.leaked,
+    findings,
+    handles: handles
+      .filter((handle) => leakedHandles.has(handle.value.handleId))
+      .map(({ value, revision, uid }) => ({
+        ID: value.handleId,
+        Revision: revision,
+        ...(uid === undefined ? {} : { UID: uid }),
+      })),
+    problems:
+      usage.leaked.length +
+      usage.outsidePools.length +
+      usage.unallocated.length +
+      usage.shared.length +
+      findings.length,
+  };
+}
+
+function activePools(pools: readonly Resource[]): readonly Cidr[] {
+  return pools.flatMap((pool) => {
+    const { cidr, disabled } = pool.spec as { readonly cidr: string; readonly disabled?: boolean };
+    return disabled === true ? [] : (tryParseCidr(cidr) ?? []);
+  });
+}
+
+function sayTopNodes(records: readonly AllocationRecord[], say: (text: string) => void): void {
+  say(`Looking for top (up to ${TOP}) nodes by allocations...`);
+  const counts = new Map<string, number>();
+  for (const { attributes } of records) {
+    const node = attributes["node"];
+    if (node !== undefined) counts.set(node, (counts.get(node) ?? 0) + 1);
+  }
+  const sorted = [...counts].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
+  for (const [node, count] of sorted.slice(0, TOP)) say(`  ${node} has ${count} allocations`);
+  const most = sorted[0]?.[1];
+  if (most !== undefined)
+    say(`Node with most allocations has ${most}; median is ${sorted[sorted.length >> 1]?.[1] ?? 0}`);
+  say("");
+}
+
+function reportOf(checked: Checked, information: Resource): string {
+  const { clusterGUID = "", clusterType = "" } = information.spec as { clusterGUID?: string; clusterType?: string };
+  return formatReport({
+    version: BUILD.version,
+    clusterGUID,
+    clusterType,
+    datastoreLocked: isLocked(information),
+    clusterInformationRevision: information.metadata.resourceVersion ?? "",
+    allocations: checked.allocations,
+    leakedHandles: checked.handles,
+  });
+}
+
+async function fix(call: Call, store: OpenStore, checked: Checked, locked: boolean): Promise<number> {
+  const { world, flags } = call;
+  // Without the lock a pod may have got its address a moment ago and not yet said so.
+  const old = checked.leaked.filter((record) => locked || ageMs(record) >= GRACE_MS);
+  const young = checked.leaked.length - old.length;
+  if (young > 0)
+    world.out(
+      `${young} leaked addresses are younger than ${GRACE_MS / 60_000} minutes or of unknown age and stay; with the datastore locked they are released too.\n`,
+    );
+  const work = old.length + checked.findings.length;
+  if (work === 0) return FOUND;
+  if (!flags.has("yes")) {
+    world.out(`Release ${old.length} addresses and repair ${checked.findings.length} objects? [y/N] `);
+    if (!/^y(es)?$/i.test(world.readLine().trim())) {
+      world.out("Nothing was changed.\n");
+      return FOUND;
+    }
+  }
+  const ipam = new Ipam({ datastore: store.datastore });
+  const { released, error } = await ipam.release(
+    old.map(({ address, handleId, sequenceNumber }) => ({
+      address,
+      ...(handleId === undefined ? {} : { handleId }),
+      ...(sequenceNumber === undefined ? {} : { sequenceNumber }),
+    })),
+  );
+  const before = checked.findings.length;
+  const unrepaired = await ipam.repair(checked.findings);
+  const after = await ipam.inconsistencies();
+  world.out(`Released ${released.length} addresses, repaired ${before - unrepaired.length} objects.\n`);
+  for (const finding of after) world.out(`  left: ${describeFinding(finding)}\n`);
+  if (error !== undefined) world.err(`${error instanceof Error ? error.message : String(error)}\n`);
+  const rest = checked.problems - released.length - before + after.length;
+  return rest === 0 && error === undefined ? 0 : FOUND;
+}
+
+/** Since the allocation says it was made; 0 when it does not say. */
+function ageMs({ attributes }: AllocationRecord): number {
+  const [day, time] = (attributes["timestamp"] ?? "").split(" ");
+  const made = Date.parse(`${day}T${(time ?? "").slice(0, 12)}Z`);
+  return Number.isNaN(made) ? 0 : Date.now() - made;
+}

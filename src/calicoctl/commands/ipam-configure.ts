@@ -1,0 +1,58 @@
+// calicoctl ipam configure: the settings of IPAM, each by a flag of its own.
+import { BadRequest, Ipam } from "../../ipam/index.ts";
+import type { IpamConfig } from "../../model/index.ts";
+import { openChecked } from "../client.ts";
+import type { Call, Flags } from "../command.ts";
+import { Failure, UsageFailure } from "../failure.ts";
+
+export async function run(call: Call): Promise<number> {
+  const settings = parseSettings(call.flags);
+  if (settings.length === 0) throw new UsageFailure("at least one configuration option must be specified");
+  await using store = await openChecked(call);
+  const ipam = new Ipam({ datastore: store.datastore });
+  try {
+    await ipam.configure(Object.assign({}, ...settings.map(({ change }) => change)) as Partial<IpamConfig>);
+  } catch (error) {
+    if (error instanceof BadRequest) throw new Failure(`Error: ${error.message}`, { cause: error });
+    throw error;
+  }
+  for (const { name, value } of settings) call.world.out(`Successfully set ${name} to: ${value}\n`);
+  return 0;
+}
+
+interface Setting {
+  readonly name: string;
+  readonly value: string;
+  readonly change: Partial<IpamConfig>;
+}
+
+function parseSettings(flags: Flags): readonly Setting[] {
+  const settings: Setting[] = [];
+  const strict = flags.value("strictaffinity");
+  if (strict !== undefined) {
+    if (strict !== "true" && strict !== "false")
+      throw new Failure("Invalid value. Use true or false to set strictaffinity");
+    settings.push({ name: "StrictAffinity", value: strict, change: { strictAffinity: strict === "true" } });
+  }
+  const blocks = wholeNumber(flags, "max-blocks-per-host");
+  if (blocks !== undefined)
+    settings.push({ name: "MaxBlocksPerHost", value: String(blocks), change: { maxBlocksPerHost: blocks } });
+  const persistence = flags.value("kubevirt-ip-persistence");
+  if (persistence !== undefined) {
+    if (persistence !== "Enabled" && persistence !== "Disabled")
+      throw new Failure("Invalid value. Use Enabled or Disabled to set kubevirt-ip-persistence");
+    const change = { kubeVirtVmAddressPersistence: persistence };
+    settings.push({ name: "KubeVirtVMAddressPersistence", value: persistence, change });
+  }
+  const cooldown = wholeNumber(flags, "ip-cooldown-seconds");
+  if (cooldown !== undefined)
+    settings.push({ name: "IPCooldownSeconds", value: String(cooldown), change: { ipCooldownSeconds: cooldown } });
+  return settings;
+}
+
+function wholeNumber(flags: Flags, name: string): number | undefined {
+  const text = flags.value(name);
+  if (text === undefined) return undefined;
+  if (!/^\d{1,9}$/.test(text)) throw new Failure(`Invalid value. Use a whole number to set ${name}`);
+  return Number(text);
+}

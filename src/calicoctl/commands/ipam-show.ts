@@ -1,0 +1,121 @@
+// calicoctl ipam show: pools and blocks with their fill, one address, borrowed addresses, the settings.
+import {
+  type Allocation,
+  InCooldown,
+  Ipam,
+  isTunnelType,
+  NotAssigned,
+  readAllocations,
+  type Utilization,
+} from "../../ipam/index.ts";
+import { type IpAddress, tryParseAddress } from "../../lib/ip.ts";
+import type { Labels } from "../../model/index.ts";
+import { openChecked } from "../client.ts";
+import type { Call } from "../command.ts";
+import { Failure } from "../failure.ts";
+import { fiveDigits, withShare } from "../output/amounts.ts";
+import { formatBoxTable } from "../output/box-table.ts";
+
+export async function run(call: Call): Promise<number> {
+  const { flags, world } = call;
+  const text = flags.value("ip");
+  const address = text === undefined ? undefined : parseIpFlag(text);
+  await using store = await openChecked(call);
+  const ipam = new Ipam({ datastore: store.datastore });
+  if (address !== undefined) world.out(await describeAddress(ipam, address));
+  else if (flags.has("show-blocks")) world.out(await describePools(ipam, true));
+  else if (flags.has("show-borrowed")) world.out(describeBorrowed(await readAllocations(store.datastore)));
+  else if (flags.has("show-configuration")) world.out(await describeConfiguration(ipam));
+  else world.out(await describePools(ipam, false));
+  return 0;
+}
+
+/** @throws Failure on standard output, where scripts look for it */
+export function parseIpFlag(text: string): IpAddress {
+  const address = tryParseAddress(text);
+  if (address === undefined)
+    throw new Failure(`Error executing command: invalid IP address specified: ${text}`, { stream: "out" });
+  return address;
+}
+
+async function describePools(ipam: Ipam, withBlocks: boolean): Promise<string> {
+  const { pools, orphans } = await ipam.utilization();
+  const row = (grouping: string, { cidr, capacity, inUse, reserved, available }: Utilization) => [
+    grouping,
+    cidr,
+    fiveDigits(capacity),
+    withShare(inUse, capacity),
+    withShare(reserved, capacity),
+    withShare(available, capacity),
+  ];
+  const blocks = (list: readonly Utilization[]) => (withBlocks ? list.map((block) => row("Block", block)) : []);
+  const right = "right" as const;
+  return formatBoxTable(
+    [
+      { title: "GROUPING" },
+      { title: "CIDR" },
+      { title: "IPS TOTAL", align: right },
+      { title: "IPS IN USE", align: right },
+      { title: "IPS RESERVED", align: right },
+      { title: "IPS FREE", align: right },
+    ],
+    [...pools.flatMap((pool) => [row("IP Pool", pool), ...blocks(pool.blocks)]), ...blocks(orphans)],
+  );
+}
+
+async function describeAddress(ipam: Ipam, address: IpAddress): Promise<string> {
+  let allocation: Allocation;
+  try {
+    allocation = await ipam.allocationOf(address);
+  } catch (error) {
+    if (error instanceof NotAssigned) return `${address} is not assigned\n`;
+    if (error instanceof InCooldown) return `${address} is not assigned: it cools down since ${error.releasedAt}\n`;
+    throw error;
+  }
+  const { handleId, attributes, alternateAttributes } = allocation;
+  const section = (title: string, labels: Labels | undefined) => {
+    const entries = Object.entries(labels ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+    return entries.length === 0 ? "" : `${title}:\n${entries.map(([key, value]) => `  ${key}: ${value}\n`).join("")}`;
+  };
+  return [
+    `IP ${address} is in use\n`,
+    handleId === undefined ? "" : `Handle ID: ${handleId}\n`,
+    section("Active Owner Attributes", attributes),
+    section("Alternate Owner Attributes", alternateAttributes),
+  ].join("");
+}
+
+function describeBorrowed(allocations: Awaited<ReturnType<typeof readAllocations>>): string {
+  const rows: string[][] = [];
+  let unknown = 0;
+  for (const { address, block, attributes, affinity, coolingDown } of allocations) {
+    const owner = affinity?.startsWith("host:") === true ? affinity.slice("host:".length) : undefined;
+    const { node, pod, namespace, type } = attributes;
+    if (owner === undefined || coolingDown || node === owner) continue;
+    if (node === undefined) unknown++;
+    else if (pod !== undefined) rows.push([address, node, block, owner, "pod", `${namespace ?? ""}/${pod}`]);
+    else rows.push([address, node, block, owner, isTunnelType(type) ? (type ?? "") : "-", node]);
+  }
+  const titles = ["IP", "BORROWING-NODE", "BLOCK", "BLOCK OWNER", "TYPE", "ALLOCATED-TO"];
+  const table = formatBoxTable(
+    titles.map((title) => ({ title })),
+    rows,
+  );
+  return unknown === 0
+    ? table
+    : `${table}Note: ${unknown} addresses name no node, so whether they are borrowed is unknown.\n`;
+}
+
+async function describeConfiguration(ipam: Ipam): Promise<string> {
+  const config = await ipam.config();
+  const rows = [
+    ["StrictAffinity", String(config.strictAffinity)],
+    ["AutoAllocateBlocks", String(config.autoAllocateBlocks)],
+    ["MaxBlocksPerHost", String(config.maxBlocksPerHost)],
+  ];
+  // Younger settings appear once somebody has set them.
+  const { kubeVirtVmAddressPersistence: persistence, ipCooldownSeconds: cooldown } = config;
+  if (persistence !== undefined) rows.push(["KubeVirtVMAddressPersistence", persistence]);
+  if (cooldown !== undefined) rows.push(["IPCooldownSeconds", String(cooldown)]);
+  return formatBoxTable([{ title: "PROPERTY" }, { title: "VALUE" }], rows, "center");
+}

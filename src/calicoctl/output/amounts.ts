@@ -1,0 +1,19 @@
+// Numbers as address listings print them.
+
+/** Five significant digits, in powers of ten when there are more: `65536`, `1.6777e+07`. */
+export function fiveDigits(value: bigint): string {
+  const number = Number(value);
+  const [digits = "", exponent] = number.toPrecision(5).split("e");
+  const short = digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;
+  if (exponent === undefined) return short;
+  return `${short}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
+}
+
+/** `3 (19%)`: the share is rounded to the nearest, a half to the even number. */
+export function withShare(part: bigint, whole: bigint): string {
+  const percent = whole === 0n ? 0 : (100 * Number(part)) / Number(whole);
+  const below = Math.floor(percent);
+  const rest = percent - below;
+  const rounded = rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? below + 1 : below;
+  return `${fiveDigits(part)} (${rounded}%)`;
+}
