@@ -61,8 +61,8 @@ export interface World {
   out(text: string): void;
   err(text: string): void;
   readStdin(): Uint8Array;
-  /** One line that somebody types; what is there of it at the end of input. */
-  readLine(): string;
+  /** One line that somebody types; without it the first line of standard input counts. */
+  readLine?(): string;
   /** Whether standard output (or error) is a terminal: colour and progress only then. */
   isTerminal(stream: "out" | "err"): boolean;
   /** How long a datastore may take to answer; 10 s unless told. */

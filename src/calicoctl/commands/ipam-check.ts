@@ -40,7 +40,7 @@ export async function run(call: Call): Promise<number> {
   }
   say(`Check complete; found ${checked.problems} problems.`);
   if (checked.problems === 0) return 0;
-  return call.flags.has("fix") ? fix(call, store, checked, isLocked(information)) : FOUND;
+  return call.flags.has("fix") ? await fix(call, store, checked, isLocked(information)) : FOUND;
 }
 
 interface Checked {
@@ -192,7 +192,8 @@ async function fix(call: Call, store: OpenStore, checked: Checked, locked: boole
   if (work === 0) return FOUND;
   if (!flags.has("yes")) {
     world.out(`Release ${old.length} addresses and repair ${checked.findings.length} objects? [y/N] `);
-    if (!/^y(es)?$/i.test(world.readLine().trim())) {
+    const answer = world.readLine?.() ?? new TextDecoder().decode(world.readStdin()).split("\n", 1)[0] ?? "";
+    if (!/^y(es)?$/i.test(answer.trim())) {
       world.out("Nothing was changed.\n");
       return FOUND;
     }

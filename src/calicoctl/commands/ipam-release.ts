@@ -17,13 +17,13 @@ export async function run(call: Call): Promise<number> {
   if (text !== undefined) {
     const address = parseIpFlag(text);
     await using store = await openChecked(call);
-    return releaseOne(call, new Ipam({ datastore: store.datastore }), address);
+    return await releaseOne(call, new Ipam({ datastore: store.datastore }), address);
   }
   if (files.length === 0) return 0;
   const reports = files.map((file) => parseReport(file, readReport(file)));
   await using store = await openChecked(call);
   await checkReports(call, store, reports);
-  return releaseReported(call, store, reports);
+  return await releaseReported(call, store, reports);
 }
 
 async function releaseOne(call: Call, ipam: Ipam, address: IpAddress): Promise<number> {
