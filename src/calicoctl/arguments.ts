@@ -65,7 +65,12 @@ export function parseFlags(command: Command, words: readonly string[]): { words:
   let values: Record<string, (string | boolean)[] | undefined>;
   let positionals: string[];
   try {
-    const parsed = parseArgs({ args: [...words], options, allowPositionals: true, strict: true });
+    const parsed = parseArgs({
+      args: words.map((word) => inFull(word, known)),
+      options,
+      allowPositionals: true,
+      strict: true,
+    });
     values = parsed.values as Record<string, (string | boolean)[] | undefined>;
     positionals = parsed.positionals;
   } catch (error) {
@@ -91,6 +96,14 @@ export function parseFlags(command: Command, words: readonly string[]): { words:
       values: texts,
     },
   };
+}
+
+/** A long flag may be cut short as long as only one can be meant. */
+function inFull(word: string, known: readonly Flag[]): string {
+  const [, start = "", rest = ""] = /^--([a-z][a-z-]*)(=[\s\S]*)?$/.exec(word) ?? [];
+  if (start === "" || known.some((flag) => flag.name === start)) return word;
+  const meant = known.filter((flag) => flag.name.startsWith(start) && flag.hidden !== true);
+  return meant.length === 1 ? `--${meant[0]?.name}${rest}` : word;
 }
 
 /** The parser's sentence without its advice about `--`, which nobody needs here. */

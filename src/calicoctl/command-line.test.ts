@@ -173,6 +173,14 @@ test("global flags stand before or after the command; a wrong log level is told 
   expect((await line.run("-l", "debug", "get", "ippool")).code).toBe(0);
 });
 
+test("a long flag may be cut short when only one can be meant", async () => {
+  using line = new CommandLine();
+  const file = line.file("f.yaml", networkSet("a"));
+  expect((await line.run("create", `--file=${file}`)).code).toBe(0);
+  expect((await line.run("get", "np", "--all-name")).code).toBe(0);
+  expect((await line.run("create", "-f", file, "--skip-e")).err).toContain("unknown flag: --skip-e");
+});
+
 test("help: every command has one, on standard output; groups list what they have", async () => {
   using line = new CommandLine();
   const visit = async (entry: Command | Group, path: readonly string[]): Promise<void> => {

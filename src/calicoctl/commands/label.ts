@@ -1,5 +1,5 @@
 // calicoctl label: set, change or remove one label of a resource.
-import { NotFound } from "../../datastore/index.ts";
+import { Conflict, NotFound } from "../../datastore/index.ts";
 import type { Labels, Resource } from "../../model/index.ts";
 import { nameOf, settle, update } from "../actions.ts";
 import { openChecked } from "../client.ts";
@@ -9,25 +9,32 @@ import { describe } from "../results.ts";
 import type { ResourceStore } from "../store.ts";
 import { kindFromWord, namedResource, UnknownKind } from "../words.ts";
 
+const MOST_TRIES = 5;
+
 export async function run(call: Call): Promise<number> {
   const [word = "", name = "", label = ""] = call.words;
   const remove = call.flags.has("remove");
   const change = remove ? { key: label, value: undefined } : parseLabel(label);
   const target = targetOf(call, word, name);
   await using store = await openChecked(call);
-  const current = await find(store, target, word, name);
-  const labels = current.metadata.labels ?? {};
-  const existing = labels[change.key];
-  if (remove && existing === undefined)
-    throw new Failure(`cannot remove label of ${word} ${name}, key ${change.key} does not exist`);
-  if (!remove && existing !== undefined && existing !== change.value && !call.flags.has("overwrite"))
-    throw new Failure(
-      `failed to update label of ${word} ${name}, key ${change.key} is already present; use --overwrite to replace ${existing}`,
-    );
-  try {
-    await update(store, withLabels(current, changed(labels, change)));
-  } catch (error) {
-    throw new Failure(`failed to update ${word} ${name}, label not changed: ${describe(error)}`, { cause: error });
+  let existing: string | undefined;
+  for (let attempt = 1; ; attempt++) {
+    const current = await find(store, target, word, name);
+    const labels = current.metadata.labels ?? {};
+    existing = labels[change.key];
+    if (remove && existing === undefined)
+      throw new Failure(`cannot remove label of ${word} ${name}, key ${change.key} does not exist`);
+    if (!remove && existing !== undefined && existing !== change.value && !call.flags.has("overwrite"))
+      throw new Failure(
+        `failed to update label of ${word} ${name}, key ${change.key} is already present; use --overwrite to replace ${existing}`,
+      );
+    try {
+      await update(store, withLabels(current, changed(labels, change)));
+      break;
+    } catch (error) {
+      if (error instanceof Conflict && attempt < MOST_TRIES) continue; // somebody wrote it meanwhile: look again
+      throw new Failure(`failed to update ${word} ${name}, label not changed: ${describe(error)}`, { cause: error });
+    }
   }
   const how = remove ? "removed" : existing === undefined ? "set" : "updated";
   call.world.out(`Successfully ${how} label ${change.key} ${remove ? "from" : "on"} ${word} ${name}\n`);

@@ -116,3 +116,34 @@ test("TC-C42 import refuses other datastores, files that are no export, and clus
   expect(attempt(exported)).rejects.toThrow("Found existing Calico GlobalNetworkSet resource");
   expect(await line.stored("IPPool")).toEqual([]);
 });
+
+test("TC-C43 migrate-policy-names moves what older releases stored under default.<name>, once", async () => {
+  using line = new CommandLine();
+  {
+    await using store = await storeOf(line);
+    const metadata = { name: "web", uid: "u", creationTimestamp: "2020-01-01T00:00:00Z" };
+    const value = {
+      apiVersion: API_VERSION,
+      kind: "GlobalNetworkPolicy",
+      metadata,
+      spec: { types: ["Ingress"] },
+    } as const;
+    await store.datastore.create({
+      key: { type: "resource", kind: "GlobalNetworkPolicy", name: "default.web" },
+      value,
+    });
+  }
+  const migrate = () => line.run("datastore", "migrate-policy-names");
+  const keys = async () => {
+    await using store = await storeOf(line);
+    return (await store.datastore.list({ type: "resource", kind: "GlobalNetworkPolicy" })).items.map(
+      (item) => item.key.name,
+    );
+  };
+  expect(await keys()).toEqual(["default.web"]);
+  expect(await migrate()).toEqual({ code: 0, out: "Successfully migrated 1 policies\n", err: "" });
+  expect(await keys()).toEqual(["web"]);
+  expect((await line.stored("GlobalNetworkPolicy"))[0]?.metadata.uid).toBe("u");
+  expect((await migrate()).out).toBe("All policies have their own names already.\n");
+  expect((await line.run("get", "gnp", "web")).code).toBe(0);
+});

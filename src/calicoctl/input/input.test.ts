@@ -89,7 +89,7 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
   {
     name: "an unknown field",
     text: `${good}---\n${pool("a")}  foo: 1\n`,
-    want: /document 2, line 14: spec\.foo: unknown field \(is 1\)/,
+    want: /document 2, line 14: spec\.foo: unknown field/,
   },
   {
     name: "a field in the wrong place",

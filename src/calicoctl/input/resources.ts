@@ -104,7 +104,8 @@ async function decode(source: Source, document: number, node: MapNode): Promise<
 function structureFault(origin: Origin, faults: readonly FieldFault[]): InputFault {
   const [first] = faults;
   if (first === undefined) return new InputFault(origin.place(), "cannot be read");
-  const value = first.value === undefined ? "" : ` (is ${JSON.stringify(first.value) ?? String(first.value)})`;
+  const told = first.value !== undefined && first.reason.startsWith("want");
+  const value = told ? ` (is ${JSON.stringify(first.value) ?? String(first.value)})` : "";
   const more = faults.length > 1 ? `; and ${faults.length - 1} more` : "";
   return new InputFault(origin.place(first.field), `${first.reason}${value}${more}`);
 }

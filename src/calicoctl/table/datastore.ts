@@ -54,5 +54,13 @@ export const datastoreGroup: Group = {
         },
       ],
     },
+    {
+      name: "migrate-policy-names",
+      about: "Give policies that older releases stored as default.<name> their own names.",
+      usage: ["[--config=<CONFIG>]"],
+      flags: [CONFIG],
+      words: none,
+      load: () => import("../commands/migrate-policy-names.ts"),
+    },
   ],
 };
