@@ -35,7 +35,7 @@ export interface Manager {
    * Brings desired state up to date with what was remembered, and may write what no reconciler owns (sysctls). An error
    * is logged and the whole round is tried again; the other managers still have their turn.
    */
-  apply?(signal: AbortSignal): Promise<void> | void;
+  apply?(signal: AbortSignal): Promise<ApplyOutcome | void> | ApplyOutcome | void;
   /** After everything of the round was written: what to report upwards. */
   reports?(): readonly DataplaneReport[];
 }

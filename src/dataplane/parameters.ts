@@ -72,6 +72,16 @@ export interface DataplaneParameters {
   readonly WireguardListeningPortV6: number;
   readonly WireguardHostEncryptionEnabled: boolean;
   readonly RouteRefreshInterval: number;
+  readonly InterfaceRefreshInterval: number;
+  readonly DeviceRouteProtocol: number;
+  readonly DeviceRouteSourceAddress: IpAddress | "";
+  readonly DeviceRouteSourceAddressIPv6: IpAddress | "";
+  readonly RemoveExternalRoutes: boolean;
+  readonly RouteSyncDisabled: boolean;
+  readonly ProgramClusterRoutes: Choice<"Enabled" | "Disabled" | "EnabledIPIPOnly" | "EnabledNoEncapOnly">;
+  readonly IPv4NormalRoutePriority: number;
+  readonly IPv6NormalRoutePriority: number;
+  readonly IPForwarding: OnOff;
   readonly ReportingIntervalSecs: number;
 }
 

@@ -9,6 +9,7 @@ import {
   drop,
   type DispatchChain,
   goto,
+  type Layer,
   markClear,
   markSet,
   type Match,
@@ -27,8 +28,13 @@ export type RuleText = string;
 export interface LoweringContext {
   readonly config: RulesConfig;
   readonly version: IpVersion;
+  readonly layer: Layer;
   readonly features: IptablesFeatures;
 }
+
+/** iptables answers with a refusal in the filter table only; elsewhere the packet is dropped. */
+const denied = ({ config, layer }: LoweringContext) =>
+  config.deny === "reject" && layer === "filter" ? ({ kind: "reject" } as const) : drop;
 
 export function lowerChain(context: LoweringContext, { rules }: RuleChain): RuleText[] {
   const last = rules.length - 1;
@@ -37,7 +43,7 @@ export function lowerChain(context: LoweringContext, { rules }: RuleChain): Rule
 
 /** @param isLast the end of the chain returns by itself */
 function lowerRule(context: LoweringContext, rule: Rule, isLast: boolean): RuleText[] {
-  const { marks, deny } = context.config;
+  const { marks } = context.config;
   const texts: RuleText[] = [];
   const annotations = rule.annotations ?? [];
   let comments = rule.comments ?? [];
@@ -55,14 +61,15 @@ function lowerRule(context: LoweringContext, rule: Rule, isLast: boolean): RuleT
   if (action?.kind === "offload") return []; // iptables has none
   const final = lowerMatches(context, rule.match ?? [], put);
   if (action?.kind !== "decide") {
-    put(final, action);
+    const isRefusal = action?.kind === "reject" && action.with === undefined;
+    put(final, isRefusal ? denied({ ...context, config: { ...context.config, deny: "reject" } }) : action);
     return texts;
   }
   const bit = { allow: marks.accept, pass: marks.pass, deny: marks.drop }[action.decision];
   put(final, setMark(bit));
   const decided = plain([markSet(bit)]);
   if (action.nflog !== undefined) put(decided, { kind: "nflog", ...action.nflog });
-  if (action.decision === "deny") put(decided, deny === "drop" ? drop : { kind: "reject" });
+  if (action.decision === "deny") put(decided, denied(context));
   else if (!isLast) put(decided, returnAction);
   return texts;
 }

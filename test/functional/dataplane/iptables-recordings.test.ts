@@ -117,7 +117,7 @@ for (const state of recordedStates()) {
           const table = new IptablesTable({
             layer,
             store: inside,
-            context: { config, version, features: ALL_FEATURES },
+            context: { config, version, layer, features: ALL_FEATURES },
             insertMode: "insert",
             logger: silentLogger,
             postWriteMs: 5000,

@@ -1,0 +1,141 @@
+// Which interfaces there are, whether they run, and which addresses are theirs. Addresses come from the table of local
+// routes, so those of an interface that is down are known before it comes up.
+//
+// Bad news (down, gone, an address lost) waits a moment: an interface that flaps or an address that is moved would
+// otherwise tear down what is needed again at once. Good news passes at once, unless bad news is still waiting.
+import type { KernelEvent, Link, Route, RouteKernel } from "../../kernel/index.ts";
+import { cidrAddress, type IpAddress } from "../../lib/ip.ts";
+import type { InterfaceMessage } from "../manager.ts";
+
+const RT_TABLE_LOCAL = 255;
+const DAMPING_MS = 100;
+
+interface Seen {
+  readonly index: number;
+  readonly state: "up" | "down";
+}
+
+export interface InterfaceMonitorOptions {
+  readonly kernel: Pick<RouteKernel, "links" | "routes">;
+  readonly onMessage: (message: InterfaceMessage) => void;
+  /** Interfaces nobody wants to hear about. */
+  readonly isExcluded?: (name: string) => boolean;
+  readonly dampingMs?: number;
+}
+
+export class InterfaceMonitor implements Disposable {
+  readonly #options: InterfaceMonitorOptions;
+  readonly #links = new Map<number, { readonly name: string; readonly isRunning: boolean }>();
+  readonly #addresses = new Map<number, Set<IpAddress>>();
+  readonly #reportedState = new Map<string, Seen>();
+  readonly #reportedAddresses = new Map<string, string>();
+  readonly #held = new Map<string, ReturnType<typeof setTimeout>>();
+
+  constructor(options: InterfaceMonitorOptions) {
+    this.#options = options;
+  }
+
+  /** Reads everything and reports what is new, without delay: at start, after lost events, now and then. */
+  resync(): void {
+    const { links, routes } = this.#options.kernel;
+    const names = new Set(this.#names());
+    this.#links.clear();
+    this.#addresses.clear();
+    for (const link of links.list()) this.#setLink(link);
+    for (const version of [4, 6] as const)
+      for (const route of routes.list({ version, table: RT_TABLE_LOCAL })) this.#setRoute(route, false);
+    for (const name of this.#names()) names.add(name);
+    for (const name of names) this.#report(name);
+  }
+
+  onEvents(events: readonly KernelEvent[]): void {
+    const good = new Set<string>();
+    const bad = new Set<string>();
+    const before = new Set<string>();
+    for (const event of events) {
+      if (event.type === "resync") this.resync();
+      else if (event.type === "link") {
+        const known = this.#links.get(event.link.index);
+        if (known !== undefined && known.name !== event.link.name) bad.add(known.name); // renamed
+        if (event.isGone) {
+          this.#links.delete(event.link.index);
+          this.#addresses.delete(event.link.index);
+          bad.add(known?.name ?? event.link.name);
+        } else {
+          this.#setLink(event.link);
+          (event.link.isRunning ? good : bad).add(event.link.name);
+        }
+      } else if (event.type === "route" && event.route.table === RT_TABLE_LOCAL) {
+        const name = this.#setRoute(event.route, event.isGone);
+        if (name !== undefined) (event.isGone ? bad : good).add(name);
+      }
+    }
+    for (const name of new Set([...bad, ...good, ...before])) {
+      if (this.#held.has(name)) continue; // told when the wait is over
+      if (bad.has(name)) this.#hold(name);
+      else this.#report(name);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const timer of this.#held.values()) clearTimeout(timer);
+    this.#held.clear();
+  }
+
+  #hold(name: string): void {
+    const timer = setTimeout(() => {
+      this.#held.delete(name);
+      this.#report(name);
+    }, this.#options.dampingMs ?? DAMPING_MS);
+    this.#held.set(name, timer);
+  }
+
+  #setLink(link: Link): void {
+    this.#links.set(link.index, { name: link.name, isRunning: link.isRunning });
+  }
+
+  /** The interface's name, when the route is an address of one. */
+  #setRoute(route: Route, isGone: boolean): string | undefined {
+    if (route.type !== "local" || route.link === undefined) return undefined;
+    const address = cidrAddress(route.destination);
+    let addresses = this.#addresses.get(route.link);
+    if (addresses === undefined) this.#addresses.set(route.link, (addresses = new Set()));
+    if (isGone) addresses.delete(address);
+    else addresses.add(address);
+    return this.#links.get(route.link)?.name;
+  }
+
+  *#names(): Iterable<string> {
+    for (const { name } of this.#links.values()) yield name;
+    yield* this.#reportedState.keys();
+  }
+
+  /** Tells what differs from what was told last. */
+  #report(name: string): void {
+    if (this.#options.isExcluded?.(name) === true) return;
+    const indexes = [...this.#links].filter(([, link]) => link.name === name).map(([index]) => index);
+    if (indexes.length > 1) return; // two of one name for a moment (a rename): wait until one remains
+    const [index] = indexes;
+    const link = index === undefined ? undefined : this.#links.get(index);
+    const before = this.#reportedState.get(name);
+    const { onMessage } = this.#options;
+    if (link === undefined || index === undefined) {
+      if (before === undefined) return;
+      this.#reportedState.delete(name);
+      this.#reportedAddresses.delete(name);
+      onMessage({ type: "interfaceAddresses", name, addresses: undefined });
+      onMessage({ type: "interfaceState", name, index: before.index, state: "gone" });
+      return;
+    }
+    const state = link.isRunning ? "up" : "down";
+    if (before?.index !== index || before.state !== state) {
+      this.#reportedState.set(name, { index, state });
+      onMessage({ type: "interfaceState", name, index, state });
+    }
+    const addresses = this.#addresses.get(index) ?? new Set<IpAddress>();
+    const text = [...addresses].sort().join(" ");
+    if (this.#reportedAddresses.get(name) === text) return;
+    this.#reportedAddresses.set(name, text);
+    onMessage({ type: "interfaceAddresses", name, addresses: new Set(addresses) });
+  }
+}

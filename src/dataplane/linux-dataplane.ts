@@ -1,0 +1,222 @@
+// The whole Linux dataplane of one agent, wired: kernel in, messages in, kernel state out.
+//
+//   EventMonitor ─► InterfaceMonitor ─┐
+//                                     ├► ApplyLoop ─► managers ─► planes (nftables | iptables + ipset), routes, neighbours
+//   calc ─► DataplaneMessage ─────────┘                └► EndpointStatus ─► reports
+import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc/index.ts";
+import { type Conntrack, EventMonitor, type RouteKernel, type Sysctls } from "../kernel/index.ts";
+import type { HealthReport } from "../lib/health.ts";
+import type { IpVersion } from "../lib/ip.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { ApplyLoop, type ApplyLoopOptions } from "./apply-loop.ts";
+import { InterfaceMonitor } from "./interfaces/interface-monitor.ts";
+import type { Manager } from "./manager.ts";
+import { EndpointStatus } from "./managers/endpoint-status.ts";
+import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
+import { type DataplaneFacts, type DataplaneParameters, isOpenstack, rulesConfig } from "./parameters.ts";
+import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
+import { createRuleManagers } from "./rules-dataplane.ts";
+import { mainTableOwnership } from "./routes/ownership.ts";
+import { RouteTable } from "./routes/route-table.ts";
+import { StaticNeighbours } from "./routes/static-neighbours.ts";
+import { isWorkloadInterface } from "./rules/config.ts";
+
+export interface LinuxKernel {
+  readonly rules: RulesKernel;
+  readonly routes: RouteKernel;
+  readonly conntrack: Pick<Conntrack, "deleteByAddress">;
+  readonly sysctls: Sysctls;
+  /** Where events come from: this thread's namespace, or another. */
+  readonly namespace?: { readonly fd: number };
+}
+
+export interface LinuxDataplaneOptions {
+  readonly parameters: DataplaneParameters;
+  readonly facts: DataplaneFacts;
+  readonly kernel: LinuxKernel;
+  readonly logger: Logger;
+  readonly report: (report: DataplaneReport) => void;
+  readonly health?: (report: HealthReport) => void;
+  readonly onApplied?: NonNullable<ApplyLoopOptions["onApplied"]>;
+}
+
+const RT_TABLE_MAIN = 254;
+const RECONNECT_MS = 1000;
+
+export class LinuxDataplane implements DataplaneDriver {
+  readonly #options: LinuxDataplaneOptions;
+  readonly #log: Logger;
+  readonly #loop: ApplyLoop;
+  readonly #interfaces: InterfaceMonitor;
+
+  constructor(options: LinuxDataplaneOptions) {
+    this.#options = options;
+    this.#log = options.logger;
+    const { parameters, facts, kernel, logger } = options;
+    const versions: readonly IpVersion[] = parameters.Ipv6Support ? [4, 6] : [4];
+    const config = rulesConfig(parameters, facts, kernel.rules.backend);
+    const isWorkload = (name: string) => isWorkloadInterface(config, name);
+    const isExcluded = (name: string) => parameters.InterfaceExclude.some((pattern) => pattern.test(name));
+    const floatingIps = parameters.FloatingIPs === "Enabled" || isOpenstack(parameters);
+
+    const rules = createRulePlanes({ kernel: kernel.rules, config, parameters, versions, logger });
+    const { registry, managers: ruleManagers } = createRuleManagers({
+      config,
+      planes: rules.planes,
+      chainNameLimit: rules.chainNameLimit,
+      hostname: facts.hostname,
+      externalNodes: parameters.ExternalNodesCIDRList,
+      floatingIps,
+      isExcludedInterface: isExcluded,
+    });
+
+    const ownership = mainTableOwnership({
+      deviceRouteProtocol: parameters.DeviceRouteProtocol,
+      removeExternalRoutes: parameters.RemoveExternalRoutes,
+      isWorkload,
+      isBgpPeer: (name) => registry.activeWorkloads.get(name)?.endpoint.localBgpPeer !== undefined,
+      ownsIpip: ["Enabled", "EnabledIPIPOnly"].includes(parameters.ProgramClusterRoutes),
+    });
+    const tables = parameters.RouteSyncDisabled
+      ? []
+      : versions.map(
+          (version) =>
+            new RouteTable({
+              version,
+              table: RT_TABLE_MAIN,
+              routes: kernel.routes.routes,
+              ownership,
+              logger,
+              forgetConnections: (addresses) => void kernel.conntrack.deleteByAddress(addresses),
+            }),
+        );
+    const neighbours = new StaticNeighbours(kernel.routes.neighbours);
+    const workloads = new WorkloadInterfaces({
+      config: {
+        versions,
+        floatingIps,
+        routeProtocol: parameters.DeviceRouteProtocol,
+        routeSource: {
+          ...(parameters.DeviceRouteSourceAddress === "" ? {} : { 4: parameters.DeviceRouteSourceAddress }),
+          ...(parameters.DeviceRouteSourceAddressIPv6 === "" ? {} : { 6: parameters.DeviceRouteSourceAddressIPv6 }),
+        },
+        routePriority: { 4: parameters.IPv4NormalRoutePriority, 6: parameters.IPv6NormalRoutePriority },
+      },
+      registry,
+      sysctls: kernel.sysctls,
+      addresses: kernel.routes.addresses,
+      routes: tables,
+      neighbours,
+      logger,
+    });
+    const interfaceListeners: Manager = {
+      name: "interface listeners",
+      onUpdate: (message) => {
+        for (const table of tables) table.onInterface(message);
+        neighbours.onInterface(message);
+      },
+    };
+    const status = new EndpointStatus(registry, (name) => workloads.isConfigured(name));
+
+    this.#loop = new ApplyLoop({
+      parts: {
+        managers: [interfaceListeners, ...ruleManagers, workloads, status],
+        sets: rules.sets,
+        tables: rules.tables,
+        links: [],
+        routes: [...tables, neighbours],
+      },
+      logger,
+      report: options.report,
+      ...(options.health === undefined ? {} : { health: options.health }),
+      ...(options.onApplied === undefined ? {} : { onApplied: options.onApplied }),
+      setRefreshMs: parameters.IpsetsRefreshInterval * 1000,
+      routeRefreshMs: parameters.RouteRefreshInterval * 1000,
+      statusIntervalMs: parameters.ReportingIntervalSecs * 1000,
+    });
+    this.#interfaces = new InterfaceMonitor({
+      kernel: kernel.routes,
+      onMessage: (message) => this.#loop.sendInterface(message),
+      isExcluded,
+    });
+  }
+
+  send(message: DataplaneMessage): void {
+    this.#loop.send(message);
+  }
+
+  ready(): Promise<void> {
+    return this.#loop.ready();
+  }
+
+  /** Ends when the signal aborts, leaving everything in the kernel as it is. */
+  async run(signal: AbortSignal): Promise<void> {
+    const stop = new AbortController();
+    const both = AbortSignal.any([signal, stop.signal]);
+    const watching = this.#watch(both);
+    try {
+      await this.#loop.run(both);
+    } finally {
+      stop.abort();
+      await watching;
+      this.#interfaces[Symbol.dispose]();
+    }
+  }
+
+  /** Follows the kernel's events. When they break off, begins again with a full list. */
+  async #watch(signal: AbortSignal): Promise<void> {
+    const { namespace } = this.#options.kernel;
+    while (!signal.aborted) {
+      const broken = Promise.withResolvers<void>();
+      try {
+        await using monitor = new EventMonitor({
+          subjects: ["links", "routes"],
+          ...(namespace === undefined ? {} : { namespace }),
+          onEvents: (events) => this.#interfaces.onEvents(events),
+          onFailure: (why) => {
+            this.#log.warn("interface events broke off; listening again", { error: describeError(why) });
+            broken.resolve();
+          },
+        });
+        void monitor;
+        // Listening first, listing after: nothing falls between.
+        this.#interfaces.resync();
+        this.#loop.interfacesInSync();
+        await this.#untilBroken(signal, broken.promise);
+      } catch (error) {
+        this.#log.error("interfaces cannot be watched; trying again", { error: describeError(error) });
+        await sleep(RECONNECT_MS, signal);
+      }
+    }
+  }
+
+  /** Lists everything now and then, in case an event was lost. */
+  async #untilBroken(signal: AbortSignal, broken: Promise<void>): Promise<void> {
+    const intervalMs = this.#options.parameters.InterfaceRefreshInterval * 1000;
+    let isBroken = false;
+    const ended = broken.then(() => (isBroken = true));
+    while (!signal.aborted && !isBroken) {
+      const wait = new AbortController();
+      const either = AbortSignal.any([signal, wait.signal]);
+      await Promise.race([ended, sleep(intervalMs > 0 ? intervalMs : 2 ** 30, either)]);
+      wait.abort();
+      if (!signal.aborted && !isBroken) this.#interfaces.resync();
+    }
+  }
+}
+
+/** Resolves after the time, or when the signal aborts. */
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
+  });
+}

@@ -1,0 +1,221 @@
+// The host side of workloads' interfaces: kernel settings, the routes to their addresses, their ARP entries, and the
+// address local BGP peers speak to.
+import { type Addresses, hasErrno, type SysctlPath, type Sysctls } from "../../kernel/index.ts";
+import { type Cidr, cidrAddress, hostCidr, type IpAddress, type IpVersion, tryParseAddress } from "../../lib/ip.ts";
+import { describeError, type Logger } from "../../lib/log.ts";
+import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
+import type { RouteTable, WantedRoute } from "../routes/route-table.ts";
+import type { StaticNeighbours } from "../routes/static-neighbours.ts";
+import type { ActiveWorkload, EndpointRegistry } from "./endpoint-registry.ts";
+import { floatingOwners } from "./nat-rules.ts";
+
+export interface WorkloadInterfacesConfig {
+  readonly versions: readonly IpVersion[];
+  readonly floatingIps: boolean;
+  readonly routeProtocol: number;
+  readonly routeSource: Readonly<Partial<Record<IpVersion, IpAddress>>>;
+  readonly routePriority: Readonly<Record<IpVersion, number>>;
+}
+
+export interface WorkloadInterfacesDeps {
+  readonly config: WorkloadInterfacesConfig;
+  readonly registry: EndpointRegistry;
+  readonly sysctls: Sysctls;
+  readonly addresses: Addresses;
+  /** None when something else writes routes. */
+  readonly routes: readonly RouteTable[];
+  readonly neighbours: StaticNeighbours;
+  readonly logger: Logger;
+}
+
+const RETRY_MS = 1000;
+
+export class WorkloadInterfaces implements Manager {
+  readonly name = "workload interfaces";
+  readonly #deps: WorkloadInterfacesDeps;
+  readonly #dirty: Set<string>;
+  readonly #placed = new Map<string, readonly WantedRoute[]>();
+  readonly #arp = new Map<string, readonly IpAddress[]>();
+  readonly #floating = new Map<string, WantedRoute>();
+  /** Interfaces whose settings are written. */
+  readonly #configured = new Set<string>();
+  readonly #peeringAddresses = new Map<string, string>();
+  readonly #defaultRpFilter: string;
+  #peering: Readonly<Record<IpVersion, IpAddress | undefined>> = { 4: undefined, 6: undefined };
+
+  constructor(deps: WorkloadInterfacesDeps) {
+    this.#deps = deps;
+    this.#dirty = deps.registry.watchWorkloads();
+    this.#defaultRpFilter = readOr(deps.sysctls, ["net", "ipv4", "conf", "default", "rp_filter"], "1");
+  }
+
+  /** Whether the kernel settings of a workload's interface are in place. */
+  isConfigured(interfaceName: string): boolean {
+    return this.#configured.has(interfaceName);
+  }
+
+  onUpdate(message: ManagerMessage): void {
+    if (message.type !== "globalBgpConfigUpdate") return;
+    this.#peering = {
+      4: tryParseAddress(message.localWorkloadPeeringIpV4),
+      6: tryParseAddress(message.localWorkloadPeeringIpV6),
+    };
+    for (const name of this.#deps.registry.activeWorkloads.keys()) this.#dirty.add(name);
+  }
+
+  apply(): ApplyOutcome {
+    if (this.#dirty.size === 0) return {};
+    const failed = new Set<string>();
+    const hasFloating = this.#deps.config.floatingIps;
+    for (const name of this.#dirty) {
+      const workload = this.#deps.registry.activeWorkloads.get(name);
+      this.#applyRoutes(name, workload);
+      if (!this.#applySettings(name, workload)) failed.add(name);
+    }
+    if (hasFloating) this.#applyFloating();
+    this.#dirty.clear();
+    for (const name of failed) this.#dirty.add(name);
+    return failed.size > 0 ? { againInMs: RETRY_MS } : {};
+  }
+
+  // --- routes ----------------------------------------------------------------------------------------------------------
+
+  #applyRoutes(name: string, workload: ActiveWorkload | undefined): void {
+    const { routes, neighbours } = this.#deps;
+    const isActive = workload?.endpoint.state === "active";
+    const wanted = isActive ? this.#routesOf(workload) : [];
+    const keep = new Set(wanted.map((route) => route.destination));
+    for (const table of routes) {
+      const ofFamily = (route: WantedRoute) => route.destination.includes(":") === (table.version === 6);
+      for (const route of this.#placed.get(name) ?? [])
+        if (ofFamily(route) && !keep.has(route.destination)) table.remove("localWorkload", route);
+      for (const route of wanted) if (ofFamily(route)) table.set("localWorkload", route);
+    }
+    if (wanted.length > 0) this.#placed.set(name, wanted);
+    else this.#placed.delete(name);
+
+    const mac = workload?.endpoint.mac ?? "";
+    const answered = isActive && mac !== "" ? workload.endpoint.ipv4Nets.map(cidrAddress) : [];
+    for (const address of this.#arp.get(name) ?? []) if (!answered.includes(address)) neighbours.remove(name, address);
+    for (const address of answered) neighbours.set(name, address, mac);
+    if (answered.length > 0) this.#arp.set(name, answered);
+    else this.#arp.delete(name);
+  }
+
+  #routesOf({ endpoint }: ActiveWorkload): WantedRoute[] {
+    return [...endpoint.ipv4Nets, ...endpoint.ipv6Nets].map((net) => this.#route(endpoint.name, net));
+  }
+
+  #route(interfaceName: string, destination: Cidr): WantedRoute {
+    const version = destination.includes(":") ? 6 : 4;
+    const { routeProtocol, routeSource, routePriority } = this.#deps.config;
+    const source = routeSource[version];
+    return {
+      destination,
+      interfaceName,
+      scope: "link",
+      protocol: routeProtocol,
+      priority: routePriority[version],
+      ...(source === undefined ? {} : { source }),
+    };
+  }
+
+  /** A floating address leads to the workload its translation names, and to no other that claims it. */
+  #applyFloating(): void {
+    const { registry, routes } = this.#deps;
+    for (const table of routes) {
+      const owners = floatingOwners(registry, table.version);
+      const wanted = new Map<string, WantedRoute>();
+      for (const { endpoint } of registry.activeWorkloads.values()) {
+        if (endpoint.state !== "active") continue;
+        for (const { external, internal } of table.version === 4 ? endpoint.ipv4Nat : endpoint.ipv6Nat)
+          if (owners.get(external) === internal) wanted.set(external, this.#route(endpoint.name, hostCidr(external)));
+      }
+      for (const [external, route] of this.#floating) {
+        if (external.includes(":") !== (table.version === 6)) continue;
+        const now = wanted.get(external);
+        if (now?.interfaceName === route.interfaceName) continue;
+        table.remove("localWorkload", route);
+        this.#floating.delete(external);
+      }
+      for (const [external, route] of wanted) {
+        table.set("localWorkload", route);
+        this.#floating.set(external, route);
+      }
+    }
+  }
+
+  // --- settings --------------------------------------------------------------------------------------------------------
+
+  /** False when they must be tried again. */
+  #applySettings(name: string, workload: ActiveWorkload | undefined): boolean {
+    const isUp = this.#deps.registry.interfaces.get(name)?.state === "up";
+    if (workload === undefined || !isUp) {
+      this.#configured.delete(name); // a new interface of the name has its own settings
+      this.#peeringAddresses.delete(name);
+      return true;
+    }
+    try {
+      this.#writeSettings(name, workload.endpoint.allowSpoofedSourcePrefixes.length > 0);
+      this.#writePeeringAddress(name, workload.endpoint.localBgpPeer !== undefined);
+    } catch (error) {
+      this.#configured.delete(name);
+      if (hasErrno(error, "ENOENT", "ENODEV")) return true; // gone meanwhile: its next state brings us back
+      this.#deps.logger.warn("workload interface could not be configured; trying again", {
+        interface: name,
+        error: describeError(error),
+      });
+      return false;
+    }
+    this.#configured.add(name);
+    return true;
+  }
+
+  #writeSettings(name: string, maySpoof: boolean): void {
+    const { sysctls, config } = this.#deps;
+    const v4 = (key: string): SysctlPath => ["net", "ipv4", "conf", name, key];
+    const v6 = (key: string): SysctlPath => ["net", "ipv6", "conf", name, key];
+    // A workload must not give the host a default route. Without IPv6 in the kernel there is nothing to write.
+    tryWrite(sysctls, v6("accept_ra"), 0);
+    sysctls.write(v4("route_localnet"), 1);
+    tryWrite(sysctls, ["net", "ipv4", "neigh", name, "proxy_delay"], 0);
+    sysctls.write(v4("proxy_arp"), 1);
+    sysctls.write(v4("forwarding"), 1);
+    sysctls.write(v4("rp_filter"), maySpoof ? 0 : this.#defaultRpFilter);
+    if (!config.versions.includes(6)) return;
+    sysctls.write(v6("proxy_ndp"), 1);
+    sysctls.write(v6("forwarding"), 1);
+  }
+
+  /** The address a workload that speaks BGP finds its host by. */
+  #writePeeringAddress(name: string, isPeer: boolean): void {
+    const link = this.#deps.registry.interfaces.get(name)?.index;
+    if (link === undefined) return;
+    const wanted = isPeer ? this.#deps.config.versions.flatMap((v) => this.#peering[v] ?? []) : [];
+    const text = wanted.join(" ");
+    const before = this.#peeringAddresses.get(name);
+    if (before === text || (before === undefined && text === "")) return;
+    const { addresses } = this.#deps;
+    const length = (address: IpAddress) => (address.includes(":") ? 128 : 32);
+    for (const address of (before ?? "").split(" ").filter((a) => a !== "" && !wanted.includes(a as IpAddress)))
+      addresses.delete({ link, address: address as IpAddress, length: length(address as IpAddress) });
+    for (const address of wanted) addresses.replace({ link, address, length: length(address), scope: "link" });
+    this.#peeringAddresses.set(name, text);
+  }
+}
+
+function readOr(sysctls: Sysctls, path: SysctlPath, fallback: string): string {
+  try {
+    return sysctls.read(path);
+  } catch {
+    return fallback;
+  }
+}
+
+function tryWrite(sysctls: Sysctls, path: SysctlPath, value: number): void {
+  try {
+    sysctls.write(path, value);
+  } catch {
+    // Not every kernel has it, and nothing depends on it.
+  }
+}

@@ -1,0 +1,333 @@
+// One routing table of one family, kept as wanted. Several parts may want a route to one destination (a local workload,
+// a tunnel, a blackhole for its block): the class decides, then the newest interface. Routes that are not ours are
+// never touched.
+import {
+  hasErrno,
+  type NewRoute,
+  type Route,
+  type RouteChange,
+  type RouteFault,
+  type Routes,
+  type RouteType,
+} from "../../kernel/index.ts";
+import { addressBits, type Cidr, cidrAddress, cidrLength, type IpAddress, type IpVersion } from "../../lib/ip.ts";
+import { describeError, type Logger } from "../../lib/log.ts";
+import type { ApplyOutcome, ManagerMessage, Reconciler } from "../manager.ts";
+
+/** Who wants the route; the earlier one wins. */
+export const ROUTE_CLASSES = [
+  "localWorkload",
+  "wireguard",
+  "vxlanSameSubnet",
+  "vxlanTunnel",
+  "ipipSameSubnet",
+  "ipipTunnel",
+  "noEncap",
+  "blackholeVxlan",
+  "blackholeIpip",
+  "blackholeNoEncap",
+] as const;
+export type RouteClass = (typeof ROUTE_CLASSES)[number];
+
+export interface WantedRoute {
+  readonly destination: Cidr;
+  /** By name; none for blackholes and the like. */
+  readonly interfaceName?: string;
+  readonly type?: RouteType;
+  readonly gateway?: IpAddress;
+  readonly onlink?: boolean;
+  readonly scope?: "link" | "universe";
+  readonly protocol: number;
+  readonly priority?: number;
+  readonly source?: IpAddress;
+  readonly mtu?: number;
+}
+
+/** Which routes are ours to remove. */
+export interface RouteOwnership {
+  isOurs(route: Route, interfaceName: string | undefined): boolean;
+  /** Interfaces whose routes others may write just before we hear of them. */
+  hasGrace?(interfaceName: string): boolean;
+}
+
+export interface RouteTableOptions {
+  readonly version: IpVersion;
+  readonly table: number;
+  readonly routes: Routes;
+  readonly ownership: RouteOwnership;
+  readonly logger: Logger;
+  /** Forgets the connections of addresses that moved or went; nothing for tables where that does not matter. */
+  readonly forgetConnections?: (addresses: readonly IpAddress[]) => void;
+  readonly graceMs?: number;
+  readonly now?: () => number;
+}
+
+interface Candidate {
+  readonly routeClass: RouteClass;
+  readonly route: WantedRoute;
+}
+interface InterfaceState {
+  readonly index: number;
+  readonly isUp: boolean;
+  readonly firstSeen: number;
+}
+
+const GRACE_MS = 10_000;
+const IPV6_DEFAULT_PRIORITY = 1024;
+
+export class RouteTable implements Reconciler {
+  readonly name: string;
+  readonly version: IpVersion;
+  readonly #options: RouteTableOptions;
+  readonly #log: Logger;
+  readonly #now: () => number;
+  readonly #wanted = new Map<string, Map<string, Candidate>>();
+  /** What the kernel has that is ours. */
+  readonly #actual = new Map<string, Route>();
+  readonly #interfaces = new Map<string, InterfaceState>();
+  readonly #names = new Map<number, string>();
+  /** Keys with a candidate on the interface. */
+  readonly #keysOfInterface = new Map<string, Set<string>>();
+  readonly #dirty = new Set<string>();
+  #needsResync = true;
+
+  constructor(options: RouteTableOptions) {
+    this.#options = options;
+    this.version = options.version;
+    this.name = `routes IPv${options.version} table ${options.table}`;
+    this.#log = options.logger.with({ ipVersion: options.version, table: options.table });
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  get size(): { readonly routes: number; readonly interfaces: number } {
+    return { routes: this.#actual.size, interfaces: this.#keysOfInterface.size };
+  }
+
+  set(routeClass: RouteClass, route: WantedRoute): void {
+    const key = this.#key(route.destination, route.priority);
+    let candidates = this.#wanted.get(key);
+    if (candidates === undefined) this.#wanted.set(key, (candidates = new Map()));
+    candidates.set(candidateKey(routeClass, route.interfaceName), { routeClass, route });
+    if (route.interfaceName !== undefined) {
+      let keys = this.#keysOfInterface.get(route.interfaceName);
+      if (keys === undefined) this.#keysOfInterface.set(route.interfaceName, (keys = new Set()));
+      keys.add(key);
+    }
+    this.#dirty.add(key);
+  }
+
+  remove(routeClass: RouteClass, route: Pick<WantedRoute, "destination" | "priority" | "interfaceName">): void {
+    const key = this.#key(route.destination, route.priority);
+    const candidates = this.#wanted.get(key);
+    if (candidates?.delete(candidateKey(routeClass, route.interfaceName)) !== true) return;
+    if (candidates.size === 0) this.#wanted.delete(key);
+    this.#dirty.add(key);
+  }
+
+  /** The table hears of interfaces before the managers that put routes on them. */
+  onInterface(message: ManagerMessage): void {
+    if (message.type !== "interfaceState") return;
+    const { name, index, state } = message;
+    const before = this.#interfaces.get(name);
+    if (before !== undefined && before.index !== index) this.#names.delete(before.index);
+    if (state === "gone") {
+      this.#interfaces.delete(name);
+      this.#names.delete(index);
+    } else {
+      const firstSeen = before?.index === index ? before.firstSeen : this.#now();
+      this.#interfaces.set(name, { index, isUp: state === "up", firstSeen });
+      this.#names.set(index, name);
+    }
+    // The kernel drops an interface's routes when it goes down or away: what we knew of them no longer holds.
+    if (state !== "up" || before?.index !== index)
+      for (const [key, route] of this.#actual)
+        if (route.link === (before?.index ?? index)) {
+          this.#actual.delete(key);
+          this.#dirty.add(key);
+        }
+    for (const key of this.#keysOfInterface.get(name) ?? []) this.#dirty.add(key);
+  }
+
+  queueResync(): void {
+    this.#needsResync = true;
+  }
+
+  apply(): ApplyOutcome {
+    let againInMs = this.#needsResync ? this.#resync() : undefined;
+    if (this.#dirty.size === 0) return againInMs === undefined ? {} : { againInMs };
+    const deletions: RouteChange[] = [];
+    const replacements: { readonly key: string; readonly change: RouteChange }[] = [];
+    const moved: IpAddress[] = [];
+    for (const key of this.#dirty) {
+      const actual = this.#actual.get(key);
+      const wanted = this.#best(key);
+      if (wanted === undefined) {
+        if (actual === undefined) continue;
+        const wait = this.#graceLeft(actual);
+        if (wait > 0) {
+          againInMs = Math.min(againInMs ?? wait, wait);
+          continue;
+        }
+        deletions.push({ action: "delete", route: this.#deleteKey(actual) });
+        this.#noteMove(actual, undefined, moved);
+      } else if (actual === undefined || !isSame(wanted, actual)) {
+        // A route that changes its type or interface is not replaced in place by every kernel: it is removed first.
+        if (actual !== undefined && (actual.link !== wanted.link || actual.type !== (wanted.type ?? "unicast")))
+          deletions.push({ action: "delete", route: this.#deleteKey(actual) });
+        this.#noteMove(actual, wanted, moved);
+        replacements.push({ key, change: { action: "replace", route: wanted } });
+      }
+    }
+    const { routes, forgetConnections } = this.#options;
+    const faults = routes.apply(deletions).filter(({ error }) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV"));
+    if (moved.length > 0) forgetConnections?.(moved);
+    faults.push(...routes.apply(replacements.map(({ change }) => change)));
+    this.#settle(faults);
+    return againInMs === undefined ? {} : { againInMs };
+  }
+
+  /** What went through is what is there; what failed is looked at again. */
+  #settle(faults: readonly RouteFault[]): void {
+    const failed = new Map<string, RouteFault>();
+    for (const fault of faults)
+      failed.set(this.#key(fault.change.route.destination, fault.change.route.priority), fault);
+    const problems: string[] = [];
+    const { table } = this.#options;
+    for (const key of [...this.#dirty]) {
+      const fault = failed.get(key);
+      const wanted = this.#best(key);
+      if (fault === undefined) {
+        const isWaiting = wanted === undefined && this.#actual.has(key) && this.#graceLeft(this.#actual.get(key)) > 0;
+        if (isWaiting) continue; // still dirty
+        if (wanted === undefined) this.#actual.delete(key);
+        else this.#actual.set(key, asRoute(wanted, table));
+        this.#dirty.delete(key);
+        continue;
+      }
+      this.#actual.delete(key);
+      // An interface that just went away or down is no failure: its next state brings us back.
+      const name = wanted?.link === undefined ? undefined : this.#names.get(wanted.link);
+      if (name !== undefined && hasErrno(fault.error, "ENODEV", "ENETDOWN", "ENETUNREACH")) continue;
+      problems.push(describeError(fault.error));
+    }
+    if (problems.length > 0)
+      throw new Error(`${problems.length} routes could not be written: ${problems.slice(0, 3).join("; ")}`);
+  }
+
+  #resync(): number | undefined {
+    const { routes, table, ownership } = this.#options;
+    const before = new Map(this.#actual);
+    this.#actual.clear();
+    let repaired = 0;
+    for (const route of routes.list({ version: this.version, table })) {
+      const name = route.link === undefined ? undefined : this.#names.get(route.link);
+      const key = this.#key(route.destination, route.priority);
+      // A foreign route in our place is replaced, as any route with the same key would be.
+      const isWanted = this.#wanted.has(key);
+      if (!isWanted && !ownership.isOurs(route, name)) continue;
+      this.#actual.set(key, route);
+      const wanted = this.#best(key);
+      if (wanted === undefined || !isSame(wanted, route)) this.#dirty.add(key);
+      if (before.size > 0 && !before.has(key)) repaired++;
+    }
+    for (const key of this.#wanted.keys()) if (!this.#actual.has(key)) this.#dirty.add(key);
+    for (const key of before.keys()) if (!this.#actual.has(key)) repaired++;
+    this.#needsResync = false;
+    if (repaired > 0 && before.size > 0) this.#log.info("routes differed from what was written", { count: repaired });
+    return undefined;
+  }
+
+  /** The candidate that shall stand, as the kernel wants it; nothing when none can. */
+  #best(key: string): NewRoute | undefined {
+    let best: { readonly rank: number; readonly index: number; readonly candidate: Candidate } | undefined;
+    for (const candidate of this.#wanted.get(key)?.values() ?? []) {
+      const { interfaceName } = candidate.route;
+      let index = 0;
+      if (interfaceName !== undefined) {
+        const state = this.#interfaces.get(interfaceName);
+        if (state?.isUp !== true) continue;
+        index = state.index;
+      }
+      const rank = ROUTE_CLASSES.indexOf(candidate.routeClass);
+      if (best === undefined || rank < best.rank || (rank === best.rank && index > best.index))
+        best = { rank, index, candidate };
+    }
+    if (best === undefined) return undefined;
+    const { route } = best.candidate;
+    return {
+      destination: route.destination,
+      table: this.#options.table,
+      type: route.type ?? "unicast",
+      protocol: route.protocol,
+      priority: this.#priority(route.priority),
+      ...(best.index === 0 ? {} : { link: best.index }),
+      ...(route.gateway === undefined ? {} : { gateway: route.gateway }),
+      ...(route.onlink === true ? { onlink: true } : {}),
+      ...(route.scope === undefined || this.version === 6 ? {} : { scope: route.scope }),
+      ...(route.source === undefined ? {} : { source: route.source }),
+      ...(route.mtu === undefined ? {} : { metrics: { mtu: route.mtu } }),
+    };
+  }
+
+  #deleteKey(route: Route): RouteChange["route"] {
+    const { destination, priority } = route;
+    return { destination, table: this.#options.table, priority };
+  }
+
+  /** An address whose packets now go elsewhere must not keep old connections. */
+  #noteMove(before: Route | undefined, after: NewRoute | undefined, moved: IpAddress[]): void {
+    if (before?.link === undefined || before.type !== "unicast") return;
+    if (cidrLength(before.destination) !== addressBits(this.version)) return;
+    if (after?.link === before.link) return;
+    if (before.gateway !== undefined && after?.gateway !== undefined) return; // remote to remote
+    moved.push(cidrAddress(before.destination));
+  }
+
+  #graceLeft(route: Route | undefined): number {
+    const name = route?.link === undefined ? undefined : this.#names.get(route.link);
+    if (name === undefined || this.#options.ownership.hasGrace?.(name) !== true) return 0;
+    const state = this.#interfaces.get(name);
+    if (state === undefined) return 0;
+    return Math.max(0, state.firstSeen + (this.#options.graceMs ?? GRACE_MS) - this.#now());
+  }
+
+  #priority(priority: number | undefined): number {
+    if (this.version === 6 && (priority === undefined || priority === 0)) return IPV6_DEFAULT_PRIORITY;
+    return priority ?? 0;
+  }
+
+  #key(destination: Cidr, priority: number | undefined): string {
+    return `${destination} ${this.#priority(priority)}`;
+  }
+}
+
+const candidateKey = (routeClass: RouteClass, interfaceName: string | undefined): string =>
+  `${routeClass} ${interfaceName ?? ""}`;
+
+function isSame(wanted: NewRoute, actual: Route): boolean {
+  return (
+    (wanted.type ?? "unicast") === actual.type &&
+    wanted.link === (actual.type === "unicast" ? actual.link : undefined) &&
+    wanted.gateway === actual.gateway &&
+    (wanted.onlink ?? false) === actual.onlink &&
+    wanted.protocol === actual.protocol &&
+    wanted.source === actual.source &&
+    (wanted.scope === undefined || wanted.scope === actual.scope) &&
+    (wanted.metrics?.mtu ?? 0) === (actual.metrics?.mtu ?? 0) &&
+    actual.nextHops === undefined
+  );
+}
+
+function asRoute(wanted: NewRoute, table: number): Route {
+  return {
+    ...wanted,
+    table,
+    type: wanted.type ?? "unicast",
+    protocol: wanted.protocol ?? 0,
+    scope: wanted.scope ?? "universe",
+    tos: 0,
+    priority: wanted.priority ?? 0,
+    onlink: wanted.onlink ?? false,
+    isDead: false,
+  };
+}

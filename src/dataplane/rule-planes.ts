@@ -1,0 +1,93 @@
+// The planes managers write rules to, and the reconcilers behind them, for one of the two renderers.
+import type { IpsetStore, IptablesStore, IptablesVariant, NftRuleset } from "../kernel/index.ts";
+import type { IpVersion } from "../lib/ip.ts";
+import type { Logger } from "../lib/log.ts";
+import { IpsetSets } from "./iptables/ipset-sets.ts";
+import { IptablesTable } from "./iptables/iptables-table.ts";
+import type { IptablesFeatures } from "./iptables/text.ts";
+import type { Reconciler, SetReconciler } from "./manager.ts";
+import { NftPlane } from "./nft/nft-plane.ts";
+import { NftTables } from "./nft/nft-tables.ts";
+import type { DataplaneParameters } from "./parameters.ts";
+import type { RulesConfig } from "./rules/config.ts";
+import type { LayerTables, RulePlane } from "./rules/layer-table.ts";
+import { IPTABLES_CHAIN_LENGTH, NFT_CHAIN_LENGTH } from "./rules/names.ts";
+import { LAYERS } from "./rules/rule.ts";
+
+export interface RulePlanes {
+  readonly planes: readonly RulePlane[];
+  readonly sets: readonly SetReconciler[];
+  readonly tables: readonly Reconciler[];
+  readonly chainNameLimit: number;
+}
+
+export type RulesKernel =
+  | { readonly backend: "nftables"; readonly ruleset: NftRuleset }
+  | {
+      readonly backend: "iptables";
+      readonly variant: IptablesVariant;
+      readonly features: IptablesFeatures;
+      readonly ipsets: IpsetStore;
+      readonly iptables: (version: IpVersion) => IptablesStore;
+    };
+
+export interface RulePlanesOptions {
+  readonly kernel: RulesKernel;
+  readonly config: RulesConfig;
+  readonly parameters: Pick<
+    DataplaneParameters,
+    | "ChainInsertMode"
+    | "IptablesPostWriteCheckIntervalSecs"
+    | "IptablesRefreshInterval"
+    | "NftablesRefreshInterval"
+    | "MaxIpsetSize"
+  >;
+  readonly versions: readonly IpVersion[];
+  readonly logger: Logger;
+}
+
+/** The longest layer prefix, such as `filter-`, is part of the name. */
+const NFT_NAME_LIMIT = NFT_CHAIN_LENGTH - "filter-".length - 1;
+
+export function createRulePlanes(options: RulePlanesOptions): RulePlanes {
+  const { kernel } = options;
+  return kernel.backend === "nftables" ? nftPlanes(options, kernel.ruleset) : iptablesPlanes(options, kernel);
+}
+
+function nftPlanes({ config, versions, logger, parameters }: RulePlanesOptions, ruleset: NftRuleset): RulePlanes {
+  const planes = versions.map((version) => new NftPlane(version, config));
+  const refreshMs = parameters.NftablesRefreshInterval * 1000;
+  const tables = [new NftTables({ planes, ruleset, logger, refreshMs })];
+  return { planes, sets: [], tables, chainNameLimit: NFT_NAME_LIMIT };
+}
+
+/** Rules of old versions that only their text gives away. */
+const OLD_NAT_RULE =
+  /^-A POSTROUTING (?:.* felix-masq-ipam-pools .*|-o tunl0 -m addrtype ! --src-type LOCAL --limit-iface-out -m addrtype --src-type LOCAL -j MASQUERADE)/;
+
+function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { backend: "iptables" }): RulePlanes {
+  const { config, versions, logger, parameters } = options;
+  const sets: IpsetSets[] = [];
+  const tables: IptablesTable[] = [];
+  const planes = versions.map((version): RulePlane => {
+    const store = kernel.iptables(version);
+    const layers = LAYERS.map((layer) => {
+      const table = new IptablesTable({
+        layer,
+        store,
+        context: { config, version, layer, features: kernel.features },
+        insertMode: parameters.ChainInsertMode === "append" ? "append" : "insert",
+        logger,
+        postWriteMs: parameters.IptablesPostWriteCheckIntervalSecs * 1000,
+        refreshMs: parameters.IptablesRefreshInterval * 1000,
+        ...(layer === "nat" ? { oldRule: OLD_NAT_RULE } : {}),
+      });
+      tables.push(table);
+      return [layer, table] as const;
+    });
+    const set = new IpsetSets({ version, store: kernel.ipsets, maxElements: parameters.MaxIpsetSize, logger });
+    sets.push(set);
+    return { version, tables: Object.fromEntries(layers) as unknown as LayerTables, sets: set };
+  });
+  return { planes, sets, tables, chainNameLimit: IPTABLES_CHAIN_LENGTH };
+}
