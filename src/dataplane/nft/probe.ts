@@ -1,0 +1,55 @@
+// Whether the kernel has everything the nftables renderer writes: one transaction that uses all of it and leaves
+// nothing behind.
+import { interfaceNameBytes, NftError, nftMatch as m, type NftChange, type NftRuleset } from "../../kernel/index.ts";
+import { describeError } from "../../lib/log.ts";
+
+const TWO_RANGES = [
+  { first: 1, last: 2 },
+  { first: 80, last: 90 },
+];
+
+/** What is missing, in words; nothing when all is there. */
+export function missingForNftables(ruleset: NftRuleset): string | undefined {
+  const table = { family: "ip", name: `calico-probe-${process.pid}` } as const;
+  const rule = (chain: string, expressions: ReturnType<typeof m.interfaceName>): NftChange => ({
+    op: "appendRule",
+    table,
+    chain,
+    rule: { expressions },
+  });
+  const base = { policy: "accept" } as const;
+  const changes: NftChange[] = [
+    { op: "addTable", table },
+    { op: "addChain", table, chain: "raw", base: { ...base, type: "filter", hook: "prerouting", priority: -300 } },
+    { op: "addChain", table, chain: "forward", base: { ...base, type: "filter", hook: "forward", priority: 0 } },
+    { op: "addChain", table, chain: "post", base: { ...base, type: "nat", hook: "postrouting", priority: 110 } },
+    { op: "addChain", table, chain: "own" },
+    { op: "addSet", table, set: "nets", type: { key: ["ipv4_addr"], interval: true } },
+    { op: "addSet", table, set: "services", type: { key: ["ipv4_addr", "inet_proto", "inet_service"] } },
+    { op: "addSet", table, set: "map", type: { key: ["ifname"], value: "verdict" } },
+    {
+      op: "addElements",
+      table,
+      set: "map",
+      elements: [{ key: interfaceNameBytes("cali0"), value: { kind: "goto", chain: "own" } }],
+    },
+    rule("raw", [...m.reversePathFails(), m.drop]),
+    rule("raw", [m.notrack]),
+    rule("raw", [...m.addressIsLocal("destination"), m.accept]),
+    rule("forward", m.interfaceVerdict("in", "map")),
+    rule("forward", [...m.ctState(["established", "related"]), m.counter, m.accept]),
+    rule("forward", [...m.addressInSet(4, "source", "nets"), ...m.setMark(1, 1)]),
+    rule("forward", [...m.addressAndPortInSet(4, "destination", "services"), m.accept]),
+    rule("forward", [...m.protocol(6), ...m.ports("destination", TWO_RANGES), m.accept]),
+    rule("forward", [m.rateLimit(10, "second", 5), { kind: "log", prefix: "probe", level: 6 }]),
+    rule("forward", [m.reject(4)]),
+    rule("post", m.masquerade({ fullyRandom: true })),
+    { op: "deleteTable", table },
+  ];
+  try {
+    ruleset.commit(changes);
+    return undefined;
+  } catch (error) {
+    return error instanceof NftError ? `the kernel refuses to ${error.message}` : describeError(error);
+  }
+}

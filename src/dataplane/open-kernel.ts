@@ -1,0 +1,131 @@
+// Opens the real kernel with the backend the configuration asks for, or the one that fits.
+import { existsSync } from "node:fs";
+import { release } from "node:os";
+import {
+  findIptablesProgram,
+  Iptables,
+  type IptablesVariant,
+  Ipsets,
+  legacyTableNamesPath,
+  Nft,
+  openConntrack,
+  openRouteKernel,
+  procSysctls,
+  runTool,
+} from "../kernel/index.ts";
+import type { IpVersion } from "../lib/ip.ts";
+import type { Logger } from "../lib/log.ts";
+import { detectFeatures, detectIptablesVariant, type HostFeatures } from "./iptables/detect.ts";
+import type { LinuxKernel } from "./linux-dataplane.ts";
+import { missingForNftables } from "./nft/probe.ts";
+import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
+import type { RulesKernel } from "./rule-planes.ts";
+
+const LOCK_SECONDS = 10;
+const PROBE_MS = 30_000;
+
+export interface OpenedKernel extends LinuxKernel, Disposable {
+  readonly features: HostFeatures;
+}
+
+export async function openLinuxKernel(
+  parameters: DataplaneParameters,
+  facts: DataplaneFacts,
+  logger: Logger,
+): Promise<OpenedKernel> {
+  const nft = new Nft();
+  const versions: readonly IpVersion[] = parameters.Ipv6Support ? [4, 6] : [4];
+  const routes = openRouteKernel();
+  const conntrack = openConntrack();
+  const close = () => {
+    for (const part of [nft, routes, conntrack]) part[Symbol.dispose]();
+  };
+  try {
+    const { rules, features } = await chooseRules(parameters, facts, versions, nft, logger);
+    return { rules, features, routes, conntrack, sysctls: procSysctls, [Symbol.dispose]: close };
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+async function chooseRules(
+  parameters: DataplaneParameters,
+  facts: DataplaneFacts,
+  versions: readonly IpVersion[],
+  nft: Nft,
+  logger: Logger,
+): Promise<{ rules: RulesKernel; features: HostFeatures }> {
+  const override = parameters.FeatureDetectOverride;
+  const reason = whyIptables(parameters, facts, nft);
+  if (reason === undefined) {
+    logger.info("rules are written with nftables");
+    return {
+      rules: { backend: "nftables", ruleset: nft },
+      features: detectFeatures({ iptablesVersion: "", kernelVersion: release(), override }),
+    };
+  }
+  const variant = await chooseVariant(parameters, versions, logger);
+  const version = await iptablesVersion(variant);
+  const features = detectFeatures({ iptablesVersion: version, kernelVersion: release(), override });
+  logger.info("rules are written with iptables", { variant, version: version.trim(), reason });
+  const lock = { timeoutSeconds: LOCK_SECONDS, probeMs: parameters.IptablesLockProbeIntervalMillis };
+  return {
+    features,
+    rules: {
+      backend: "iptables",
+      variant,
+      features,
+      ipsets: new Ipsets(),
+      iptables: (family) => new Iptables({ family, variant, ...(features.restoreWait ? { lock } : {}) }),
+    },
+  };
+}
+
+/** Nothing when nftables it is. */
+function whyIptables(parameters: DataplaneParameters, facts: DataplaneFacts, nft: Nft): string | undefined {
+  if (parameters.NFTablesMode === "Enabled") return undefined;
+  if (parameters.NFTablesMode === "Disabled") return "NFTablesMode is Disabled";
+  if (facts.ipvs) return "kube-proxy runs in IPVS mode, which needs iptables";
+  return missingForNftables(nft);
+}
+
+async function chooseVariant(
+  parameters: DataplaneParameters,
+  versions: readonly IpVersion[],
+  logger: Logger,
+): Promise<IptablesVariant> {
+  const detected = await detectIptablesVariant(
+    {
+      save: async (variant, version, table) => {
+        const program = findIptablesProgram(version, variant, "save");
+        if (program === undefined) return undefined;
+        try {
+          return await runTool(program, table === undefined ? [] : ["-t", table], "", PROBE_MS);
+        } catch {
+          return undefined;
+        }
+      },
+      hasLegacyModules: (version) => existsSync(legacyTableNamesPath(version)),
+    },
+    versions,
+  );
+  const asked = parameters.IptablesBackend;
+  if (asked !== "legacy" && asked !== "nft") {
+    logger.info("iptables variant found", { variant: detected.variant, why: detected.why });
+    return detected.variant;
+  }
+  if (asked !== detected.variant)
+    logger.warn("IptablesBackend is not the variant this host seems to use", { asked, ...detected });
+  return asked;
+}
+
+async function iptablesVersion(variant: IptablesVariant): Promise<string> {
+  const program = findIptablesProgram(4, variant, "restore");
+  if (program === undefined) return "";
+  try {
+    return await runTool(program, ["--version"], "", PROBE_MS);
+  } catch {
+    return "";
+  }
+}
