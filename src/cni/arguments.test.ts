@@ -1,0 +1,28 @@
+import { expect, test } from "bun:test";
+import { parseAddress } from "../lib/ip.ts";
+import { parseCniArguments } from "./arguments.ts";
+
+test("CI-007 pod, namespace and requested address are read", () =>
+  expect(
+    parseCniArguments(
+      "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns1;K8S_POD_NAME=p1;K8S_POD_INFRA_CONTAINER_ID=c;IP=10.0.0.9",
+      false,
+    ),
+  ).toEqual({ podNamespace: "ns1", podName: "p1", ip: parseAddress("10.0.0.9") }));
+
+test("CI-007 calico forgives what it does not know, calico-ipam only when told to", () => {
+  expect(parseCniArguments("FOO=bar", true)).toEqual({});
+  expect(() => parseCniArguments("FOO=bar", false)).toThrow('ARGS: unknown args ["FOO=bar"]');
+  expect(parseCniArguments("IgnoreUnknown=1;FOO=bar", false)).toEqual({});
+});
+
+const broken = [
+  { text: "FOO", says: 'ARGS: invalid pair "FOO"' },
+  { text: "A=b=c", says: 'ARGS: invalid pair "A=b=c"' },
+  { text: "IP=foo", says: "invalid IP address: foo" },
+];
+for (const { text, says } of broken)
+  test(`CI-007 ${text} is refused even where unknown arguments are forgiven`, () =>
+    expect(() => parseCniArguments(text, true)).toThrow(says));
+
+test("CI-007 empty values count as absent", () => expect(parseCniArguments("K8S_POD_NAME=;;IP=", false)).toEqual({}));

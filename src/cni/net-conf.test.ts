@@ -1,0 +1,102 @@
+import { expect, test } from "bun:test";
+import { parseNetConf } from "./net-conf.ts";
+import { apiConfig } from "./open-context.ts";
+
+test("CI-008 defaults of a minimal configuration", () =>
+  expect(parseNetConf({ name: "n" })).toMatchObject({
+    mtu: 0,
+    nodenameFile: "/var/lib/calico/nodename",
+    nodenameFileOptional: false,
+    ipam: { type: "", assignIpv4: true, assignIpv6: false, ipv4Pools: [], ipv6Pools: [] },
+    ipamLockFile: "/var/run/calico/ipam.lock",
+    policySetupTimeoutSeconds: 10,
+    endpointStatusDir: "/var/run/calico/endpoint-status",
+    log: { fileMaxSizeMb: 100, fileMaxAgeDays: 30, fileMaxCount: 10 },
+    datastoreTimeoutSeconds: 10,
+  }));
+
+test("CI-008 keys are matched whatever their case, unknown ones are left alone, null counts as absent", () => {
+  const conf = parseNetConf({
+    name: "n",
+    NodeName: "a",
+    IPAM: { Type: "calico-ipam", Assign_IPv6: "true" },
+    zzz: 1,
+    mtu: null,
+  });
+  expect(conf).toMatchObject({ nodename: "a", mtu: 0, ipam: { type: "calico-ipam", assignIpv6: true } });
+});
+
+test("CI-008 families are told by the texts true and false alone", () => {
+  const families = (v4: string, v6: string) => {
+    const { assignIpv4, assignIpv6 } = parseNetConf({ name: "n", ipam: { assign_ipv4: v4, assign_ipv6: v6 } }).ipam;
+    return [assignIpv4, assignIpv6];
+  };
+  expect([families("false", "true"), families("no", "yes"), families("", "")]).toEqual([
+    [false, true],
+    [true, false],
+    [true, false],
+  ]);
+});
+
+const wrong = [
+  { config: { mtu: "big" }, says: "mtu: want an integer" },
+  { config: { ipam: "calico-ipam" }, says: "ipam: want an object" },
+  { config: { ipam: { ipv4_pools: "p" } }, says: "ipam.ipv4_pools: want a list of texts" },
+  {
+    config: { container_settings: { allow_ip_forwarding: "yes" } },
+    says: "container_settings.allow_ip_forwarding: want true or false",
+  },
+  { config: { nodename: 5 }, says: "nodename: want text" },
+];
+for (const { config, says } of wrong)
+  test(`CI-008 a wrong type is named: ${says}`, () =>
+    expect(() => parseNetConf({ name: "n", ...config })).toThrow(says));
+
+test("CI-008 the configuration's datastore comes before the environment's", () => {
+  const conf = parseNetConf({ name: "n", datastore_type: "etcdv3", etcd_endpoints: "http://a:2379" });
+  const env = {
+    ETCD_ENDPOINTS: "http://b:2379",
+    DATASTORE_TYPE: "kubernetes",
+    ETCD_KEY_FILE: "/k",
+    ETCD_CERT_FILE: "/c",
+  };
+  expect(apiConfig(conf, env)).toMatchObject({
+    datastoreType: "etcdv3",
+    etcdEndpoints: "http://a:2379",
+    etcdKeyFile: "/k",
+  });
+  expect(apiConfig(parseNetConf({ name: "n" }), env)).toMatchObject({ etcdEndpoints: "http://b:2379" });
+});
+
+test("CI-008 the old etcd_authority and the embedded datastore's path are understood", () => {
+  const old = parseNetConf({ name: "n", etcd_authority: "10.0.0.1:2379", etcd_scheme: "https" });
+  expect(old.datastore.etcdEndpoints).toBe("https://10.0.0.1:2379");
+  expect(apiConfig(parseNetConf({ name: "n", datastore_type: "sqlite", sqlite_path: "/x.db" }), {})).toEqual({
+    datastoreType: "sqlite",
+    sqlitePath: "/x.db",
+  });
+});
+
+test("CI-012 client limits and API group reach the client", () => {
+  const conf = parseNetConf({
+    name: "n",
+    qps: 50,
+    burst: 200,
+    calico_api_group: "projectcalico.org/v3",
+    num_queues: 4,
+  });
+  expect(apiConfig(conf, {})).toEqual({
+    k8sClientQPS: 50,
+    k8sClientBurst: 200,
+    calicoAPIGroup: "projectcalico.org/v3",
+  });
+  expect(conf.numQueues).toBe(4);
+});
+
+test("CI-008 the API root is cut where the API begins, and the kubernetes section wins", () => {
+  const root = (config: object) => apiConfig(parseNetConf({ name: "n", ...config }), {}).k8sAPIEndpoint;
+  expect(root({ policy: { k8s_api_root: "https://k:6443/api/v1/" } })).toBe("https://k:6443");
+  expect(root({ policy: { k8s_api_root: "https://k" }, kubernetes: { k8s_api_root: "https://other" } })).toBe(
+    "https://other",
+  );
+});
