@@ -80,7 +80,7 @@ function nets(which: Which, wanted: RuleSide, address: IpAddress): Mismatch | un
 function selectors(which: Which, wanted: RuleSide, address: IpAddress, state: PolicyState): Mismatch | undefined {
   const { selector, notSelector } = wanted;
   if (selector === undefined && notSelector === undefined) return undefined;
-  const owners = [...state.ownersOf(address)];
+  const owners = state.ownersOf(address);
   if (selector !== undefined) {
     if (owners.some((owner) => isSelected(owner, wanted, state))) return undefined;
     if (owners.length === 0) return `${which} ${address} is no endpoint or network set, want ${selector}`;

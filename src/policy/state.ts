@@ -72,6 +72,8 @@ export class PolicyState {
   readonly #config = new Map<string, string>(); // by name, or host and name
   readonly #hostAddresses = new Map<IpAddress, string>();
   readonly #matchers = new Map<string, Matcher>();
+  readonly #byAddress = new Map<Cidr, Endpoint[]>();
+  readonly #owners = new Map<IpAddress, readonly Owner[]>(); // found so far
 
   constructor(entries: Iterable<KeyValue>) {
     const tiers = new Map<string, Tier>();
@@ -120,6 +122,12 @@ export class PolicyState {
     this.workloads.sort((a, b) => compareText(endpointName(a), endpointName(b)));
     this.hosts.sort((a, b) => compareText(a.key.endpoint, b.key.endpoint));
     this.#sets.sort((a, b) => compareText(a.name, b.name));
+    for (const endpoint of [...this.workloads, ...this.hosts])
+      for (const address of new Set(addressesOf(endpoint))) {
+        const others = this.#byAddress.get(address);
+        if (others === undefined) this.#byAddress.set(address, [endpoint]);
+        else others.push(endpoint);
+      }
     for (const host of this.hosts)
       for (const address of [...host.value.expectedIpv4Addrs, ...host.value.expectedIpv6Addrs])
         this.#hostAddresses.set(address, host.key.host);
@@ -147,7 +155,7 @@ export class PolicyState {
   }
 
   workloadAt(address: IpAddress): Workload | undefined {
-    return this.workloads.find((workload) => addressesOf(workload).includes(hostCidr(address)));
+    return this.#byAddress.get(hostCidr(address))?.find((endpoint) => endpoint.kind === "workload");
   }
 
   /** Own labels first, then each profile's in the order it is listed. */
@@ -175,14 +183,27 @@ export class PolicyState {
   }
 
   /** Endpoints that have this address, and network sets that hold it. */
-  *ownersOf(address: IpAddress): Generator<Owner> {
-    const host = hostCidr(address);
-    for (const endpoint of [...this.workloads, ...this.hosts])
-      if (addressesOf(endpoint).includes(host))
-        yield { name: endpointName(endpoint), labels: this.labelsOf(endpoint.value), ports: endpoint.value.ports };
-    for (const { name, set } of this.#sets)
-      if (set.nets.some((net) => cidrContains(net, address)))
-        yield { name: `network set ${name}`, labels: this.labelsOf(set), ports: [] };
+  ownersOf(address: IpAddress): readonly Owner[] {
+    let owners = this.#owners.get(address);
+    if (owners === undefined) {
+      owners = [...this.#endpointsAt(address), ...this.#setsAround(address)];
+      this.#owners.set(address, owners);
+    }
+    return owners;
+  }
+
+  #endpointsAt(address: IpAddress): readonly Owner[] {
+    return (this.#byAddress.get(hostCidr(address)) ?? []).map((endpoint) => ({
+      name: endpointName(endpoint),
+      labels: this.labelsOf(endpoint.value),
+      ports: endpoint.value.ports,
+    }));
+  }
+
+  #setsAround(address: IpAddress): readonly Owner[] {
+    return this.#sets
+      .filter(({ set }) => set.nets.some((net) => cidrContains(net, address)))
+      .map(({ name, set }) => ({ name: `network set ${name}`, labels: this.labelsOf(set), ports: [] }));
   }
 
   /** What stands behind a service; readiness does not count. */

@@ -5,6 +5,7 @@ import * as z from "zod/mini";
 import { type Kind, kindOf, selectableFields } from "../kinds.ts";
 import type { SchemaKind } from "../resources.ts";
 import { loadDefinition, SCHEMA_KINDS } from "../schemas.ts";
+import { DESCRIPTIONS } from "./descriptions.ts";
 import { extras } from "./fields.ts";
 
 /** Kinds that are Kubernetes' own objects in that datastore: Node, Pod, and Namespace with ServiceAccount. */
@@ -21,7 +22,7 @@ export async function customResourceDefinition(kindName: SchemaKind): Promise<Js
     apiVersion: { type: "string" },
     kind: { type: "string" },
     metadata: { type: "object" },
-    spec: { ...openApi(definition.spec), description: definition.description },
+    spec: describe(openApi(definition.spec), DESCRIPTIONS[kindName] ?? {}),
   };
   if (definition.status !== undefined) properties["status"] = openApi(definition.status);
   const version: Json = {
@@ -52,6 +53,20 @@ export async function customResourceDefinition(kindName: SchemaKind): Promise<Js
 /** One kind has another name there than in the v3 API. */
 function storedKind(kind: Kind): Omit<Kind, "name"> & { readonly name: string } {
   return kind.name === "IPAMConfiguration" ? { ...kind, name: "IPAMConfig", plural: "ipamconfigs" } : kind;
+}
+
+/** The schema with texts at their paths; a text without a place is a mistake. */
+function describe(schema: Json, texts: Readonly<Record<string, string>>): Json {
+  for (const [path, text] of Object.entries(texts)) {
+    let node: Json | undefined = schema;
+    for (const name of path.split(".")) {
+      const inner: Json = node?.["type"] === "array" ? (node["items"] as Json) : (node ?? {});
+      node = (inner["properties"] as Record<string, Json> | undefined)?.[name];
+    }
+    if (node === undefined) throw new Error(`no field ${path} to describe`);
+    node["description"] = text;
+  }
+  return schema;
 }
 
 export function openApi(schema: z.ZodMiniType): Json {
