@@ -71,7 +71,8 @@ export async function writeEndpoint(
       name,
       ...(generateName === undefined ? {} : { generateName }),
       namespace: identity.namespace,
-      uid: before?.uid ?? crypto.randomUUID(),
+      // In Kubernetes the endpoint is its pod, which has an identity of its own.
+      ...(store.name === "kubernetes" && before?.uid === undefined ? {} : { uid: before?.uid ?? crypto.randomUUID() }),
       creationTimestamp: before?.creationTimestamp ?? timestamp(now),
       labels: draft.labels,
     },

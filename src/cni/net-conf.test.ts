@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { parseNetConf } from "./net-conf.ts";
-import { apiConfig } from "./open-context.ts";
+import { apiConfig } from "./api-config.ts";
 
 test("CI-008 defaults of a minimal configuration", () =>
   expect(parseNetConf({ name: "n" })).toMatchObject({

@@ -1,9 +1,10 @@
 // From a request to everything it needs: configuration, identity, datastore, IPAM. Used by the plugin process; the
 // node-local service has its own datastore and builds the rest the same way.
-import { type ApiConfig, chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
+import { chooseDatastore, openDatastore } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { NetworkNamespace } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
+import { apiConfig } from "./api-config.ts";
 import { ROLLBACK_SHARE } from "./attach.ts";
 import type { CniContext } from "./context.ts";
 import { CniError, INVALID_NETNS } from "./error.ts";
@@ -49,34 +50,6 @@ export function buildContext(
       if (identity.orchestrator !== "k8s" || !asksKubernetes) return undefined;
       return (await (await kubernetes()).namespace(identity.namespace)).metadata.labels;
     },
-  };
-}
-
-/** The configuration's own words come before the environment's. */
-export function apiConfig(conf: NetConf, env: Environment): ApiConfig {
-  const { datastore, kubernetes, policy } = conf;
-  const said = {
-    datastoreType: datastore.type,
-    sqlitePath: datastore.sqlitePath,
-    etcdEndpoints: datastore.etcdEndpoints,
-    etcdDiscoverySrv: datastore.etcdDiscoverySrv,
-    etcdKeyFile: datastore.etcdKeyFile,
-    etcdCertFile: datastore.etcdCertFile,
-    etcdCACertFile: datastore.etcdCaCertFile,
-    kubeconfig: kubernetes.kubeconfig,
-    k8sAPIEndpoint: kubernetes.k8sApiRoot || (policy.k8sApiRoot.split("/api/")[0] ?? ""),
-    k8sAPIToken: policy.k8sAuthToken,
-    k8sCertFile: policy.k8sClientCertificate,
-    k8sKeyFile: policy.k8sClientKey,
-    k8sCAFile: policy.k8sCertificateAuthority,
-    calicoAPIGroup: datastore.calicoApiGroup,
-  };
-  const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== ""));
-  return {
-    ...configFromEnvironment(env),
-    ...given,
-    ...(datastore.qps > 0 ? { k8sClientQPS: datastore.qps } : {}),
-    ...(datastore.burst > 0 ? { k8sClientBurst: datastore.burst } : {}),
   };
 }
 

@@ -4,7 +4,7 @@ import { asCniError, CniError, errorReply, TEST_FAILED } from "./error.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { openKubernetes } from "./kubernetes-client.ts";
 import { parseNetConf } from "./net-conf.ts";
-import { apiConfig } from "./open-context.ts";
+import { apiConfig } from "./api-config.ts";
 import type { Environment, JsonObject } from "./request.ts";
 
 const TEST_TIMEOUT_MS = 2000;

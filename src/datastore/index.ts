@@ -14,3 +14,5 @@ export { DedupeBuffer } from "./dedupe-buffer.ts";
 export { createSyncer, type SyncerOptions } from "./syncers.ts";
 export { SYNC_TIMINGS, type SyncTimings, type WatchedKind } from "./watcher-cache.ts";
 export { WatcherSyncer, type WatcherSyncerOptions } from "./watcher-syncer.ts";
+export type { KubeApi, KubeObject } from "./kubernetes/api-client.ts";
+export { openKubeApi } from "./kubernetes/open-api.ts";
