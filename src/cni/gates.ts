@@ -37,7 +37,7 @@ async function waitForGate(url: URL, intervalMs: number): Promise<void> {
   for (let waited = intervalMs; waited <= GATE_TIMEOUT_MS; waited += intervalMs) {
     await delay(intervalMs);
     try {
-      const reply = await fetch(url, { redirect: "manual", signal: AbortSignal.timeout(intervalMs) });
+      const reply = await fetch(url, { redirect: "manual", signal: AbortSignal.timeout(GATE_INTERVAL_MS) });
       if (reply.status >= 200 && reply.status < 400) return;
       last = `status ${reply.status}`;
     } catch (error) {
