@@ -1,0 +1,378 @@
+// A host in a namespace with a real dataplane, workloads in namespaces of their own, and a stranger on its network.
+//
+//   pod a ─ cali… ┐
+//   pod b ─ cali… ┼─ host ─ eth0 ── eth0 ─ outside
+//   …             ┘   192.0.2.10/24    192.0.2.99
+import { execFileSync } from "node:child_process";
+import type {
+  DataplaneMessage,
+  DataplaneReport,
+  PolicyId,
+  ProtoRule,
+  ProtoWorkloadEndpoint,
+  TierInfo,
+} from "../../../src/calc/index.ts";
+import { LinuxDataplane, type DataplaneParameters, type RulesKernel } from "../../../src/dataplane/index.ts";
+import { detectFeatures } from "../../../src/dataplane/iptables/detect.ts";
+import { ConfigEngine } from "../../../src/felix/config/index.ts";
+import {
+  Iptables,
+  Ipsets,
+  NetworkNamespace,
+  Nft,
+  openConntrack,
+  openRouteKernel,
+  PacketProber,
+  type ProbeOutcome,
+  type ProbeProtocol,
+  type ProbeTarget,
+  procSysctls,
+  withNamespace,
+} from "../../../src/kernel/index.ts";
+import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import { createLogger, formatText, silentLogger } from "../../../src/lib/log.ts";
+import { TestNamespace } from "../kernel/namespace.ts";
+
+export type Backend = "nftables" | "legacy" | "nft";
+export const BACKENDS: readonly Backend[] = ["nftables", "legacy", "nft"];
+
+export interface Pod {
+  readonly name: string;
+  readonly interfaceName: string;
+  readonly v4: IpAddress;
+  readonly v6: IpAddress;
+  readonly target: ProbeTarget;
+}
+
+/** Parameters as the agent would have them, with some set. */
+export function parametersOf(settings: Readonly<Record<string, string>> = {}): DataplaneParameters {
+  const engine = new ConfigEngine({ exists: () => true, findExecutable: (name) => name }, { hostname: "node-a" });
+  engine.update({ "environment variable": settings });
+  return engine.resolved.config;
+}
+
+export class DataplaneHost implements AsyncDisposable {
+  readonly backend: Backend;
+  readonly namespace: TestNamespace;
+  readonly #spaces: TestNamespace[] = [];
+  readonly #handles: NetworkNamespace[] = [];
+  readonly #disposables: Disposable[] = [];
+  readonly prober = new PacketProber();
+  readonly reports: DataplaneReport[] = [];
+  readonly pods = new Map<string, Pod>();
+  readonly outside: ProbeTarget;
+  readonly hostTarget: ProbeTarget;
+  readonly handle: NetworkNamespace;
+  #dataplane: LinuxDataplane | undefined;
+  #stop = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+  #applied = 0;
+  #settings: Readonly<Record<string, string>>;
+
+  private constructor(backend: Backend, settings: Readonly<Record<string, string>>) {
+    this.backend = backend;
+    this.#settings = settings;
+    this.namespace = this.#space("h");
+    this.handle = this.#open(this.namespace);
+    const peer = this.#space("o");
+    const ip = (...args: string[]) => execFileSync("ip", args);
+    const { name } = this.namespace;
+    ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", peer.name);
+    this.inside(() => {
+      procSysctls.write(["net", "ipv4", "ip_forward"], 1);
+      procSysctls.write(["net", "ipv6", "conf", "all", "forwarding"], 1);
+      procSysctls.write(["net", "ipv4", "conf", "all", "rp_filter"], 0);
+    });
+    ip("-n", name, "addr", "add", "192.0.2.10/24", "dev", "eth0");
+    ip("-n", name, "addr", "add", "2001:db8::10/64", "dev", "eth0", "nodad");
+    ip("-n", name, "link", "set", "eth0", "up");
+    // Without a way out the kernel answers no ARP request on behalf of others.
+    ip("-n", name, "route", "add", "default", "via", "192.0.2.99");
+    ip("-n", peer.name, "addr", "add", "192.0.2.99/24", "dev", "eth0");
+    ip("-n", peer.name, "addr", "add", "2001:db8::99/64", "dev", "eth0", "nodad");
+    ip("-n", peer.name, "link", "set", "eth0", "up");
+    ip("-n", peer.name, "route", "add", "10.65.0.0/16", "via", "192.0.2.10");
+    ip("-n", peer.name, "route", "add", "fd00:65::/64", "via", "2001:db8::10");
+    this.outside = { namespace: this.#open(peer).fd, name: "outside" };
+    this.hostTarget = { namespace: this.handle.fd, name: "host" };
+  }
+
+  static async create(backend: Backend, settings: Readonly<Record<string, string>> = {}): Promise<DataplaneHost> {
+    return new DataplaneHost(backend, settings);
+  }
+
+  #space(letter: string): TestNamespace {
+    const space = new TestNamespace(`dp${letter}${this.#spaces.length}`);
+    this.#spaces.push(space);
+    // Addresses shall be good at once.
+    space.enter(() => {
+      for (const which of ["all", "default"]) procSysctls.write(["net", "ipv6", "conf", which, "accept_dad"], 0);
+    });
+    return space;
+  }
+  #open(space: TestNamespace): NetworkNamespace {
+    const handle = NetworkNamespace.named(space.name);
+    this.#handles.push(handle);
+    return handle;
+  }
+  inside<T>(body: () => T extends PromiseLike<unknown> ? never : T): T {
+    return withNamespace(this.handle, body);
+  }
+
+  /** A pod with its wire, as CNI would leave it. */
+  addPod(name: string, index: number): Pod {
+    const space = this.#space("p");
+    const interfaceName = `cali${name}${index}`;
+    const v4 = `10.65.0.${index}` as IpAddress;
+    const v6 = `fd00:65::${index.toString(16)}` as IpAddress;
+    const ip = (...args: string[]) => execFileSync("ip", args);
+    const host = this.namespace.name;
+    ip(
+      "-n",
+      host,
+      "link",
+      "add",
+      interfaceName,
+      "address",
+      "ee:ee:ee:ee:ee:ee",
+      "type",
+      "veth",
+      "peer",
+      "name",
+      "eth0",
+      "netns",
+      space.name,
+    );
+    ip("-n", host, "link", "set", interfaceName, "up");
+    ip("-n", space.name, "link", "set", "eth0", "up");
+    ip("-n", space.name, "addr", "add", `${v4}/32`, "dev", "eth0");
+    ip("-n", space.name, "addr", "add", `${v6}/128`, "dev", "eth0", "nodad");
+    ip("-n", space.name, "route", "add", "169.254.1.1", "dev", "eth0");
+    ip("-n", space.name, "route", "add", "default", "via", "169.254.1.1", "dev", "eth0");
+    ip("-n", space.name, "neigh", "replace", "fe80::ecee:eeff:feee:eeee", "lladdr", "ee:ee:ee:ee:ee:ee", "dev", "eth0");
+    ip("-n", space.name, "-6", "route", "add", "default", "via", "fe80::ecee:eeff:feee:eeee", "dev", "eth0");
+    const pod: Pod = { name, interfaceName, v4, v6, target: { namespace: this.#open(space).fd, name } };
+    this.pods.set(name, pod);
+    return pod;
+  }
+
+  endpoint(pod: Pod, more: Partial<ProtoWorkloadEndpoint> = {}): DataplaneMessage {
+    return {
+      type: "workloadEndpointUpdate",
+      id: { orchestrator: "k8s", workload: `ns1/${pod.name}`, endpoint: "eth0" },
+      endpoint: {
+        state: "active",
+        name: pod.interfaceName,
+        mac: "",
+        profileIds: ["allow"],
+        ipv4Nets: [`${pod.v4}/32` as Cidr],
+        ipv6Nets: [`${pod.v6}/128` as Cidr],
+        tiers: [],
+        ipv4Nat: [],
+        ipv6Nat: [],
+        allowSpoofedSourcePrefixes: [],
+        annotations: {},
+        qosPolicies: [],
+        isIstioAmbient: false,
+        liveMigrationRole: "none",
+        ...more,
+      },
+    };
+  }
+
+  /** Runs a command in a namespace of this host's world. */
+  exec(where: ProbeTarget, command: string, ...args: string[]): string {
+    const path = `/proc/${process.pid}/fd/${where.namespace}`;
+    return execFileSync("nsenter", [`--net=${path}`, command, ...args], { encoding: "utf8", stdio: "pipe" });
+  }
+
+  /** Counts packets that arrive somewhere and match. */
+  count(where: ProbeTarget, match: string): () => number {
+    const table = `count${Math.random().toString(36).slice(2)}`;
+    const hook = "type filter hook prerouting priority -400;";
+    this.exec(where, "nft", `table inet ${table} { chain c { ${hook}\n ${match} counter\n }\n }`);
+    return () => Number(/packets (\d+)/.exec(this.exec(where, "nft", "list", "table", "inet", table))?.[1] ?? 0);
+  }
+
+  /** Starts the agent's dataplane, or another one after the last was stopped. */
+  start(settings: Readonly<Record<string, string>> = this.#settings, backend: Backend = this.backend): LinuxDataplane {
+    this.#settings = settings;
+    this.#stop = new AbortController();
+    const routes = openRouteKernel(this.handle);
+    const conntrack = openConntrack(this.handle);
+    this.#disposables.push(routes, conntrack);
+    const dataplane = new LinuxDataplane({
+      parameters: parametersOf(settings),
+      facts: { hostname: "node-a", ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false, ipvs: false },
+      kernel: {
+        rules: this.#rules(backend),
+        routes,
+        conntrack,
+        sysctls: {
+          read: (path) => this.inside(() => procSysctls.read(path)),
+          write: (path, value) => this.inside(() => procSysctls.write(path, value)),
+        },
+        namespace: this.handle,
+      },
+      logger:
+        process.env["DATAPLANE_LOG"] === undefined
+          ? silentLogger
+          : createLogger({ level: "debug", write: (record) => console.log(formatText(record)) }),
+      report: (report) => this.reports.push(report),
+      onApplied: () => this.#applied++,
+    });
+    this.#dataplane = dataplane;
+    this.#running = dataplane.run(this.#stop.signal);
+    this.#running.catch(() => {}); // looked at by stop()
+    return dataplane;
+  }
+
+  #rules(backend: Backend): RulesKernel {
+    if (backend === "nftables") {
+      const ruleset = this.inside(() => new Nft());
+      this.#disposables.push(ruleset);
+      return { backend: "nftables", ruleset };
+    }
+    const ipsets = this.inside(() => new Ipsets());
+    this.#disposables.push(ipsets);
+    const features = detectFeatures({ iptablesVersion: "1.8.9", kernelVersion: "6.1.0" });
+    const lock = { timeoutSeconds: 10, probeMs: 50 };
+    return {
+      backend: "iptables",
+      variant: backend,
+      features,
+      ipsets,
+      iptables: (family) => {
+        const store = new Iptables({ family, variant: backend, lock });
+        return {
+          family,
+          variant: backend,
+          save: (...args) => this.namespace.enter(() => store.save(...args)),
+          restore: (...args) => this.namespace.enter(() => store.restore(...args)),
+        };
+      },
+    };
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  /** Sends messages and waits until they are applied. */
+  async send(...messages: readonly DataplaneMessage[]): Promise<void> {
+    const before = this.#applied;
+    for (const message of messages) this.#dataplane?.send(message);
+    await this.applied(before);
+  }
+
+  /** Waits for a round after the given count. */
+  async applied(after = this.#applied): Promise<void> {
+    const end = performance.now() + 20_000;
+    let failed: unknown;
+    void this.#running.catch((error: unknown) => (failed = error));
+    while (this.#applied <= after) {
+      if (failed !== undefined) throw failed;
+      if (performance.now() > end) throw new Error("the dataplane applied nothing within 20 s");
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+  }
+
+  async probe(
+    cells: readonly {
+      readonly from: ProbeTarget;
+      readonly to: IpAddress;
+      readonly port?: number;
+      readonly protocol?: ProbeProtocol;
+      readonly source?: IpAddress;
+      readonly sourcePort?: number;
+    }[],
+    timeoutMs = 300,
+  ): Promise<ProbeOutcome["result"][]> {
+    const outcomes = await this.prober.probe(
+      cells.map(({ protocol = "tcp", port = 80, ...rest }) => ({ protocol, port, ...rest })),
+      { timeoutMs },
+    );
+    return outcomes.map((outcome) => outcome.result);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.stop();
+    } finally {
+      this.prober[Symbol.dispose]();
+      for (const part of this.#disposables) part[Symbol.dispose]();
+      for (const handle of this.#handles) handle[Symbol.dispose]();
+      for (const space of this.#spaces) space[Symbol.dispose]();
+    }
+  }
+}
+
+// --- messages in short ------------------------------------------------------------------------------------------------
+
+export const rule = (more: Partial<ProtoRule> = {}): ProtoRule => ({
+  action: "allow",
+  srcNet: [],
+  srcPorts: [],
+  dstNet: [],
+  dstPorts: [],
+  srcIpSetIds: [],
+  dstIpSetIds: [],
+  srcNamedPortIpSetIds: [],
+  dstNamedPortIpSetIds: [],
+  dstIpPortSetIds: [],
+  notSrcNet: [],
+  notSrcPorts: [],
+  notDstNet: [],
+  notDstPorts: [],
+  notSrcIpSetIds: [],
+  notDstIpSetIds: [],
+  notSrcNamedPortIpSetIds: [],
+  notDstNamedPortIpSetIds: [],
+  original: {},
+  ruleId: "",
+  ...more,
+});
+
+export const policyId = (name: string): PolicyId => ({ name, namespace: "", kind: "GlobalNetworkPolicy" });
+
+export const policy = (
+  name: string,
+  inbound: readonly ProtoRule[],
+  outbound: readonly ProtoRule[] = [],
+  more: { readonly untracked?: boolean; readonly preDnat?: boolean; readonly selector?: string } = {},
+): DataplaneMessage => ({
+  type: "activePolicyUpdate",
+  id: policyId(name),
+  policy: {
+    inboundRules: inbound,
+    outboundRules: outbound,
+    untracked: more.untracked ?? false,
+    preDnat: more.preDnat ?? false,
+    namespace: "",
+    originalSelector: more.selector ?? name,
+    performanceHints: [],
+    tier: "default",
+  },
+});
+
+export const allowProfile: DataplaneMessage = {
+  type: "activeProfileUpdate",
+  name: "allow",
+  profile: { inboundRules: [rule()], outboundRules: [rule()] },
+};
+
+/** One tier with policies by name. */
+export const tier = (
+  ingress: readonly string[],
+  egress: readonly string[] = [],
+  more: Partial<TierInfo> = {},
+): TierInfo => ({
+  name: "default",
+  ingressPolicies: ingress.map(policyId),
+  egressPolicies: egress.map(policyId),
+  defaultAction: "Deny",
+  ...more,
+});
+
+export const inSync: DataplaneMessage = { type: "inSync" };
