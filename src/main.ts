@@ -11,6 +11,7 @@ type Load = () => Promise<{ main: Program }>;
 const programs: Readonly<Record<string, Load>> = {
   calicoctl: () => import("./calicoctl/index.ts"),
   "kubectl-calico": () => import("./calicoctl/index.ts"),
+  "calico-typha": () => import("./typha/program.ts"),
   "calico-ipam": () => import("./cni/calico-ipam.ts"),
 };
 

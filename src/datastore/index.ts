@@ -7,6 +7,7 @@ export { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE } from "./client/static-profile.ts
 export * from "./config.ts";
 export * from "./datastore.ts";
 export * from "./errors.ts";
+export { type EndpointSlice, endpointSliceLister } from "./kubernetes/endpoint-slices.ts";
 export { nameOfKey } from "./key-name.ts";
 export { openSqlite, openSqliteInMemory } from "./sqlite/open.ts";
 export * from "./syncer.ts";

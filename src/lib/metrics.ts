@@ -99,36 +99,58 @@ const QUANTILES = [0.5, 0.9, 0.99];
 const SUMMARY_WINDOW_MS = 600_000;
 const SUMMARY_SAMPLES = 1000;
 
-/** Quantiles over the last ten minutes, of at most the last thousand observations. */
+interface Observations {
+  readonly labels: MetricLabels;
+  sum: number;
+  count: number;
+  readonly recent: { readonly at: number; readonly value: number }[];
+}
+
+/** Quantiles over the last ten minutes, of at most the last thousand observations; apart for each set of labels. */
 export class Summary implements Family {
   readonly type = "summary";
-  #sum = 0;
-  #count = 0;
-  readonly #recent: { readonly at: number; readonly value: number }[] = [];
+  readonly #series = new Map<string, Observations>();
   constructor(
     readonly name: string,
     readonly help: string,
     readonly now: () => number,
-  ) {}
-  observe(value: number): void {
-    this.#sum += value;
-    this.#count++;
-    this.#recent.push({ at: this.now(), value });
-    if (this.#recent.length >= 2 * SUMMARY_SAMPLES) this.#recent.splice(0, this.#recent.length - SUMMARY_SAMPLES);
+  ) {
+    this.#of({});
+  }
+  /** Shows the labels before anything was observed with them; without labels there is then nothing of its own. */
+  prepare(labels: MetricLabels): void {
+    if (this.#of({}).count === 0) this.#series.delete("");
+    this.#of(labels);
+  }
+  observe(value: number, labels: MetricLabels = {}): void {
+    const series = this.#of(labels);
+    series.sum += value;
+    series.count++;
+    const { recent } = series;
+    recent.push({ at: this.now(), value });
+    if (recent.length >= 2 * SUMMARY_SAMPLES) recent.splice(0, recent.length - SUMMARY_SAMPLES);
   }
   *samples(): Iterable<{ suffix?: string; labels: MetricLabels; value: number }> {
     const oldest = this.now() - SUMMARY_WINDOW_MS;
-    const sorted = this.#recent
-      .slice(-SUMMARY_SAMPLES)
-      .filter(({ at }) => at >= oldest)
-      .map(({ value }) => value)
-      .sort((a, b) => a - b);
-    for (const quantile of QUANTILES) {
-      const index = Math.min(sorted.length - 1, Math.floor(quantile * sorted.length));
-      yield { labels: { quantile: String(quantile) }, value: sorted[index] ?? Number.NaN };
+    for (const { labels, sum, count, recent } of this.#series.values()) {
+      const sorted = recent
+        .slice(-SUMMARY_SAMPLES)
+        .filter(({ at }) => at >= oldest)
+        .map(({ value }) => value)
+        .sort((a, b) => a - b);
+      for (const quantile of QUANTILES) {
+        const index = Math.min(sorted.length - 1, Math.floor(quantile * sorted.length));
+        yield { labels: { ...labels, quantile: String(quantile) }, value: sorted[index] ?? Number.NaN };
+      }
+      yield { suffix: "_sum", labels, value: sum };
+      yield { suffix: "_count", labels, value: count };
     }
-    yield { suffix: "_sum", labels: {}, value: this.#sum };
-    yield { suffix: "_count", labels: {}, value: this.#count };
+  }
+  #of(labels: MetricLabels): Observations {
+    const key = renderLabels(labels);
+    let series = this.#series.get(key);
+    if (series === undefined) this.#series.set(key, (series = { labels, sum: 0, count: 0, recent: [] }));
+    return series;
   }
 }
 

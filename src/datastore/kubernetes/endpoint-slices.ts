@@ -1,0 +1,28 @@
+// Where the instances of a service are, as the API server tells it.
+import type { KubernetesConfig } from "../config.ts";
+import type { KubeObject } from "./api-client.ts";
+
+export interface EndpointSlice extends KubeObject {
+  readonly ports?: readonly { readonly name?: string; readonly port?: number }[] | null;
+  readonly endpoints?:
+    | readonly {
+        readonly addresses: readonly string[];
+        readonly nodeName?: string;
+        readonly conditions?: { readonly ready?: boolean };
+      }[]
+    | null;
+}
+
+/** Lists a service's slices each time it is called; one connection serves all calls. */
+export async function endpointSliceLister(
+  config: KubernetesConfig,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<(namespace: string, service: string, signal?: AbortSignal) => Promise<readonly EndpointSlice[]>> {
+  const [{ resolveAccess }, { KubeApi }] = await Promise.all([import("./access.ts"), import("./api-client.ts")]);
+  const api = new KubeApi(await resolveAccess(config, env));
+  return async (namespace, service, signal) => {
+    const path = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`;
+    const query = { labelSelector: `kubernetes.io/service-name=${service}` };
+    return (await api.list<EndpointSlice>(path, { query, signal })).items;
+  };
+}

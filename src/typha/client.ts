@@ -1,0 +1,285 @@
+// A syncer whose source is a Typha. Loses no update and invents none: what a server says between `begin` and `end` counts
+// only when it is complete, and after a reconnection the difference to what was known is told, nothing else. Between two
+// connections everything known stays as it was.
+import { connect as connectPlain, isIP, type Socket } from "node:net";
+import { connect as connectTls, type TLSSocket } from "node:tls";
+import { DedupeBuffer, type Syncer, type SyncerName, type SyncerSink, type SyncerUpdate } from "../datastore/index.ts";
+import { type Logger, silentLogger } from "../lib/log.ts";
+import { delay } from "../lib/retry.ts";
+import type { Key } from "../model/index.ts";
+import { AttemptTracker, addressText, type TyphaAddress } from "./discovery.ts";
+import {
+  FEATURES,
+  FRAME,
+  type Frame,
+  FrameReader,
+  jsonFrame,
+  MAX_SERVER_FRAME,
+  parseJson,
+  PREFACE,
+  PROTOCOL_VERSION,
+  ProtocolError,
+} from "./protocol.ts";
+import { RecordReader, syncerUpdate } from "./records.ts";
+import { loadContext, peerFault, type TlsSettings } from "./tls.ts";
+
+export interface TyphaClientOptions {
+  readonly syncer: SyncerName;
+  readonly hostname: string;
+  /** Who we are, for the server's log. */
+  readonly info?: string;
+  readonly version?: string;
+  readonly find: (refresh: boolean) => Promise<readonly TyphaAddress[]>;
+  readonly tls?: TlsSettings | undefined;
+  readonly readTimeoutMs?: number;
+  readonly dialTimeoutMs?: number;
+  readonly retryMs?: number;
+  readonly log?: Logger;
+  /** Keys this consumer has no use for are not passed on. */
+  readonly wants?: (key: Key) => boolean;
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+const READ_TIMEOUT_MS = 30_000;
+const DIAL_TIMEOUT_MS = 10_000;
+const RETRY_MS = 100;
+const PAUSE_MS = 1_000;
+
+export class TyphaSyncer implements Syncer {
+  readonly #options: TyphaClientOptions;
+  readonly #log: Logger;
+
+  constructor(options: TyphaClientOptions) {
+    this.#options = options;
+    this.#log = options.log ?? silentLogger;
+  }
+
+  async run(sink: SyncerSink, signal: AbortSignal): Promise<void> {
+    const buffer = new DedupeBuffer({ onUnreadable: (path, reason) => sink.onUnreadable?.(path, reason) });
+    buffer.onStatus("wait-for-ready");
+    await Promise.all([buffer.run(sink, signal), this.#follow(buffer, signal)]);
+  }
+
+  async #follow(buffer: DedupeBuffer, signal: AbortSignal): Promise<void> {
+    const tracker = new AttemptTracker(this.#options.find);
+    for (let hasSynced = false; !signal.aborted; ) {
+      const session = await this.#connect(tracker, buffer, hasSynced, signal);
+      if (session === undefined) return;
+      const reason = await session.finished;
+      hasSynced ||= session.hasSynced;
+      if (signal.aborted) return;
+      this.#log.warn("connection to Typha lost", { address: session.address, reason });
+      buffer.onStatus("wait-for-ready");
+      buffer.onRestart();
+    }
+  }
+
+  /** Tries until a server answers; undefined when the signal aborts first. */
+  async #connect(
+    tracker: AttemptTracker,
+    buffer: DedupeBuffer,
+    holdsSnapshot: boolean,
+    signal: AbortSignal,
+  ): Promise<Session | undefined> {
+    for (let attempt = 0; !signal.aborted; attempt++) {
+      let address: TyphaAddress | undefined;
+      try {
+        address = await tracker.next(attempt === 0);
+        const session = new Session(this.#options, address, buffer, holdsSnapshot, signal);
+        await session.ready;
+        tracker.succeeded(address);
+        this.#log.info("connected to Typha", { address: session.address });
+        return session;
+      } catch (error) {
+        if (signal.aborted) return undefined;
+        const where = address === undefined ? undefined : addressText(address);
+        this.#log.warn("cannot connect to Typha", { address: where, error });
+        const isRoundOver = (attempt + 1) % tracker.attempts === 0;
+        const waitMs = isRoundOver ? PAUSE_MS : (this.#options.retryMs ?? RETRY_MS);
+        await delay(waitMs, signal).catch(() => {});
+      }
+    }
+    return undefined;
+  }
+}
+
+/** One connection, from dialling to its end. */
+class Session {
+  readonly address: string;
+  /** Resolves when the server has accepted us. */
+  readonly ready: Promise<void>;
+  /** Resolves with the reason the connection ended. */
+  readonly finished: Promise<string>;
+  hasSynced: boolean;
+  readonly #options: TyphaClientOptions;
+  readonly #buffer: DedupeBuffer;
+  readonly #socket: Socket;
+  readonly #reader = new FrameReader({ maxFrame: MAX_SERVER_FRAME, allowCompressed: true });
+  readonly #accept = Promise.withResolvers<void>();
+  readonly #end = Promise.withResolvers<string>();
+  readonly #held: SyncerUpdate[] = [];
+  readonly #signal: AbortSignal;
+  readonly #onAbort = () => this.#close("stopped");
+  #phase: "dialling" | "hello" | "streaming" | "closed" = "dialling";
+  #inGroup = false;
+  #holds: boolean;
+  #goodbye = "";
+  #timer: Timer | undefined;
+
+  constructor(
+    options: TyphaClientOptions,
+    address: TyphaAddress,
+    buffer: DedupeBuffer,
+    holdsSnapshot: boolean,
+    signal: AbortSignal,
+  ) {
+    this.#options = options;
+    this.#buffer = buffer;
+    this.#holds = holdsSnapshot;
+    this.hasSynced = holdsSnapshot;
+    this.#signal = signal;
+    this.address = addressText(address);
+    this.ready = this.#accept.promise;
+    this.finished = this.#end.promise;
+    this.#socket = options.tls === undefined ? this.#dialPlain(address) : this.#dialTls(address, options.tls);
+    this.#socket.on("data", (chunk: Buffer) => this.#receive(chunk));
+    this.#socket.on("error", (error) => this.#close(error.message));
+    this.#socket.on("close", () => this.#close("the server closed the connection"));
+    this.#expect(options.dialTimeoutMs ?? DIAL_TIMEOUT_MS, "no connection in time");
+    signal.addEventListener("abort", this.#onAbort, { once: true });
+    if (signal.aborted) this.#close("stopped");
+  }
+
+  #dialPlain({ host, port }: TyphaAddress): Socket {
+    return connectPlain({ host, port }, () => this.#greet());
+  }
+
+  #dialTls({ host, port }: TyphaAddress, tls: TlsSettings): Socket {
+    // The chain is proved as always; whose name must be in the certificate is configured, not the address.
+    const name = isIP(host) === 0 ? { servername: host } : {};
+    const context = loadContext(tls, this.#options.env);
+    const socket: TLSSocket = connectTls(
+      { host, port, ...context, ...name, rejectUnauthorized: true, checkServerIdentity: () => undefined },
+      () => {
+        const fault = socket.authorized ? peerFault(socket.getPeerCertificate(), tls) : "no valid certificate";
+        if (fault === undefined) this.#greet();
+        else this.#close(`the server is not Typha: ${fault}`);
+      },
+    );
+    return socket;
+  }
+
+  #greet(): void {
+    if (this.#phase !== "dialling") return;
+    this.#phase = "hello";
+    this.#socket.setNoDelay(true);
+    const { syncer, hostname, info = "", version = "" } = this.#options;
+    const hello = { version: PROTOCOL_VERSION, hostname, info, clientVersion: version, syncer, features: FEATURES };
+    this.#socket.write(Buffer.concat([PREFACE, jsonFrame(FRAME.clientHello, hello)]));
+    this.#expect(this.#options.readTimeoutMs ?? READ_TIMEOUT_MS, "the server is silent");
+  }
+
+  #receive(chunk: Buffer): void {
+    if (this.#phase === "closed") return;
+    this.#expect(this.#options.readTimeoutMs ?? READ_TIMEOUT_MS, "the server is silent");
+    try {
+      this.#reader.push(chunk);
+      for (let frame = this.#reader.next(); frame !== undefined && this.#isOpen(); frame = this.#reader.next())
+        this.#handle(frame);
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      this.#close(error.message);
+    }
+  }
+
+  #handle({ type, payload }: Frame): void {
+    if (type === FRAME.goodbye) {
+      const { reason } = parseJson(payload);
+      this.#goodbye = typeof reason === "string" ? reason : "";
+      return this.#close("the server said goodbye");
+    }
+    if (this.#phase === "hello") {
+      if (type !== FRAME.serverHello) throw new ProtocolError(`message ${type} before hello`);
+      return this.#onHello(parseJson(payload));
+    }
+    switch (type) {
+      case FRAME.ping:
+        return this.#pong(payload);
+      case FRAME.begin:
+        this.#inGroup = true;
+        return;
+      case FRAME.updates:
+        return this.#take(new RecordReader(payload));
+      case FRAME.crumb: {
+        const reader = new RecordReader(payload);
+        const { status } = reader.head();
+        this.#take(reader);
+        if (!this.#inGroup) this.#commit(status);
+        return;
+      }
+      case FRAME.end:
+        this.#inGroup = false;
+        return this.#commit(new RecordReader(payload).head().status);
+      default:
+        throw new ProtocolError(`unexpected message ${type}`);
+    }
+  }
+
+  #onHello({ version, syncer }: Readonly<Record<string, unknown>>): void {
+    if (version !== PROTOCOL_VERSION) throw new ProtocolError(`the server speaks version ${JSON.stringify(version)}`);
+    if (syncer !== this.#options.syncer)
+      throw new ProtocolError(`the server offers ${JSON.stringify(syncer)}, want ${this.#options.syncer}`);
+    this.#phase = "streaming";
+    this.#buffer.onStatus("resync");
+    this.#accept.resolve();
+  }
+
+  #take(reader: RecordReader): void {
+    const { wants } = this.#options;
+    const updates: SyncerUpdate[] = [];
+    for (const record of reader.records()) {
+      const update = syncerUpdate(record);
+      if (update === undefined) this.#options.log?.debug("unknown key from Typha", { path: record.path });
+      else if (wants === undefined || wants(update.key)) updates.push(update);
+    }
+    // The very first snapshot has nothing to disturb; any later group counts whole or not at all.
+    if (this.#inGroup && this.#holds) for (const update of updates) this.#held.push(update);
+    else this.#buffer.onUpdates(updates);
+  }
+
+  #commit(status: "wait-for-ready" | "resync" | "in-sync"): void {
+    if (this.#held.length > 0) this.#buffer.onUpdates(this.#held.splice(0));
+    this.#holds = true;
+    if (status === "in-sync") this.hasSynced = true;
+    if (status !== this.#status) this.#buffer.onStatus((this.#status = status));
+  }
+  #status: "wait-for-ready" | "resync" | "in-sync" = "resync";
+
+  #pong(payload: Buffer): void {
+    const { time } = parseJson(payload);
+    if (this.#socket.writableNeedDrain) return; // a server that does not read our pongs will not miss one
+    this.#socket.write(jsonFrame(FRAME.pong, { time }));
+  }
+
+  /** Something must come within this time. */
+  #expect(ms: number, otherwise: string): void {
+    clearTimeout(this.#timer);
+    if (this.#isOpen()) this.#timer = setTimeout(() => this.#close(otherwise), ms);
+  }
+
+  #isOpen(): boolean {
+    return this.#phase !== "closed";
+  }
+
+  #close(reason: string): void {
+    if (this.#phase === "closed") return;
+    this.#phase = "closed";
+    clearTimeout(this.#timer);
+    this.#signal.removeEventListener("abort", this.#onAbort);
+    this.#socket.destroy();
+    const why = this.#goodbye === "" ? reason : this.#goodbye;
+    this.#accept.reject(new ProtocolError(why));
+    this.#accept.promise.catch(() => {}); // whoever waits has heard; nobody else need
+    this.#end.resolve(why);
+  }
+}

@@ -1,0 +1,60 @@
+// The way a program takes to Typha when its settings name one: finding the servers and following them.
+import {
+  chooseDatastore,
+  configFromEnvironment,
+  endpointSliceLister,
+  type Syncer,
+  type SyncerName,
+} from "../datastore/index.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Key } from "../model/index.ts";
+import { orderInstances, parseAddresses, type TyphaAddress } from "./discovery.ts";
+import type { TyphaSettings } from "./settings.ts";
+
+const PORT_NAME = "calico-typha";
+
+export interface TyphaConnectOptions {
+  readonly settings: TyphaSettings;
+  readonly syncer: SyncerName;
+  readonly hostname: string;
+  readonly info?: string;
+  readonly version?: string;
+  readonly log: Logger;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** As `createSyncer` does: `bgp` follows this host's block affinities only, `tunnel-ip-allocation` its Node only. */
+  readonly onlyOwn?: boolean;
+}
+
+export async function createTyphaSyncer(options: TyphaConnectOptions): Promise<Syncer> {
+  const { settings, hostname, syncer } = options;
+  const { TyphaSyncer } = await import("./client.ts");
+  return new TyphaSyncer({
+    ...options,
+    ...settings,
+    find: await finder(options),
+    ...(options.onlyOwn === true && { wants: (key: Key) => isOwn(syncer, hostname, key) }),
+  });
+}
+
+async function finder({
+  settings,
+  env,
+  hostname,
+}: TyphaConnectOptions): Promise<() => Promise<readonly TyphaAddress[]>> {
+  const { address, serviceName, namespace } = settings;
+  if (address !== undefined) {
+    const addresses = parseAddresses(address);
+    return async () => addresses;
+  }
+  const kubernetes = chooseDatastore({ ...configFromEnvironment(env), datastoreType: "kubernetes" }, { env });
+  if (kubernetes.type !== "kubernetes" || serviceName === undefined) return async () => [];
+  const list = await endpointSliceLister(kubernetes, env);
+  const nodeName = env["NODENAME"] ?? hostname;
+  return async () => orderInstances(await list(namespace, serviceName), { portName: PORT_NAME, nodeName });
+}
+
+function isOwn(syncer: SyncerName, hostname: string, key: Key): boolean {
+  if (syncer === "bgp" && key.type === "blockAffinity") return key.host === hostname;
+  if (syncer === "tunnel-ip-allocation" && key.type === "resource" && key.kind === "Node") return key.name === hostname;
+  return true;
+}

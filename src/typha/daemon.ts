@@ -1,0 +1,269 @@
+// Typha put together:
+//
+//   datastore ──► syncer ──► validation filter ──► snapshot cache ──► server ──► clients
+//                  (one such line for each pipeline)                     ▲
+//                                            share of clients ───────────┘     health and metrics pages
+import {
+  Client,
+  chooseDatastore,
+  configFromEnvironment,
+  createSyncer,
+  type Datastore,
+  endpointSliceLister,
+  openDatastore,
+  type SyncerName,
+  type SyncerSink,
+} from "../datastore/index.ts";
+import { HealthAggregator } from "../lib/health.ts";
+import type { Logger } from "../lib/log.ts";
+import { MetricsRegistry } from "../lib/metrics.ts";
+import { type PageServer, servePages } from "../lib/pages.ts";
+import { addProcessMetrics } from "../lib/process-metrics.ts";
+import { delay } from "../lib/retry.ts";
+import type { TyphaConfig } from "./config.ts";
+import { SYNCER_NAMES } from "./protocol.ts";
+import { rebalance } from "./rebalance.ts";
+import { TyphaServer } from "./server.ts";
+import { SnapshotCache } from "./snapshot-cache.ts";
+import { checkTlsSettings, loadContext } from "./tls.ts";
+import { ValidationFilter } from "./validation-filter.ts";
+
+export interface DaemonOptions {
+  readonly config: TyphaConfig;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly log: Logger;
+  readonly version: string;
+}
+
+const DEFAULT_PORT = 5473;
+const RETRY_MS = 1_000;
+const INITIALIZE_MS = 30_000;
+const HEALTH_REPORT_MS = 10_000;
+const HEALTH_LATE_MS = 20_000;
+/** Gathering changes before the next step costs each client this much less work; bounded, so that nobody waits long. */
+const PACE_PER_CLIENT_MS = 0.01;
+const PACE_MOST_MS = 50;
+
+export class TyphaDaemon {
+  readonly #options: DaemonOptions;
+  readonly #aborter = new AbortController();
+  readonly #running: Promise<unknown>[] = [];
+  readonly #pages: PageServer[] = [];
+  readonly caches: ReadonlyMap<SyncerName, SnapshotCache>;
+  readonly health = new HealthAggregator();
+  readonly metrics = new MetricsRegistry();
+  readonly server: TyphaServer;
+  readonly #nodes = new Set<string>();
+  #datastore: Datastore | undefined;
+
+  constructor(options: DaemonOptions) {
+    this.#options = options;
+    const { config, log, env, version } = options;
+    const paceMs = () => Math.min(PACE_MOST_MS, this.server.connectionCount * PACE_PER_CLIENT_MS);
+    const memoryMs = 2 * Math.max(config.ServerMaxFallBehindSecs, config.ServerNewClientFallBehindGracePeriod);
+    const maxBatch = config.SnapshotCacheMaxBatchSize;
+    this.caches = new Map(SYNCER_NAMES.map((name) => [name, new SnapshotCache({ maxBatch, paceMs, memoryMs })]));
+    const tls = checkTlsSettings(
+      {
+        keyFile: config.ServerKeyFile,
+        certFile: config.ServerCertFile,
+        caFile: config.CAFile,
+        commonName: config.ClientCN,
+        uriSan: config.ClientURISAN,
+      },
+      "client",
+    );
+    this.server = new TyphaServer({
+      caches: this.caches,
+      host: config.ServerHost,
+      port: config.ServerPort === 0 ? DEFAULT_PORT : config.ServerPort,
+      tls,
+      maxRecords: config.ServerMaxMessageSize,
+      maxConnections: config.MaxConnectionsUpperLimit,
+      timings: {
+        handshakeMs: config.ServerHandshakeTimeoutSecs,
+        writeMs: config.ServerWriteTimeoutSecs,
+        pingMs: config.ServerPingIntervalSecs,
+        pongMs: config.ServerPongTimeoutSecs,
+        maxFallBehindMs: config.ServerMaxFallBehindSecs,
+        newClientGraceMs: config.ServerNewClientFallBehindGracePeriod,
+        dropIntervalMs: config.ConnectionDropIntervalSecs,
+        shutdownMs: config.ShutdownTimeoutSecs,
+        shutdownDropIntervalMs: config.ShutdownConnectionDropIntervalMaxSecs,
+      },
+      log,
+      metrics: this.metrics,
+      version,
+      env,
+    });
+    if (config.PrometheusProcessMetricsEnabled) addProcessMetrics(this.metrics, new Date());
+  }
+
+  /** Returns when clients are served; keeps trying as long as the datastore does not answer. */
+  async start(): Promise<void> {
+    const { log } = this.#options;
+    const { signal } = this.#aborter;
+    const datastore = await this.#untilItWorks("cannot open the datastore", () => this.#open());
+    this.#datastore = datastore;
+    await this.#untilItWorks("cannot initialise the datastore", () =>
+      new Client(datastore).ensureInitialized({ clusterType: "typha" }, AbortSignal.timeout(INITIALIZE_MS)),
+    );
+    const usePodCidr = configFromEnvironment(this.#options.env).usePodCIDR ?? false;
+    for (const [name, cache] of this.caches) {
+      const filter = await ValidationFilter.create(name === "felix" ? this.#countNodes(cache) : cache, log);
+      const onFailure = (error: unknown) => log.warn("datastore cannot be followed", { syncer: name, error });
+      this.#running.push(createSyncer(name, datastore, { usePodCidr, onFailure }).run(filter, signal));
+    }
+    this.#reportHealth();
+    await this.server.start();
+    log.info("serving", { port: this.server.port });
+    await this.#servePages();
+    this.#rebalance();
+  }
+
+  /** Lets the clients go one by one, then stops. */
+  async shutDown(): Promise<void> {
+    await this.server.shutDown();
+    await this.stop();
+  }
+
+  async stop(): Promise<void> {
+    this.#aborter.abort();
+    await this.server.stop();
+    for (const cache of this.caches.values()) cache.close();
+    await Promise.allSettled(this.#running);
+    for (const pages of this.#pages) await pages.close();
+    await this.#datastore?.close();
+  }
+
+  /** Where a page is served, for those who asked for any free port. */
+  get pagePorts(): readonly number[] {
+    return this.#pages.map(({ port }) => port);
+  }
+
+  /** Typha's own settings say where etcd is; else those all programs share; else it is on this machine. */
+  #open(): Promise<Datastore> {
+    const { config, env } = this.#options;
+    const shared = configFromEnvironment(env);
+    const { DatastoreType: datastoreType, EtcdKeyFile, EtcdCertFile, EtcdCaFile } = config;
+    const own = config.EtcdEndpoints.length > 0 ? config.EtcdEndpoints.join() : undefined;
+    const etcdEndpoints = own ?? shared.etcdEndpoints ?? `${config.EtcdScheme}://${config.EtcdAddr}`;
+    const api = {
+      ...shared,
+      datastoreType,
+      ...(datastoreType === "etcdv3" && shared.etcdDiscoverySrv === undefined && { etcdEndpoints }),
+      ...(EtcdKeyFile !== "" && { etcdKeyFile: EtcdKeyFile }),
+      ...(EtcdCertFile !== "" && { etcdCertFile: EtcdCertFile }),
+      ...(EtcdCaFile !== "" && { etcdCACertFile: EtcdCaFile }),
+    };
+    return openDatastore(chooseDatastore(api, { env }));
+  }
+
+  async #untilItWorks<T>(trouble: string, attempt: () => Promise<T>): Promise<T> {
+    for (;;)
+      try {
+        return await attempt();
+      } catch (error) {
+        this.#aborter.signal.throwIfAborted();
+        this.#options.log.warn(trouble, { error });
+        await delay(RETRY_MS, this.#aborter.signal);
+      }
+  }
+
+  /** On its way to the cache: how many nodes there are. */
+  #countNodes(next: SyncerSink): SyncerSink {
+    return {
+      onStatus: (status) => next.onStatus(status),
+      onUpdates: (updates) => {
+        for (const { key, value } of updates)
+          if (key.type === "resource" && key.kind === "Node")
+            if (value === undefined) this.#nodes.delete(key.name);
+            else this.#nodes.add(key.name);
+        next.onUpdates(updates);
+      },
+    };
+  }
+
+  #reportHealth(): void {
+    const serverReport = this.health.register("SyncServer", { live: true }, HEALTH_LATE_MS);
+    const reports = [() => serverReport({ live: true })];
+    for (const [name, cache] of this.caches) {
+      const report = this.health.register(`${name}-cache`, { live: true, ready: true }, HEALTH_LATE_MS);
+      const tell = () => report({ live: true, ready: cache.isInSync, detail: cache.head.status });
+      let told = "";
+      cache.subscribe(() => {
+        if (told !== cache.head.status) tell();
+        told = cache.head.status;
+      });
+      reports.push(tell);
+    }
+    const reportAll = () => {
+      for (const report of reports) report();
+    };
+    reportAll();
+    const timer = setInterval(reportAll, HEALTH_REPORT_MS);
+    this.#aborter.signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+  }
+
+  async #servePages(): Promise<void> {
+    const { config, env } = this.#options;
+    if (config.HealthEnabled) {
+      const pages = { "/liveness": () => this.health.liveness(), "/readiness": () => this.health.readiness() };
+      this.#pages.push(await servePages({ host: config.HealthHost, port: config.HealthPort, pages }));
+    }
+    if (!config.PrometheusMetricsEnabled) return;
+    const metrics = () => ({
+      status: 200,
+      body: this.metrics.render(),
+      contentType: "text/plain; version=0.0.4; charset=utf-8",
+    });
+    const { PrometheusMetricsHost: host, PrometheusMetricsPort: port } = config;
+    const tls = metricsTls(config, env);
+    this.#pages.push(await servePages({ host, port, pages: { "/metrics": metrics }, ...(tls && { tls }) }));
+  }
+
+  #rebalance(): void {
+    const { config, env, log } = this.#options;
+    if (config.ConnectionRebalancingMode !== "kubernetes") return;
+    const felix = this.caches.get("felix");
+    const kubernetes = chooseDatastore({ ...configFromEnvironment(env), datastoreType: "kubernetes" }, { env });
+    if (kubernetes.type !== "kubernetes") return;
+    const lister = endpointSliceLister(kubernetes, env);
+    const work = rebalance(
+      {
+        limits: { lower: config.MaxConnectionsLowerLimit, upper: config.MaxConnectionsUpperLimit },
+        pipelines: this.caches.size,
+        pollMs: config.K8sServicePollIntervalSecs,
+        countTyphas: async () => {
+          const slices = await (await lister)(config.K8sNamespace, config.K8sServiceName);
+          const withPort = slices.filter(({ ports }) => ports?.some(({ name }) => name === config.K8sPortName));
+          return new Set(withPort.flatMap((slice) => (slice.endpoints ?? []).flatMap((e) => e.addresses))).size;
+        },
+        countNodes: () => {
+          if (felix?.isInSync !== true) throw new Error("the nodes are not yet known");
+          return this.#nodes.size;
+        },
+        apply: (most) => {
+          log.info("limit of connections", { most });
+          this.server.limitConnections(most);
+        },
+        log,
+      },
+      this.#aborter.signal,
+    );
+    this.#running.push(work);
+  }
+}
+
+/** HTTPS when a certificate or key is set. */
+export function metricsTls(config: TyphaConfig, env: Readonly<Record<string, string | undefined>>) {
+  const { PrometheusMetricsCertFile: certFile, PrometheusMetricsKeyFile: keyFile } = config;
+  if (certFile === "" && keyFile === "") return undefined;
+  const mode = config.PrometheusMetricsClientAuth;
+  const context = loadContext({ certFile, keyFile, caFile: config.PrometheusMetricsCAFile || certFile }, env);
+  return {
+    ...context,
+    requestCert: mode !== "NoClientCert",
+    rejectUnauthorized: mode === "RequireAndVerifyClientCert",
+  };
+}

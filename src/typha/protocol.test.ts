@@ -1,0 +1,122 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import type { SyncerUpdate } from "../datastore/index.ts";
+import { parseCidr } from "../lib/ip.ts";
+import { FRAME, FrameReader, frameBytes, ProtocolError } from "./protocol.ts";
+import { RecordReader, RecordWriter, syncerUpdate, textUpdate } from "./records.ts";
+
+const reader = () => new FrameReader({ maxFrame: 1 << 20, allowCompressed: true });
+
+test("frames come out as they went in, however the network cuts them", () =>
+  fc.assert(
+    fc.property(
+      fc.array(fc.uint8Array({ maxLength: 5000 }), { maxLength: 8 }),
+      fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1 }),
+      fc.boolean(),
+      (payloads, cuts, compress) => {
+        const stream = Buffer.concat(payloads.map((payload) => frameBytes(FRAME.updates, payload, compress)));
+        const frames = reader();
+        const seen: Buffer[] = [];
+        for (let at = 0, i = 0; at < stream.length; i++) {
+          const size = cuts[i % cuts.length]!;
+          frames.push(stream.subarray(at, at + size));
+          at += size;
+          for (let frame = frames.next(); frame !== undefined; frame = frames.next()) seen.push(frame.payload);
+        }
+        expect(seen.map((b) => b.toString("hex"))).toEqual(payloads.map((p) => Buffer.from(p).toString("hex")));
+      },
+    ),
+  ));
+
+test("TC-T17 a frame that is too large is refused by its header, before its bytes", () => {
+  const frames = reader();
+  const header = Buffer.alloc(5);
+  header.writeUInt32BE((1 << 20) + 1, 0);
+  frames.push(header);
+  expect(() => frames.next()).toThrow(ProtocolError);
+  const fine = reader();
+  for (let i = 0; i < 3; i++) {
+    fine.push(frameBytes(FRAME.pong, Buffer.alloc(900_000)));
+    expect(fine.next()?.payload.length).toBe(900_000); // the limit is for each frame, not for all
+  }
+});
+
+test("a compressed frame that unpacks to too much is refused", () => {
+  const bomb = frameBytes(FRAME.updates, Buffer.alloc(50 << 20), true);
+  expect(bomb.length).toBeLessThan(1 << 20);
+  const frames = reader();
+  frames.push(bomb);
+  expect(() => frames.next()).toThrow(ProtocolError);
+});
+
+test("garbage is refused as such, whatever it is", () =>
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
+      try {
+        const frames = reader();
+        frames.push(Buffer.from(bytes));
+        const frame = frames.next();
+        if (frame === undefined) return;
+        const records = new RecordReader(frame.payload);
+        records.head();
+        for (const record of records.records()) syncerUpdate(record);
+      } catch (error) {
+        expect(error).toBeInstanceOf(ProtocolError);
+      }
+    }),
+    { numRuns: 3000 },
+  ));
+
+const samples: readonly SyncerUpdate[] = [
+  { key: { type: "ready" }, value: true, change: "new" },
+  { key: { type: "hostConfig", host: "h", name: "LogSeverityScreen" }, value: "Info", change: "updated" },
+  {
+    key: { type: "block", cidr: parseCidr("10.0.0.0/30") },
+    value: {
+      cidr: parseCidr("10.0.0.0/30"),
+      affinity: "host:n",
+      allocations: [0, null, null, null],
+      unallocated: [1, 2, 3],
+      attributes: [{ handleId: "h" }],
+      sequenceNumber: 18446744073709551615n,
+      sequenceNumberForAllocation: { 0: 2n },
+      deleted: false,
+    },
+    revision: "17",
+    change: "updated",
+  },
+  {
+    key: { type: "policy", kind: "NetworkPolicy", namespace: "prod", name: "a/b%c" },
+    value: { tier: "default", inboundRules: [], outboundRules: [], selector: "all()", types: ["ingress"], order: 1.5 },
+    change: "new",
+  },
+  {
+    key: { type: "resource", kind: "Node", name: "n" },
+    value: { apiVersion: "projectcalico.org/v3", kind: "Node", metadata: { name: "n" }, spec: { orchRefs: [] } },
+    change: "new",
+  },
+  { key: { type: "networkSet", name: "prod/set" }, value: undefined, change: "deleted" },
+];
+for (const sample of samples)
+  test(`an update of a ${sample.key.type} is the same on the other side`, () => {
+    const bytes = Buffer.from(new RecordWriter().record(textUpdate(sample)).view());
+    const [record] = [...new RecordReader(bytes).records()];
+    expect(syncerUpdate(record!)).toEqual(sample);
+  });
+
+test("TC-T10 policies under their former keys arrive under the present ones", () => {
+  const value = JSON.stringify({ tier: "default", inboundRules: [], outboundRules: [], selector: "", types: [] });
+  const path = "/calico/v1/policy/tier/default/policy/prod%2fknp.default.web";
+  expect(syncerUpdate({ path, value, revision: "", change: "new" })?.key).toEqual({
+    type: "policy",
+    kind: "KubernetesNetworkPolicy",
+    namespace: "prod",
+    name: "web",
+  });
+});
+
+test("a key this program does not know is passed over, a value it cannot read counts as gone", () => {
+  expect(syncerUpdate({ path: "/calico/v9/future", value: "1", revision: "", change: "new" })).toBeUndefined();
+  const broken = syncerUpdate({ path: "/calico/v1/netset/a", value: "{", revision: "", change: "new" });
+  expect(broken).toEqual({ key: { type: "networkSet", name: "a" }, value: undefined, change: "deleted" });
+});

@@ -1,0 +1,158 @@
+// The wire between Typha and its clients, as docs/typha-protocol.md defines it: a preface, then frames of
+//   length (4 bytes, of what follows) · type (1 byte, top bit: the payload is compressed) · payload
+import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import type { SyncerName, SyncStatus } from "../datastore/index.ts";
+
+/** What a client sends first: whoever speaks something else is recognised at once. */
+export const PREFACE = Buffer.from("calico-typha/1\n");
+export const PROTOCOL_VERSION = 1;
+
+export const FRAME = {
+  clientHello: 1,
+  serverHello: 2,
+  /** What follows is one step, up to `end`. */
+  begin: 3,
+  updates: 4,
+  /** A step by itself, unless within `begin` and `end`. */
+  crumb: 5,
+  end: 6,
+  ping: 7,
+  pong: 8,
+  goodbye: 9,
+} as const;
+export type FrameType = (typeof FRAME)[keyof typeof FRAME];
+const COMPRESSED = 0x80;
+const HEADER = 5;
+
+/** What a client can send is small. */
+export const MAX_CLIENT_FRAME = 1 << 20;
+/** What a server can send, on the wire and unpacked. */
+export const MAX_SERVER_FRAME = 64 << 20;
+
+/** Smaller payloads gain nothing from compression. */
+const WORTH_COMPRESSING = 1024;
+
+/** What a peer may or may not be able to do. `zstd`: read compressed frames; `policy-kinds`: know policies by kind. */
+export type Feature = "zstd" | "policy-kinds";
+export const FEATURES: readonly Feature[] = ["zstd", "policy-kinds"];
+
+export interface ClientHello {
+  readonly version: number;
+  readonly hostname: string;
+  /** Who connects, for people. */
+  readonly info: string;
+  readonly clientVersion: string;
+  readonly syncer: SyncerName;
+  readonly features: readonly string[];
+}
+export interface ServerHello {
+  readonly version: number;
+  readonly serverVersion: string;
+  readonly syncer: SyncerName;
+  /** Those of the client's that will be used. */
+  readonly features: readonly string[];
+  readonly connectionId: string;
+}
+
+export const SYNCER_NAMES: readonly SyncerName[] = ["felix", "bgp", "tunnel-ip-allocation", "node-status"];
+export const isSyncerName = (text: unknown): text is SyncerName => SYNCER_NAMES.some((name) => name === text);
+
+const STATUSES: readonly SyncStatus[] = ["wait-for-ready", "resync", "in-sync"];
+export const statusNumber = (status: SyncStatus): number => STATUSES.indexOf(status);
+export function statusOf(number: number): SyncStatus {
+  const status = STATUSES[number];
+  if (status === undefined) throw new ProtocolError(`unknown sync status ${number}`);
+  return status;
+}
+
+/** The other side does not speak this protocol, or not correctly. */
+export class ProtocolError extends Error {
+  override readonly name = "ProtocolError";
+}
+
+export interface Frame {
+  readonly type: number;
+  readonly payload: Buffer;
+}
+
+export function frameBytes(type: FrameType, payload: Uint8Array, compress = false): Buffer {
+  const packed = compress && payload.length >= WORTH_COMPRESSING ? zstdCompressSync(payload) : undefined;
+  const isSmaller = packed !== undefined && packed.length < payload.length;
+  const body = isSmaller ? packed : payload;
+  const frame = Buffer.allocUnsafe(HEADER + body.length);
+  frame.writeUInt32BE(1 + body.length, 0);
+  frame[4] = type | (isSmaller ? COMPRESSED : 0);
+  frame.set(body, HEADER);
+  return frame;
+}
+
+export const jsonFrame = (type: FrameType, message: unknown): Buffer =>
+  frameBytes(type, Buffer.from(JSON.stringify(message)));
+
+/** Cuts a stream of bytes into frames, however the network cut it. */
+export class FrameReader {
+  readonly #maxFrame: number;
+  readonly #allowCompressed: boolean;
+  #chunks: Buffer[] = [];
+  #size = 0;
+
+  constructor(options: { readonly maxFrame: number; readonly allowCompressed: boolean }) {
+    this.#maxFrame = options.maxFrame;
+    this.#allowCompressed = options.allowCompressed;
+  }
+
+  push(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#size += chunk.length;
+  }
+
+  /** The first bytes of the stream, as many as asked for, once they are there. */
+  take(size: number): Buffer | undefined {
+    if (this.#size < size) return undefined;
+    const bytes = this.#join();
+    this.#chunks = bytes.length > size ? [bytes.subarray(size)] : [];
+    this.#size -= size;
+    return bytes.subarray(0, size);
+  }
+
+  /** The next whole frame; throws on one that is too large before its bytes arrive. */
+  next(): Frame | undefined {
+    if (this.#size < HEADER) return undefined;
+    const head = this.#chunks[0];
+    const bytes = head !== undefined && head.length >= HEADER ? head : this.#join();
+    const length = bytes.readUInt32BE(0);
+    if (length < 1 || length > this.#maxFrame)
+      throw new ProtocolError(`frame of ${length} bytes: want 1 to ${this.#maxFrame}`);
+    const frame = this.take(4 + length);
+    if (frame === undefined) return undefined;
+    const type = frame[4] ?? 0;
+    const payload = frame.subarray(HEADER);
+    if ((type & COMPRESSED) === 0) return { type, payload };
+    if (!this.#allowCompressed) throw new ProtocolError("compressed frame where none was agreed on");
+    return { type: type & ~COMPRESSED, payload: this.#unpack(payload) };
+  }
+
+  #unpack(payload: Buffer): Buffer {
+    try {
+      return zstdDecompressSync(payload, { maxOutputLength: this.#maxFrame });
+    } catch (cause) {
+      throw new ProtocolError("a compressed frame does not unpack", { cause });
+    }
+  }
+
+  #join(): Buffer {
+    if (this.#chunks.length > 1) this.#chunks = [Buffer.concat(this.#chunks)];
+    return this.#chunks[0] ?? Buffer.alloc(0);
+  }
+}
+
+export function parseJson(payload: Buffer): Readonly<Record<string, unknown>> {
+  try {
+    const message: unknown = JSON.parse(payload.toString());
+    if (typeof message === "object" && message !== null && !Array.isArray(message))
+      return message as Record<string, unknown>;
+  } catch {
+    // told below
+  }
+  throw new ProtocolError("a message is no JSON object");
+}

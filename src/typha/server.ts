@@ -1,0 +1,236 @@
+// Accepts clients, proves who they are, and keeps their number within bounds. A handshake has a deadline of its own and
+// never holds up the next client. When the server stops it lets clients go one by one, so that they do not all storm
+// the other servers at once.
+import { createServer as createPlainServer, type Server, type Socket } from "node:net";
+import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from "node:tls";
+import type { SyncerName } from "../datastore/index.ts";
+import type { Logger } from "../lib/log.ts";
+import { MetricsRegistry } from "../lib/metrics.ts";
+import { delay } from "../lib/retry.ts";
+import { Connection, type ConnectionTimings } from "./connection.ts";
+import { ServerMetrics } from "./server-metrics.ts";
+import type { SnapshotCache } from "./snapshot-cache.ts";
+import { generationOf, loadContext, peerFault, type TlsSettings } from "./tls.ts";
+
+export interface TyphaServerOptions {
+  readonly caches: ReadonlyMap<SyncerName, SnapshotCache>;
+  readonly host?: string;
+  /** 0: any that is free. */
+  readonly port: number;
+  readonly tls?: TlsSettings | undefined;
+  readonly timings?: Partial<ServerTimings>;
+  readonly maxRecords?: number;
+  readonly maxConnections?: number;
+  readonly log: Logger;
+  readonly metrics?: MetricsRegistry;
+  readonly version?: string;
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+export interface ServerTimings extends ConnectionTimings {
+  readonly dropIntervalMs: number;
+  readonly shutdownMs: number;
+  readonly shutdownDropIntervalMs: number;
+}
+
+export const SERVER_TIMINGS: ServerTimings = {
+  handshakeMs: 10_000,
+  writeMs: 120_000,
+  pingMs: 10_000,
+  pongMs: 60_000,
+  maxFallBehindMs: 300_000,
+  newClientGraceMs: 300_000,
+  dropIntervalMs: 1_000,
+  shutdownMs: 300_000,
+  shutdownDropIntervalMs: 1_000,
+};
+const CERTIFICATE_LOOK_MS = 5_000;
+
+/** What makes no sense is replaced: a time must be positive, and a pong must have the time of several pings. */
+export function soundTimings(given: Partial<ServerTimings>): ServerTimings {
+  const timings = Object.fromEntries(
+    Object.entries(SERVER_TIMINGS).map(([name, usual]) => {
+      const value = given[name as keyof ServerTimings];
+      return [name, value === undefined || !(value > 0) ? usual : value];
+    }),
+  ) as unknown as ServerTimings;
+  return timings.pongMs <= 2 * timings.pingMs ? { ...timings, pongMs: 6 * timings.pingMs } : timings;
+}
+
+export class TyphaServer {
+  readonly metrics: ServerMetrics;
+  readonly #options: TyphaServerOptions;
+  readonly #timings: ServerTimings;
+  readonly #connections = new Set<Connection>();
+  readonly #unproved = new Set<Socket>();
+  #server: Server | undefined;
+  #reload: Timer | undefined;
+  #dropping: Timer | undefined;
+  #maxConnections: number;
+  #nextId = 1;
+
+  constructor(options: TyphaServerOptions) {
+    this.#options = options;
+    this.#timings = soundTimings(options.timings ?? {});
+    this.#maxConnections = options.maxConnections ?? 10_000;
+    this.metrics = new ServerMetrics(options.metrics ?? new MetricsRegistry(), options.caches);
+  }
+
+  get connectionCount(): number {
+    return this.#connections.size;
+  }
+  get maxConnections(): number {
+    return this.#maxConnections;
+  }
+  get port(): number {
+    const address = this.#server?.address();
+    return address !== null && typeof address === "object" ? address.port : 0;
+  }
+
+  async start(): Promise<void> {
+    const { tls, host, port } = this.#options;
+    const server = tls === undefined ? createPlainServer((socket) => this.#accept(socket)) : this.#secureServer(tls);
+    this.#server = server;
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(port, host === undefined || host === "" ? undefined : host, resolve);
+    });
+    this.#dropSurplus();
+  }
+
+  /** Above this, clients are dropped one by one, to find another server. */
+  limitConnections(most: number): void {
+    this.#maxConnections = most;
+  }
+
+  /** Lets all clients go, spread over the time there is. */
+  async shutDown(signal?: AbortSignal): Promise<void> {
+    clearTimeout(this.#dropping);
+    this.#server?.close();
+    const { shutdownMs, shutdownDropIntervalMs } = this.#timings;
+    const count = this.#connections.size;
+    const intervalMs = Math.min(shutdownDropIntervalMs, (0.95 * shutdownMs) / Math.max(1, count));
+    const deadline = performance.now() + shutdownMs;
+    while (this.#connections.size > 0 && performance.now() < deadline && signal?.aborted !== true) {
+      this.#dropOne("the server is shutting down");
+      if (this.#connections.size > 0) await delay(intervalMs * (0.95 + Math.random() / 10), signal).catch(() => {});
+    }
+    await this.stop();
+  }
+
+  /** Ends everything at once. */
+  async stop(): Promise<void> {
+    clearTimeout(this.#dropping);
+    clearInterval(this.#reload);
+    this.#server?.close();
+    for (const connection of this.#connections) connection.close("the server is shutting down");
+    for (const socket of this.#unproved) socket.destroy();
+  }
+
+  #secureServer(tls: TlsSettings): TlsServer {
+    const { log, env = {} } = this.#options;
+    const demands = { requestCert: true, rejectUnauthorized: true };
+    const server = createTlsServer({ ...loadContext(tls, env), ...demands });
+    // Deadlines are ours: the runtime reports a late handshake but leaves the socket open.
+    server.on("connection", (socket: Socket) => {
+      const deadline = setTimeout(() => {
+        if (this.#unproved.delete(socket)) socket.destroy();
+      }, this.#timings.handshakeMs);
+      this.#unproved.add(socket);
+      socket.once("close", () => {
+        clearTimeout(deadline);
+        this.#unproved.delete(socket);
+      });
+    });
+    server.on("secureConnection", (socket: TLSSocket) => {
+      this.#forgetUnproved(socket);
+      const fault = socket.authorized ? peerFault(socket.getPeerCertificate(), tls) : "no valid certificate";
+      if (fault === undefined) return this.#accept(socket);
+      log.warn("client refused", { from: socket.remoteAddress, reason: fault });
+      socket.destroy();
+    });
+    server.on("tlsClientError", (error, socket) => {
+      log.info("TLS handshake failed", { from: socket.remoteAddress, error });
+      socket.destroy();
+    });
+    let generation = generationOf(tls);
+    this.#reload = setInterval(() => {
+      const now = generationOf(tls);
+      if (now === generation) return;
+      try {
+        server.setSecureContext({ ...loadContext(tls, env), ...demands } as Parameters<
+          TlsServer["setSecureContext"]
+        >[0]);
+        generation = now;
+        log.info("certificate renewed");
+      } catch (error) {
+        log.warn("renewed certificate cannot be used, the old one stays", { error }); // half written: the next look may do
+      }
+    }, CERTIFICATE_LOOK_MS);
+    this.#reload.unref();
+    return server;
+  }
+
+  /** A socket that has proved itself is the connection's to time out. */
+  #forgetUnproved(socket: TLSSocket): void {
+    for (const raw of this.#unproved)
+      if (raw.remotePort === socket.remotePort && raw.remoteAddress === socket.remoteAddress)
+        this.#unproved.delete(raw);
+  }
+
+  #accept(socket: Socket): void {
+    this.metrics.accepted++;
+    const { caches, log, version = "", maxRecords = 100 } = this.#options;
+    const connection: Connection = new Connection({
+      id: String(this.#nextId++),
+      socket,
+      caches,
+      timings: this.#timings,
+      log,
+      serverVersion: version,
+      maxRecords,
+      observer: {
+        onHandshake: (c) => {
+          const { hostname, syncer, info } = c.hello ?? { hostname: "", syncer: "", info: "" };
+          log.info("client connected", { connection: c.id, hostname, syncer, info });
+          this.metrics.onHandshake(c);
+        },
+        onSnapshotSent: (c, seconds) => this.metrics.onSnapshotSent(c, seconds),
+        onWrite: (c, seconds, records) => this.metrics.onWrite(c, seconds, records),
+        onLatency: (c, seconds) => this.metrics.onLatency(c, seconds),
+        onPong: (c, seconds) => this.metrics.onPong(c, seconds),
+        onGraceUsed: (c) => this.metrics.onGraceUsed(c),
+        onClosed: (c, reason) => this.#onClosed(c, reason),
+      },
+    });
+    this.#connections.add(connection);
+    this.metrics.active = this.#connections.size;
+  }
+
+  #onClosed(connection: Connection, reason: string): void {
+    this.#connections.delete(connection);
+    this.metrics.active = this.#connections.size;
+    if (connection.hello !== undefined) this.metrics.onStreamEnd(connection);
+    this.#options.log.info("client gone", { connection: connection.id, reason });
+  }
+
+  #dropSurplus(): void {
+    const { dropIntervalMs } = this.#timings;
+    this.#dropping = setTimeout(
+      () => {
+        if (this.#connections.size > this.#maxConnections) {
+          this.#dropOne("this server has its share of clients");
+          this.metrics.dropped++;
+        }
+        this.#dropSurplus();
+      },
+      dropIntervalMs * (1 + Math.random() / 10),
+    );
+    this.#dropping.unref();
+  }
+
+  #dropOne(reason: string): void {
+    const index = Math.floor(Math.random() * this.#connections.size);
+    let i = 0;
+    for (const connection of this.#connections) if (i++ === index) return connection.close(reason);
+  }
+}

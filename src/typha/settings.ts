@@ -1,0 +1,56 @@
+// How a client finds Typha: <PREFIX>TYPHA<FIELD> in the environment. Felix looks for FELIX_ names, the BGP service for
+// CONFD_, FELIX_ and CALICO_ names, the tunnel allocator and the status reporter for FELIX_ and CALICO_ names.
+import { checkTlsSettings, type TlsSettings } from "./tls.ts";
+
+export interface TyphaSettings {
+  readonly address?: string;
+  readonly serviceName?: string;
+  readonly namespace: string;
+  readonly readTimeoutMs: number;
+  readonly writeTimeoutMs: number;
+  readonly tls?: TlsSettings;
+}
+
+export const FELIX_PREFIXES = ["FELIX_"] as const;
+export const BGP_PREFIXES = ["CONFD_", "FELIX_", "CALICO_"] as const;
+export const NODE_PREFIXES = ["FELIX_", "CALICO_"] as const;
+
+/** @returns nothing when neither an address nor a service is named: then there is no Typha */
+export function typhaSettings(
+  env: Readonly<Record<string, string | undefined>>,
+  prefixes: readonly string[],
+): TyphaSettings | undefined {
+  const read = (field: string): string | undefined => {
+    for (const prefix of prefixes) {
+      const value = env[`${prefix}TYPHA${field}`];
+      if (value !== undefined && value !== "" && value.toLowerCase() !== "none") return value;
+    }
+    return undefined;
+  };
+  const address = read("ADDR");
+  const serviceName = read("K8SSERVICENAME");
+  if (address === undefined && serviceName === undefined) return undefined;
+  const tls = checkTlsSettings(
+    {
+      keyFile: read("KEYFILE") ?? "",
+      certFile: read("CERTFILE") ?? "",
+      caFile: read("CAFILE") ?? "",
+      commonName: read("CN"),
+      uriSan: read("URISAN"),
+    },
+    "server",
+  );
+  return {
+    ...(address === undefined ? {} : { address }),
+    ...(serviceName === undefined ? {} : { serviceName }),
+    namespace: read("K8SNAMESPACE") ?? "kube-system",
+    readTimeoutMs: seconds(read("READTIMEOUT"), 30),
+    writeTimeoutMs: seconds(read("WRITETIMEOUT"), 10),
+    ...(tls === undefined ? {} : { tls }),
+  };
+}
+
+function seconds(text: string | undefined, usual: number): number {
+  const value = text === undefined ? usual : Number(text.replace(/s$/, ""));
+  return (Number.isFinite(value) && value > 0 ? value : usual) * 1000;
+}
