@@ -1,5 +1,6 @@
 // Everything calicoctl can be asked, as one tree. A command's code is loaded when it is the one.
 import type { Group } from "../command.ts";
+import { bgpGroup } from "./bgp.ts";
 import { clusterGroup } from "./cluster.ts";
 import { datastoreGroup } from "./datastore.ts";
 import { explainCommand } from "./explain.ts";
@@ -10,5 +11,5 @@ import { resourceCommands } from "./resources.ts";
 export const ROOT: Group = {
   name: "calicoctl",
   about: "Manage Calico: its resources, addresses, nodes and datastore.",
-  commands: [...resourceCommands, explainCommand, ipamGroup, nodeGroup, datastoreGroup, clusterGroup],
+  commands: [...resourceCommands, explainCommand, bgpGroup, ipamGroup, nodeGroup, datastoreGroup, clusterGroup],
 };

@@ -1,0 +1,151 @@
+// BIRD 2's configuration of one family, from the plan and nothing else. BIRD runs once per family, each with its own
+// file and socket.
+// https://bird.network.cz/?get_doc&v=20&f=bird.html
+import type { IpVersion } from "../../lib/ip.ts";
+import type { BgpPlan, DebugSetting, FilterCall, PlannedPeer } from "../plan-types.ts";
+import { aggregationFunction, communitiesFunction, exportFunction, filterFunction, kernelFilter } from "./filters.ts";
+import { block, joinLines, type Lines, prefix, remark, symbol } from "./text.ts";
+
+const MAX_PREFERENCE = 2147483647;
+
+export interface RenderInputs {
+  /** A session's password by `secret/key`. Must be of one line without `"`: `isUsablePassword`. */
+  readonly password: (secret: string) => string | undefined;
+}
+
+/** BIRD's strings know no escapes; the kernel takes keys of up to 80 bytes. */
+export const isUsablePassword = (text: string): boolean =>
+  !/["\n\r\0]/.test(text) && Buffer.byteLength(text) <= 80 && text !== "";
+
+export function birdConfiguration(plan: BgpPlan, family: IpVersion, inputs: RenderInputs): string {
+  const channel = `ipv${family}`;
+  const isSpeaking = plan.families.includes(family);
+  return joinLines([
+    remark(`BIRD's part for IPv${family} of node ${plan.node}. Written by the BGP service; changes are lost.`),
+    `router id ${plan.routerId};`,
+    "",
+    ...communitiesFunction(plan, family),
+    ...aggregationFunction(plan, family),
+    ...exportFunction(plan, family),
+    ...kernelFilter(plan, family),
+    "",
+    ...staticProtocol(plan, family),
+    ...block("protocol kernel", [
+      "learn;",
+      "persist;",
+      "scan time 2;",
+      // Else every route gets metric 32 and ours is hidden.
+      "metric 0;",
+      "merge paths on;",
+      "graceful restart;",
+      ...block(channel, ["import all;", "export filter calico_kernel_programming;"], "};"),
+    ]),
+    ...block("protocol device", [...debugLine(plan.debug.interfaces), "scan time 2;"]),
+    ...block("protocol direct", [...debugLine(plan.debug.interfaces), interfaceLine(plan), `${channel};`]),
+    "",
+    ...(isSpeaking
+      ? speaker(plan, family, inputs)
+      : [remark(`This node has no IPv${family} address: it speaks no BGP for it.`)]),
+  ]);
+}
+
+function interfaceLine(plan: BgpPlan): string {
+  const names = [
+    ...plan.interfaces.ignored.map((name) => `-"${name}"`),
+    ...plan.interfaces.watched.map((name) => `"${name}"`),
+  ];
+  return `interface ${names.join(", ")};`;
+}
+
+const debugLine = (setting: DebugSetting): Lines =>
+  setting === "off" ? [] : [`debug ${typeof setting === "string" ? setting : `{ ${setting.join(", ")} }`};`];
+
+function staticProtocol(plan: BgpPlan, family: IpVersion): Lines {
+  if (!plan.staticProtocol[family]) return [];
+  const isOurs = (text: string) => text.includes(":") === (family === 6);
+  return block("protocol static", [
+    `ipv${family};`,
+    ...plan.staticBlackholes.filter(isOurs).map((text) => `route ${prefix(text)} blackhole;`),
+    ...plan.staticRoutes
+      .filter((route) => isOurs(route.via))
+      .map((route) => `route ${prefix(route.prefix)} via ${route.via};`),
+  ]);
+}
+
+function speaker(plan: BgpPlan, family: IpVersion, inputs: RenderInputs): Lines {
+  const port = plan.listenPort === null ? "" : ` port ${plan.listenPort}`;
+  const address = plan.listenAddress[family];
+  return [
+    ...block("template bgp bgp_template", [
+      ...debugLine(plan.debug.peers),
+      'description "Connection to BGP peer";',
+      `local${address === null ? "" : ` ${address}`}${port} as ${plan.localAs};`,
+      ...(address === null ? [] : ["strict bind yes;"]),
+      "graceful restart;",
+      "connect delay time 2;",
+      "connect retry time 5;",
+      "error wait time 5,30;",
+    ]),
+    ...plan.bgpFilters.filter((filter) => filter.family === family).flatMap(filterFunction),
+    ...plan.peers.filter((peer) => peer.family === family).flatMap((peer) => ["", ...session(peer, inputs)]),
+  ];
+}
+
+function session(peer: PlannedPeer, inputs: RenderInputs): Lines {
+  const password = peer.password === null ? undefined : inputs.password(peer.password);
+  const when = (condition: boolean, ...lines: readonly string[]): readonly string[] => (condition ? lines : []);
+  return [
+    remark(peer.because),
+    ...block(`protocol bgp ${symbol(peer.name)} from bgp_template`, [
+      ...when(peer.localAs !== null, `local as ${peer.localAs};`),
+      `neighbor ${peer.neighbor}${peer.port === null ? "" : ` port ${peer.port}`} as ${peer.remoteAs};`,
+      ...when(peer.sourceAddress !== null, `source address ${peer.sourceAddress};`),
+      peer.ttlSecurity === null ? "ttl security off;" : "ttl security on;",
+      peer.multihop === true ? "multihop;" : `multihop ${peer.multihop};`,
+      ...when(peer.passive, "passive on;"),
+      ...when(peer.gracefulRestart.timeSeconds !== null, `graceful restart time ${peer.gracefulRestart.timeSeconds};`),
+      ...when(peer.keepaliveSeconds !== null, `keepalive time ${peer.keepaliveSeconds};`),
+      ...when(peer.routeReflectorClient, "rr client;", `rr cluster id ${peer.rrClusterId};`),
+      ...when(password !== undefined, `password "${password}";`),
+      ...when(peer.numAllowLocalAs !== null, `allow local as ${peer.numAllowLocalAs};`),
+      ...block(
+        `ipv${peer.family}`,
+        [
+          "gateway recursive;",
+          "add paths on;",
+          ...when(peer.nextHop !== "default", `next hop ${peer.nextHop};`),
+          ...block("import filter", importFilter(peer), "};"),
+          ...block("export filter", exportFilter(peer), "};"),
+        ],
+        "};",
+      ),
+    ]),
+  ];
+}
+
+const call = (filter: FilterCall): string => `${symbol(filter.function)}(${filter.sameAs ?? ""});`;
+
+function importFilter(peer: PlannedPeer): Lines {
+  const { preferWhenLocalPrefAbove, preference } = peer.import;
+  return [
+    ...peer.importFilters.map(call),
+    `if (defined(bgp_local_pref) && bgp_local_pref > ${preferWhenLocalPrefAbove}) then preference = ${preference};`,
+    "accept;",
+  ];
+}
+
+/** The kernel's metric travels as local preference, so that the better route wins everywhere. */
+function exportFilter(peer: PlannedPeer): Lines {
+  return [
+    ...block("if (source = RTS_BGP && defined(bgp_local_pref)) then", [
+      `krt_metric = ${MAX_PREFERENCE} - bgp_local_pref;`,
+    ]),
+    ...block("else", [
+      `if (!defined(krt_metric)) then krt_metric = ${peer.export.defaultMetric};`,
+      `bgp_local_pref = ${MAX_PREFERENCE} - krt_metric;`,
+    ]),
+    ...peer.exportFilters.map(call),
+    `calico_export_to_bgp_peers(${peer.export.sameAs});`,
+    "reject;",
+  ];
+}

@@ -1,0 +1,118 @@
+// BGPFilters, communities, aggregation and the two route policies as BIRD's functions and filters.
+import type { IpVersion } from "../../lib/ip.ts";
+import { unreachable } from "../../lib/unreachable.ts";
+import { isEmptyRange } from "../filter-plan.ts";
+import type { BgpPlan, FilterFunction, FilterOperation, FilterRule, RouteStep } from "../plan-types.ts";
+import { anyOf, block, community, communityAttribute, type Lines, prefix, prefixSet, symbol } from "./text.ts";
+
+const MAX_PREFERENCE = 2147483647;
+const isFamily = (family: IpVersion) => (text: string) => text.includes(":") === (family === 6);
+
+export function communitiesFunction(plan: BgpPlan, family: IpVersion): Lines {
+  const entries = plan.communities.filter(({ within }) => isFamily(family)(within));
+  return block(
+    "function apply_communities()",
+    entries.flatMap(({ within, add }) =>
+      block(
+        `if (net ~ ${prefix(within)}) then`,
+        add.map((value) => `${communityAttribute(value)}.add(${community(value)});`),
+      ),
+    ),
+  );
+}
+
+/** Announces whole blocks; what lies inside stays here, but for addresses that are just moving in. */
+export function aggregationFunction(plan: BgpPlan, family: IpVersion): Lines {
+  const entries = plan.aggregation.filter((entry) => isFamily(family)(entry.block));
+  return block(
+    "function calico_aggr()",
+    entries.flatMap((entry) => [
+      `if (net = ${prefix(entry.block)}) then accept;`,
+      ...block(`if (net ~ ${prefix(entry.block)}) then`, [
+        `if (defined(krt_metric) && krt_metric < ${entry.insideAcceptedWhenMetricBelow}) then accept;`,
+        "reject;",
+      ]),
+    ]),
+  );
+}
+
+export function exportFunction(plan: BgpPlan, family: IpVersion): Lines {
+  return block("function calico_export_to_bgp_peers(bool internal_peer)", plan.bgpExport[family].flatMap(stepLines));
+}
+
+export function kernelFilter(plan: BgpPlan, family: IpVersion): Lines {
+  return block("filter calico_kernel_programming", [
+    // BIRD 2 would write the kernel's own connected routes back to it, without end.
+    "if (source = RTS_DEVICE) then reject;",
+    ...plan.kernelExport[family].flatMap(stepLines),
+  ]);
+}
+
+function stepLines(step: RouteStep): Lines {
+  if ("within" in step) return [`if (net ~ ${prefix(step.within)}) then ${step.action};`];
+  if ("nextHop" in step) return [`if (defined(bgp_next_hop) && bgp_next_hop = ${step.nextHop}) then ${step.action};`];
+  if ("interface" in step) {
+    const matches = anyOf(step.interface.map((glob) => `ifname ~ "${glob}"`));
+    return [`if (${step.onlyWhen === "sameAs" ? `internal_peer && (${matches})` : matches}) then ${step.action};`];
+  }
+  if (!("step" in step)) return [`${step.action};`];
+  switch (step.step) {
+    case "communities":
+      return ["apply_communities();"];
+    case "aggregation":
+      return ["calico_aggr();"];
+    case "metric":
+      return block("if (source = RTS_BGP && !defined(krt_metric)) then", [
+        `krt_metric = ${step.default};`,
+        `if (defined(bgp_local_pref)) then krt_metric = ${MAX_PREFERENCE} - bgp_local_pref;`,
+        `if (krt_metric < ${step.preferWhenMetricBelow}) then preference = ${step.preference};`,
+      ]);
+    default:
+      return unreachable(step);
+  }
+}
+
+export function filterFunction(filter: FilterFunction): Lines {
+  const parameter = filter.takesPeerType ? "bool same_as" : "";
+  return block(`function ${symbol(filter.function)}(${parameter})`, filter.rules.flatMap(ruleLines));
+}
+
+function ruleLines(rule: FilterRule): Lines {
+  const conditions = conditionsOf(rule);
+  if (conditions === "never") return [];
+  const body = [...(rule.operations ?? []).map(operationLine), `${rule.action};`];
+  return conditions.length === 0
+    ? body
+    : block(`if (${conditions.map((each) => `(${each})`).join(" && ")}) then`, body);
+}
+
+/** All must hold; "never" when they cannot. */
+function conditionsOf(rule: FilterRule): readonly string[] | "never" {
+  const conditions: string[] = [];
+  if (rule.peerType !== undefined) conditions.push(rule.peerType === "iBGP" ? "same_as" : "!same_as");
+  if (rule.cidr !== undefined && rule.operator !== undefined) {
+    const isNegated = rule.operator === "NotEqual" || rule.operator === "NotIn";
+    // No prefix has a length that lies in an empty range.
+    if (isEmptyRange(rule)) {
+      if (!isNegated) return "never";
+    } else if (rule.prefixLength !== undefined)
+      conditions.push(`net ${isNegated ? "!~" : "~"} ${prefixSet(rule.cidr, rule.prefixLength)}`);
+    else conditions.push(`net ${OPERATORS[rule.operator]} ${prefix(rule.cidr)}`);
+  }
+  if (rule.source !== undefined) conditions.push("source = RTS_BGP");
+  if (rule.interface !== undefined) conditions.push(`ifname ~ "${rule.interface}"`);
+  if (rule.community !== undefined)
+    conditions.push(`${community(rule.community)} ~ ${communityAttribute(rule.community)}`);
+  if (rule.asPathPrefix !== undefined) conditions.push(`bgp_path ~ [= ${rule.asPathPrefix.join(" ")} * =]`);
+  if (rule.localPref !== undefined) conditions.push(`bgp_local_pref = ${rule.localPref}`);
+  return conditions;
+}
+
+const OPERATORS = { Equal: "=", NotEqual: "!=", In: "~", NotIn: "!~" } as const;
+
+function operationLine(operation: FilterOperation): string {
+  if ("addCommunity" in operation)
+    return `${communityAttribute(operation.addCommunity)}.add(${community(operation.addCommunity)});`;
+  if ("prependAs" in operation) return `bgp_path.prepend(${operation.prependAs});`;
+  return `bgp_local_pref = ${operation.setLocalPref};`;
+}

@@ -1,0 +1,163 @@
+// BGPFilters as the functions a session calls, one per filter, family and direction.
+import { addressBits, cidrLength, type IpVersion, tryParseCidr, ipVersion } from "../lib/ip.ts";
+import type { JsonReader } from "../lib/json-reader.ts";
+import { isValueError } from "../model/index.ts";
+import type { FilterCall, FilterFunction, FilterOperation, FilterRule } from "./plan-types.ts";
+import type { BgpFilter, BgpState, Problem } from "./state.ts";
+
+const MAX_PREFERENCE = 2147483647;
+const MAX_NAME = 45;
+const DIRECTIONS = ["import", "export"] as const;
+
+/** By family, then by filter; a filter that makes no sense is reported and left out whole. */
+export function filterFunctions(state: BgpState, problems: Problem[]): readonly FilterFunction[] {
+  const readable = [...state.filters.values()].flatMap((filter) => {
+    try {
+      return [
+        ([4, 6] as const).map((family) => DIRECTIONS.flatMap((direction) => functionOf(filter, family, direction))),
+      ];
+    } catch (error) {
+      if (!isValueError(error)) throw error;
+      problems.push({ object: `BGPFilter(${filter.name})`, problem: `${error.message}: left out` });
+      return [];
+    }
+  });
+  const functions = [0, 1].flatMap((i) => readable.flatMap((byFamily) => byFamily[i] ?? []));
+  for (const { name, rules, family, direction } of functions)
+    for (const [i, rule] of rules.entries())
+      if (isEmptyRange(rule))
+        problems.push({
+          object: `BGPFilter(${name})`,
+          problem: `spec.${direction}V${family}[${i}].prefixLength: no length lies between ${rule.prefixLength?.min} and ${rule.prefixLength?.max}`,
+        });
+  return functions;
+}
+
+/** Lengths that make no range: nothing lies in it. */
+export const isEmptyRange = (rule: FilterRule): boolean =>
+  rule.prefixLength !== undefined && rule.prefixLength.min > rule.prefixLength.max;
+
+/** The calls a session makes: named filters in the order they are named, where they exist and have something to say. */
+export function filterCalls(
+  functions: readonly FilterFunction[],
+  names: readonly string[],
+  direction: "import" | "export",
+  family: IpVersion,
+  sameAs: boolean,
+): readonly FilterCall[] {
+  return names.flatMap((name) => {
+    const wanted = functionName(name, direction, family);
+    const found = functions.find((each) => each.function === wanted);
+    if (found === undefined) return [];
+    return [found.takesPeerType ? { function: found.function, sameAs } : { function: found.function }];
+  });
+}
+
+function functionOf(filter: BgpFilter, family: IpVersion, direction: "import" | "export"): readonly FilterFunction[] {
+  const rules = filter.spec.objects(`${direction}V${family}`).map((rule) => ruleOf(rule, family));
+  if (rules.length === 0) return [];
+  return [
+    {
+      function: functionName(filter.name, direction, family),
+      name: shortName(filter.name),
+      direction,
+      family,
+      takesPeerType: rules.some((rule) => rule.peerType !== undefined),
+      rules,
+    },
+  ];
+}
+
+const functionName = (filter: string, direction: "import" | "export", family: IpVersion): string =>
+  `bgp_${shortName(filter)}_${direction}FilterV${family}`;
+
+/** BIRD's names have at most 64 characters. */
+function shortName(name: string): string {
+  if (name.length <= MAX_NAME) return name;
+  const hash = new Bun.CryptoHasher("sha256").update(name).digest("hex").toUpperCase();
+  return `${name.slice(0, 28)}_${hash.slice(0, 16)}`;
+}
+
+function ruleOf(rule: JsonReader, family: IpVersion): FilterRule {
+  const cidr = rule.filled("cidr");
+  const operator = operatorOf(rule);
+  if ((cidr === undefined) !== (operator === undefined))
+    rule.fail("cidr", "a matchOperator beside it, and the other way round");
+  const prefix = cidr === undefined ? undefined : tryParseCidr(cidr);
+  if (cidr !== undefined && (prefix === undefined || ipVersion(prefix) !== family))
+    rule.fail("cidr", `an IPv${family} CIDR`);
+  const lengths = rule.object("prefixLength");
+  const peerType = rule.filled("peerType");
+  if (peerType !== undefined && peerType !== "eBGP" && peerType !== "iBGP") rule.fail("peerType", "eBGP or iBGP");
+  const source = rule.filled("source");
+  if (source !== undefined && source !== "RemotePeers") rule.fail("source", "RemotePeers");
+  const [community] = rule.object("communities")?.texts("values") ?? [];
+  const path = rule.list("asPathPrefix").map(Number);
+  const priority = rule.whole("priority");
+  const action = rule.text("action");
+  if (action !== "Accept" && action !== "Reject") return rule.fail("action", "Accept or Reject");
+  const operations = rule.objects("operations").flatMap(operationsOf);
+  return {
+    ...(peerType === undefined ? {} : { peerType: peerType as "eBGP" | "iBGP" }),
+    ...(operator === undefined || cidr === undefined ? {} : { operator, cidr }),
+    ...(lengths === undefined || prefix === undefined
+      ? {}
+      : {
+          prefixLength: {
+            min: Math.max(cidrLength(prefix), lengths.whole("min") ?? 0),
+            max: Math.min(addressBits(family), lengths.whole("max") ?? addressBits(family)),
+          },
+        }),
+    ...(source === undefined ? {} : { source: "RemotePeers" as const }),
+    ...(rule.filled("interface") === undefined ? {} : { interface: interfaceOf(rule) }),
+    ...(community === undefined ? {} : { community: communityOf(rule, "communities", community) }),
+    ...(path.length === 0 ? {} : { asPathPrefix: path.map((as) => asOf(rule, "asPathPrefix", as)) }),
+    ...(priority === undefined ? {} : { localPref: MAX_PREFERENCE - priority }),
+    action: action === "Accept" ? "accept" : "reject",
+    ...(operations.length === 0 ? {} : { operations }),
+  };
+}
+
+function operatorOf(rule: JsonReader): FilterRule["operator"] {
+  const operator = rule.filled("matchOperator");
+  switch (operator) {
+    case undefined:
+    case "Equal":
+    case "NotEqual":
+    case "In":
+    case "NotIn":
+      return operator;
+    default:
+      return rule.fail("matchOperator", "Equal, NotEqual, In or NotIn");
+  }
+}
+
+/** Text that BIRD's language will see between quotes must not end them. */
+function interfaceOf(rule: JsonReader): string {
+  const text = rule.filled("interface") ?? "";
+  return /^[a-zA-Z0-9_.*-]{1,15}$/.test(text) ? text : rule.fail("interface", "an interface's name, * for any letters");
+}
+
+function communityOf(rule: JsonReader, field: string, text: string): string {
+  return isCommunity(text) ? text : rule.fail(field, "a community such as 64512:100 or 64512:1:2");
+}
+
+export function isCommunity(text: string): boolean {
+  const parts = /^\d{1,10}(:\d{1,10}){1,2}$/.test(text) ? text.split(":").map(Number) : [];
+  return parts.length > 0 && parts.every((part) => part <= (parts.length === 2 ? 0xffff : 0xffffffff));
+}
+
+function asOf(rule: JsonReader, field: string, value: number): number {
+  return Number.isInteger(value) && value > 0 && value <= 0xffffffff ? value : rule.fail(field, "AS numbers");
+}
+
+/** Prepended numbers go on one by one, so the last goes first. */
+function operationsOf(operation: JsonReader): readonly FilterOperation[] {
+  const added = operation.object("addCommunity")?.filled("value");
+  if (added !== undefined) return [{ addCommunity: communityOf(operation, "addCommunity", added) }];
+  const priority = operation.object("setPriority")?.whole("value");
+  if (priority !== undefined) return [{ setLocalPref: MAX_PREFERENCE - priority }];
+  const prefix = operation.object("prependASPath")?.list("prefix") ?? [];
+  if (prefix.length === 0) return operation.fail("addCommunity", "one of addCommunity, prependASPath, setPriority");
+  return prefix.map((as) => ({ prependAs: asOf(operation, "prependASPath", Number(as)) })).reverse();
+}

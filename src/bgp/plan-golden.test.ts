@@ -1,0 +1,128 @@
+// The recorded plans of the original, but for what it does by chance or by mistake.
+import { describe, expect, test } from "bun:test";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { loadAll } from "js-yaml";
+import { decodeValue, parseStoredPath, type Resource } from "../model/index.ts";
+import { BgpCollector } from "./collect.ts";
+import { plan } from "./plan.ts";
+
+interface Recorded {
+  readonly name: string;
+  readonly localNode: string;
+  readonly env: Record<string, string>;
+  readonly resources?: string;
+  readonly keys?: Record<string, string>;
+  readonly removedKeys?: readonly string[];
+  readonly endpointStatusFiles?: Record<string, { ipv4Nets: string[]; ipv6Nets: string[]; bgpPeerName: string }>;
+  readonly kubernetes?: string;
+  readonly peers?: readonly Record<string, unknown>[];
+  readonly variants?: unknown;
+  readonly [field: string]: unknown;
+}
+const FIELDS = [
+  "families",
+  "routerId",
+  "localAs",
+  "listenPort",
+  "listenAddress",
+  "interfaces",
+  "debug",
+  "staticBlackholes",
+  "staticRoutes",
+  "staticProtocol",
+  "aggregation",
+  "communities",
+  "kernelExport",
+  "bgpExport",
+  "bgpFilters",
+] as const;
+
+/** Where the original is wrong or stock BIRD 2 cannot follow it. */
+const DIFFERENT: Readonly<Record<string, string>> = {
+  "blocks-on-node-without-address": "a router id is never blank",
+  "mesh-local-without-address": "a router id is never blank",
+  "mesh-ipv6-only-local": "a router id is never blank",
+  "ipv6-only-node-default": "a router id is never blank",
+  "pool-on-ipv6-only-node": "a router id is never blank",
+  "explicit-not-an-address": "a router id that is none is not used",
+  "mesh-and-explicit-peer-to-mesh-node@node1": "one session per node",
+  "mesh-and-explicit-peer-to-mesh-node@node2": "one session per node",
+  "selector-all-to-all-with-mesh@node1": "one session per node",
+  "selector-all-to-all-with-mesh@node2": "one session per node",
+  "becomes-reflector-before": "one session per node",
+  "mesh-own-as@node1": "a node without AS number has the cluster's, not that of its peer",
+  "mesh-own-as@node3": "a node without AS number has the cluster's, not that of its peer",
+  "global-without-as": "no session with AS 0",
+  "listen-port-node-and-global-port-match@node2": "a node's own port is the one it listens on",
+  "reflector-by-address-global-two@node1": "reflectors of one cluster are not each other's clients",
+  "reflector-by-address-global-two@node2": "reflectors of one cluster are not each other's clients",
+  "ipip-always-enabled": "routes over IPIP are Felix'",
+  "ipip-cross-subnet-enabled": "routes over IPIP are Felix'",
+  "overlapping-pools": "routes over IPIP are Felix'",
+  "program-cluster-routes-Enabled": "routes over IPIP are Felix'",
+  "with-pools": "routes over IPIP are Felix'",
+};
+
+const folder = join(import.meta.dir, "../../../shared/golden/bgp");
+if (!existsSync(folder)) console.log("bgp plans: the recordings are not beside the checkout, not compared");
+else
+  for (const file of readdirSync(folder).filter((name) => name.endsWith(".json"))) {
+    const { group, cases } = JSON.parse(readFileSync(join(folder, file), "utf8")) as {
+      group: string;
+      cases: Recorded[];
+    };
+    describe(`recorded ${group}`, () => {
+      for (const recorded of cases) {
+        if (recorded.peers === undefined || recorded.variants !== undefined || recorded.kubernetes !== undefined)
+          continue;
+        test(recorded.name, () => {
+          const made = plan(stateOf(recorded), recorded.localNode, inputsOf(recorded));
+          const got: Record<string, unknown> = { peers: made.peers.map((peer) => ({ ...peer, because: undefined })) };
+          const want: Record<string, unknown> = { peers: recorded.peers };
+          for (const field of FIELDS) {
+            got[field] = JSON.parse(JSON.stringify(made[field]));
+            want[field] = recorded[field];
+          }
+          if (DIFFERENT[recorded.name] === undefined) expect(got).toEqual(want);
+          else expect(got).not.toEqual(want);
+        });
+      }
+    });
+  }
+
+function stateOf(recorded: Recorded) {
+  const collector = new BgpCollector();
+  for (const document of loadAll(recorded.resources ?? "") as Resource[])
+    if (
+      document !== null &&
+      !(recorded.removedKeys ?? []).some((path) =>
+        path.endsWith(`/${document.kind.toLowerCase()}s/${document.metadata.name}`),
+      )
+    )
+      collector.setResource(document.metadata.name, document, document.kind);
+  for (const [path, value] of Object.entries(recorded.keys ?? {})) {
+    const key = parseStoredPath(path);
+    if (key?.type === "resource") collector.setResource(key.name, decodeValue(key, value), key.kind);
+    if (key?.type !== "blockAffinity") continue;
+    try {
+      collector.setBlock(key.host, key.cidr, decodeValue(key, value));
+    } catch {
+      // unreadable: the driver reports and skips it
+    }
+  }
+  return collector.stateFor(recorded.localNode);
+}
+
+function inputsOf({ env, endpointStatusFiles = {} }: Recorded) {
+  const clusterIps = env["CALICO_ADVERTISE_CLUSTER_IPS"]?.split(",");
+  const routerId = env["CALICO_ROUTER_ID"];
+  return {
+    ...(routerId === undefined ? {} : { routerId }),
+    ...(clusterIps === undefined ? {} : { clusterIps }),
+    workloads: Object.values(endpointStatusFiles).map(({ bgpPeerName, ipv4Nets, ipv6Nets }) => ({
+      peerName: bgpPeerName,
+      addresses: [ipv4Nets[0], ipv6Nets[0]].flatMap((net) => (net === undefined ? [] : [net.split("/")[0] as never])),
+    })),
+  };
+}

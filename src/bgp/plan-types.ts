@@ -1,0 +1,112 @@
+// What a node does in BGP, as data: who it peers with and how, what it tells them, what it lets into the kernel. The
+// field names are those an operator sees in `calicoctl bgp plan -o json`.
+import type { IpVersion } from "../lib/ip.ts";
+import type { Problem } from "./state.ts";
+
+export type PerFamily<T> = Readonly<Record<IpVersion, T>>;
+export type DebugSetting = "off" | "all" | readonly string[];
+
+export interface FilterCall {
+  readonly function: string;
+  /** Only for functions that want to know. */
+  readonly sameAs?: boolean;
+}
+
+export interface PlannedPeer {
+  readonly family: IpVersion;
+  /** Of the BIRD protocol. */
+  readonly name: string;
+  readonly kind: "mesh" | "global" | "node" | "localWorkload";
+  readonly neighbor: string;
+  readonly port: number | null;
+  readonly remoteAs: number;
+  /** Where it is not the node's. */
+  readonly localAs: number | null;
+  readonly sourceAddress: string | null;
+  readonly multihop: true | number;
+  readonly ttlSecurity: number | null;
+  readonly importFilters: readonly FilterCall[];
+  readonly import: {
+    readonly preferWhenLocalPrefAbove: number;
+    readonly preference: 200;
+    readonly otherwise: "accept";
+  };
+  readonly exportFilters: readonly FilterCall[];
+  readonly export: { readonly defaultMetric: number; readonly sameAs: boolean; readonly otherwise: "reject" };
+  readonly passive: boolean;
+  readonly gracefulRestart: { readonly mode: "on"; readonly timeSeconds: number | null };
+  readonly keepaliveSeconds: number | null;
+  readonly routeReflectorClient: boolean;
+  readonly rrClusterId: string | null;
+  /** `secret/key`, never the password itself. */
+  readonly password: string | null;
+  readonly nextHop: "default" | "self" | "keep";
+  readonly numAllowLocalAs: number | null;
+  readonly addPaths: true;
+  /** Why there is this session. */
+  readonly because: string;
+}
+
+export interface FilterRule {
+  readonly peerType?: "eBGP" | "iBGP";
+  readonly operator?: "Equal" | "NotEqual" | "In" | "NotIn";
+  readonly cidr?: string;
+  readonly prefixLength?: { readonly min: number; readonly max: number };
+  readonly source?: "RemotePeers";
+  readonly interface?: string;
+  readonly community?: string;
+  readonly asPathPrefix?: readonly number[];
+  readonly localPref?: number;
+  readonly action: "accept" | "reject";
+  readonly operations?: readonly FilterOperation[];
+}
+export type FilterOperation =
+  | { readonly addCommunity: string }
+  | { readonly prependAs: number }
+  | { readonly setLocalPref: number };
+
+export interface FilterFunction {
+  readonly function: string;
+  readonly name: string;
+  readonly direction: "import" | "export";
+  readonly family: IpVersion;
+  readonly takesPeerType: boolean;
+  readonly rules: readonly FilterRule[];
+}
+
+/** In order; the first accept or reject ends. */
+export type RouteStep =
+  | { readonly within: string; readonly action: "accept" | "reject" }
+  | { readonly nextHop: string; readonly action: "reject" }
+  | { readonly interface: readonly string[]; readonly onlyWhen?: "sameAs"; readonly action: "reject" }
+  | { readonly step: "communities" | "aggregation" }
+  | {
+      readonly step: "metric";
+      readonly default: number;
+      readonly preferWhenMetricBelow: number;
+      readonly preference: 200;
+    }
+  | { readonly action: "accept" };
+
+export interface BgpPlan {
+  readonly node: string;
+  /** Families this node has an address of. */
+  readonly families: readonly IpVersion[];
+  readonly routerId: string;
+  readonly localAs: number | null;
+  readonly listenPort: number | null;
+  readonly listenAddress: PerFamily<string | null>;
+  readonly interfaces: { readonly ignored: readonly string[]; readonly watched: readonly string[] };
+  readonly debug: { readonly interfaces: DebugSetting; readonly peers: DebugSetting };
+  readonly peers: readonly PlannedPeer[];
+  readonly staticBlackholes: readonly string[];
+  readonly staticRoutes: readonly { readonly prefix: string; readonly via: string }[];
+  readonly staticProtocol: PerFamily<boolean>;
+  readonly aggregation: readonly { readonly block: string; readonly insideAcceptedWhenMetricBelow: number }[];
+  readonly communities: readonly { readonly within: string; readonly add: readonly string[] }[];
+  readonly kernelExport: PerFamily<readonly RouteStep[]>;
+  readonly bgpExport: PerFamily<readonly RouteStep[]>;
+  readonly bgpFilters: readonly FilterFunction[];
+  /** What was left out or changed, and why. */
+  readonly problems: readonly Problem[];
+}

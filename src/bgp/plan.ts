@@ -1,0 +1,184 @@
+// Computes what a node does in BGP from the state of the cluster and what only the node itself knows. Pure: the same
+// inputs give the same plan anywhere, for any node.
+//
+//   nodes, configurations, peers ──► sessions ──► peers
+//   filters ──────────────────────► functions ──┘   │
+//   pools, blocks, services ──────► route policy ───┴──► plan ──► BIRD's configuration
+import { hostCidr, ipVersion } from "../lib/ip.ts";
+import { filterCalls, filterFunctions } from "./filter-plan.ts";
+import type { BgpPlan, DebugSetting, FilterFunction, PlannedPeer } from "./plan-types.ts";
+import { routePolicy, type ServiceRoutes, serviceRanges } from "./route-policy.ts";
+import { routerIdOf } from "./router-id.ts";
+import { asNumberOf, type LocalWorkload, listenPortOf, type Session, sessionsOf } from "./sessions.ts";
+import {
+  type BgpConfiguration,
+  type BgpNode,
+  type BgpState,
+  DEFAULT_PRIORITY,
+  type Problem,
+  type SecretRef,
+} from "./state.ts";
+
+const MAX_PREFERENCE = 2147483647;
+const EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers";
+const IGNORED_INTERFACES = ["cali*", "kube-ipvs*"];
+
+/** What the state of the cluster does not say. */
+export interface LocalInputs {
+  /** CALICO_ROUTER_ID */
+  readonly routerId?: string;
+  /** CALICO_ADVERTISE_CLUSTER_IPS, in place of the configured ranges. */
+  readonly clusterIps?: readonly string[];
+  readonly workloads?: readonly LocalWorkload[];
+  /** Whether a secret is at hand; without it a session has no password. */
+  readonly hasSecret?: (ref: SecretRef) => boolean;
+  /** Addresses of single services to announce from here. */
+  readonly serviceAddresses?: readonly string[];
+}
+
+export class NoSuchNode extends Error {
+  override readonly name = "NoSuchNode";
+  constructor(readonly node: string) {
+    super(`node ${node} does not exist`);
+  }
+}
+
+export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}): BgpPlan {
+  const node = state.nodes.get(nodeName);
+  if (node === undefined) throw new NoSuchNode(nodeName);
+  const problems: Problem[] = [...state.problems];
+  const configuration = state.configurations.get("default");
+  const families = ([4, 6] as const).filter((family) => node.networks[family] !== undefined);
+  const sessions = sessionsOf(state, node, inputs.workloads ?? [], problems).filter(
+    ({ address }) => node.networks[ipVersion(address)] !== undefined,
+  );
+  const functions = filterFunctions(state, problems);
+  const peers = sessions
+    .map((session) => plannedPeer(state, node, session, functions, inputs, problems))
+    .sort(byFamilyAndName);
+  const staticRoutes = sessions
+    .filter(({ reachableBy }) => reachableBy !== undefined)
+    .map(({ address, reachableBy }) => ({ prefix: hostCidr(address) as string, via: reachableBy as string }))
+    .sort((a, b) => Number(a.prefix.includes(":")) - Number(b.prefix.includes(":")) || (a.prefix < b.prefix ? -1 : 1));
+  const ranges = serviceRanges(configuration, inputs.clusterIps, node.labels[EXCLUDE_LABEL] === "true");
+  const services: ServiceRoutes = { ...ranges, addresses: inputs.serviceAddresses ?? [] };
+  const bindsTo = (family: 4 | 6) =>
+    configuration?.bindMode === "NodeIP" ? (node.networks[family]?.address ?? null) : null;
+  return {
+    node: nodeName,
+    families,
+    routerId: routerIdOf(node, inputs.routerId, problems),
+    localAs: families.length === 0 ? null : asNumberOf(state, node),
+    listenPort: listenPortOf(state, nodeName) ?? null,
+    listenAddress: { 4: bindsTo(4), 6: bindsTo(6) },
+    interfaces: { ignored: ignoredInterfaces(configuration, problems), watched: ["*"] },
+    debug: debugOf(state, nodeName),
+    peers,
+    staticRoutes,
+    ...routePolicy(
+      state,
+      node,
+      services,
+      (family) => staticRoutes.some(({ via }) => via.includes(":") === (family === 6)),
+      problems,
+    ),
+    bgpFilters: functions,
+    problems,
+  };
+}
+
+/** Names stand between quotes in BIRD's configuration: what is no name is left out. */
+function ignoredInterfaces(configuration: BgpConfiguration | undefined, problems: Problem[]): readonly string[] {
+  const named = (configuration?.ignoredInterfaces ?? []).filter((name) => {
+    const isName = /^[a-zA-Z0-9_.*-]{1,15}$/.test(name);
+    if (!isName)
+      problems.push({
+        object: "BGPConfiguration(default)",
+        problem: `ignoredInterfaces: ${JSON.stringify(name)} is no interface's name: left out`,
+      });
+    return isName;
+  });
+  return [...named, ...IGNORED_INTERFACES];
+}
+
+function plannedPeer(
+  state: BgpState,
+  node: BgpNode,
+  session: Session,
+  functions: readonly FilterFunction[],
+  inputs: LocalInputs,
+  problems: Problem[],
+): PlannedPeer {
+  const family = ipVersion(session.address);
+  const ownAs = session.localAs ?? asNumberOf(state, node);
+  const sameAs = session.asNumber === ownAs;
+  const priority = state.configurations.get("default")?.routePriority[family] ?? DEFAULT_PRIORITY;
+  const isClient = sameAs && node.clusterId !== undefined && session.clusterId !== node.clusterId;
+  return {
+    family,
+    name: protocolName(session),
+    kind: session.kind,
+    neighbor: session.address,
+    port: session.port ?? null,
+    remoteAs: session.asNumber,
+    localAs: session.localAs ?? null,
+    sourceAddress: session.useNodeAddress ? (node.networks[family]?.address ?? null) : null,
+    multihop: session.ttlSecurity ?? true,
+    ttlSecurity: session.ttlSecurity ?? null,
+    importFilters: filterCalls(functions, session.filters, "import", family, sameAs),
+    import: { preferWhenLocalPrefAbove: MAX_PREFERENCE - priority, preference: 200, otherwise: "accept" },
+    exportFilters: filterCalls(functions, session.filters, "export", family, sameAs),
+    export: { defaultMetric: priority, sameAs, otherwise: "reject" },
+    passive: session.passive,
+    gracefulRestart: { mode: "on", timeSeconds: session.restartSeconds ?? null },
+    keepaliveSeconds: session.keepaliveSeconds ?? null,
+    routeReflectorClient: isClient,
+    rrClusterId: isClient ? (node.clusterId ?? null) : null,
+    password: passwordOf(session, inputs, problems),
+    nextHop: nextHopOf(session, sameAs),
+    numAllowLocalAs: session.numAllowedLocalAs ?? null,
+    addPaths: true,
+    because: session.because,
+  };
+}
+
+const PREFIX = { mesh: "Mesh_", global: "Global_", node: "Node_", localWorkload: "Local_Workload_" } as const;
+
+/** The BIRD protocol's. Ports of the mesh need no telling apart. */
+function protocolName(session: Session): string {
+  const port = session.port === undefined || session.kind === "mesh" ? "" : `_port_${session.port}`;
+  return PREFIX[session.kind] + session.address.replaceAll(/[.:]/g, "_") + port;
+}
+
+function nextHopOf(session: Session, sameAs: boolean): PlannedPeer["nextHop"] {
+  if (session.nextHopMode === "Self") return "self";
+  if (session.nextHopMode === "Keep") return "keep";
+  if (session.nextHopMode === undefined && session.keepOriginalNextHop && !sameAs) return "keep";
+  return "default";
+}
+
+function passwordOf(session: Session, inputs: LocalInputs, problems: Problem[]): string | null {
+  if (session.password === undefined) return null;
+  const { name, key } = session.password;
+  if (inputs.hasSecret?.(session.password) === true) return `${name}/${key}`;
+  problems.push({
+    object: session.because,
+    problem: `secret ${name} with key ${key} is not known here: ${session.address} has no password`,
+  });
+  return null;
+}
+
+/** `debug` and `info` are kept, all else is silence. */
+function debugOf(state: BgpState, node: string): BgpPlan["debug"] {
+  const severity =
+    state.configurations.get(`node.${node}`)?.logSeverity ?? state.configurations.get("default")?.logSeverity ?? "Info";
+  const level = severity.toLowerCase();
+  if (level === "debug") return { interfaces: "all", peers: "all" };
+  if (level !== "info") return { interfaces: "off", peers: "off" };
+  const peers: DebugSetting = ["states", "routes", "filters", "events"];
+  return { interfaces: ["states"], peers };
+}
+
+function byFamilyAndName(a: PlannedPeer, b: PlannedPeer): number {
+  return a.family - b.family || (a.name < b.name ? -1 : 1);
+}

@@ -1,0 +1,197 @@
+// What a node announces and what it lets into its kernel. Blocks are announced as a whole: the addresses inside stay
+// private, but for those that are just moving in. Addresses borrowed from others' blocks are announced one by one.
+import { addressBits, cidrLength, type Cidr, type IpVersion, ipVersion, maskCidr, tryParseCidr } from "../lib/ip.ts";
+import type { Pool } from "../model/index.ts";
+import { isCommunity } from "./filter-plan.ts";
+import type { BgpPlan, RouteStep } from "./plan-types.ts";
+import type { BgpConfiguration, BgpNode, BgpState, Problem } from "./state.ts";
+
+export interface ServiceRoutes {
+  /** Announced, and not for the kernel: whole ranges. */
+  readonly ranges: readonly string[];
+  /** Ranges whose routes stay out of the kernel, announced or not. */
+  readonly rejected: readonly string[];
+  /** Announced: addresses of services with something behind them here. */
+  readonly addresses: readonly string[];
+}
+
+export interface RoutePolicy
+  extends Pick<
+    BgpPlan,
+    "staticBlackholes" | "staticProtocol" | "aggregation" | "communities" | "kernelExport" | "bgpExport"
+  > {}
+
+export function routePolicy(
+  state: BgpState,
+  node: BgpNode,
+  services: ServiceRoutes,
+  hasStaticRoute: (family: IpVersion) => boolean,
+  problems: Problem[],
+): RoutePolicy {
+  const configuration = state.configurations.get("default");
+  const priority = (family: IpVersion) => configuration?.routePriority[family] ?? 1024;
+  const blocks = [...state.blocks].sort((a, b) => compare(keyText(a.cidr), keyText(b.cidr)));
+  const announced = sortTexts([...services.ranges, ...services.addresses]);
+  const ofFamily = (family: IpVersion) => ({
+    blackholes: [
+      ...blocks
+        .filter(({ cidr }) => ipVersion(cidr) === family && cidrLength(cidr) < addressBits(family))
+        .map(({ cidr }) => cidr),
+      ...announced.filter(isFamily(family)),
+    ],
+    aggregation: blocks
+      .filter(({ cidr, state: affinity }) => ipVersion(cidr) === family && affinity !== "pendingDeletion")
+      .map(({ cidr }) => ({ block: cidr, insideAcceptedWhenMetricBelow: priority(family) })),
+    hasStatic:
+      blocks.some(({ cidr }) => ipVersion(cidr) === family) ||
+      announced.some(isFamily(family)) ||
+      hasStaticRoute(family),
+    kernel: kernelExport(state, node, family, services.rejected.filter(isFamily(family)), priority(family)),
+    bgp: bgpExport(state, node, family, announced.filter(isFamily(family))),
+  });
+  const [v4, v6] = [ofFamily(4), ofFamily(6)];
+  return {
+    staticBlackholes: [...v4.blackholes, ...v6.blackholes],
+    staticProtocol: { 4: v4.hasStatic, 6: v6.hasStatic },
+    aggregation: [...v4.aggregation, ...v6.aggregation],
+    communities: communities(state, node, problems),
+    kernelExport: { 4: v4.kernel, 6: v6.kernel },
+    bgpExport: { 4: v4.bgp, 6: v6.bgp },
+  };
+}
+
+/** Which routes of the cluster BIRD writes to the kernel; the others are Felix'. Over tunnels always Felix'. */
+function programsPlainRoutes(configuration: BgpConfiguration | undefined): boolean {
+  const who = configuration?.programClusterRoutes;
+  return who !== "Disabled" && who !== "EnabledIPIPOnly";
+}
+
+function kernelExport(
+  state: BgpState,
+  node: BgpNode,
+  family: IpVersion,
+  rejected: readonly string[],
+  priority: number,
+): readonly RouteStep[] {
+  const configuration = state.configurations.get("default");
+  return [
+    ...sortTexts(rejected).map((within) => ({ within, action: "reject" as const })),
+    { step: "metric", default: priority, preferWhenMetricBelow: priority, preference: 200 },
+    ...encryptedNextHops(state, node, family).map((nextHop) => ({ nextHop, action: "reject" as const })),
+    ...poolSteps(state.pools, node, family, programsPlainRoutes(configuration)),
+    { action: "accept" },
+  ];
+}
+
+/** To other nodes with WireGuard, Felix routes through the tunnel. */
+function encryptedNextHops(state: BgpState, node: BgpNode, family: IpVersion): readonly string[] {
+  if (node.wireguard[family] === undefined) return [];
+  return [...state.nodes.values()]
+    .filter((other) => other.name !== node.name && other.wireguard[family] !== undefined)
+    .flatMap((other) => other.networks[family]?.address ?? []);
+}
+
+function poolSteps(
+  pools: readonly Pool[],
+  node: BgpNode,
+  family: IpVersion,
+  plainByBird: boolean,
+): readonly RouteStep[] {
+  if (family === 4 && node.networks[4] === undefined) return [];
+  return poolsOf(pools, family).flatMap((pool): readonly RouteStep[] => {
+    const isTunnelled = pool.vxlanMode !== "" || pool.ipipMode !== "";
+    if (isTunnelled || !plainByBird) return [{ within: pool.cidr, action: "reject" }];
+    return family === 4 ? [{ within: pool.cidr, action: "accept" }] : [];
+  });
+}
+
+function bgpExport(
+  state: BgpState,
+  node: BgpNode,
+  family: IpVersion,
+  announced: readonly string[],
+): readonly RouteStep[] {
+  const configuration = state.configurations.get("default");
+  const pools = poolsOf(state.pools, family);
+  const accept = (within: string): RouteStep => ({ within, action: "accept" });
+  const reflected =
+    node.clusterId === undefined
+      ? []
+      : [...(configuration?.serviceLoadBalancerIps ?? []), ...(configuration?.serviceExternalIps ?? [])].filter(
+          isFamily(family),
+        );
+  return [
+    ...pools.filter((pool) => pool.disableBgpExport).map((pool) => ({ within: pool.cidr, action: "reject" as const })),
+    // Routes that Felix made of what peers of ours already know.
+    { interface: ["*.cali", "*.calico", "tunl0"], onlyWhen: "sameAs", action: "reject" },
+    { interface: ["bpf*.cali"], action: "reject" },
+    { step: "communities" },
+    { step: "aggregation" },
+    ...announced.map(accept),
+    ...reflected.map(accept),
+    ...pools.filter((pool) => !pool.disableBgpExport).map((pool) => accept(pool.cidr)),
+  ];
+}
+
+const poolsOf = (pools: readonly Pool[], family: IpVersion): readonly Pool[] =>
+  pools.filter(({ cidr }) => ipVersion(cidr) === family).sort((a, b) => compare(keyText(a.cidr), keyText(b.cidr)));
+
+/** A node's own advertisements replace the common ones; names stand for communities of the same configuration. */
+function communities(state: BgpState, node: BgpNode, problems: Problem[]): BgpPlan["communities"] {
+  const own = state.configurations.get(`node.${node.name}`);
+  const hasOwn = own !== undefined && own.prefixAdvertisements.length > 0;
+  const configuration = hasOwn ? own : state.configurations.get("default");
+  const object = `BGPConfiguration(${hasOwn ? `node.${node.name}` : "default"})`;
+  const entries = (configuration?.prefixAdvertisements ?? []).flatMap(({ cidr, communities: names }) => {
+    const add = new Set<string>();
+    for (const name of names) {
+      const value = configuration?.communities[name] ?? name;
+      if (isCommunity(value)) add.add(value);
+      else
+        problems.push({ object, problem: `prefixAdvertisements: ${JSON.stringify(name)} is no community: left out` });
+    }
+    if (tryParseCidr(cidr) === undefined)
+      problems.push({ object, problem: `prefixAdvertisements: ${JSON.stringify(cidr)} is no CIDR: left out` });
+    else if (add.size > 0) return [{ within: cidr, add: [...add].sort() }];
+    return [];
+  });
+  return [
+    ...entries.filter(({ within }) => isFamily(4)(within)),
+    ...entries.filter(({ within }) => isFamily(6)(within)),
+  ];
+}
+
+/** The ranges of services, and which addresses among them are their own. */
+export function serviceRanges(
+  configuration: BgpConfiguration | undefined,
+  clusterIps: readonly string[] | undefined,
+  isExcluded: boolean,
+): ServiceRoutes {
+  const isRange = (text: string) => {
+    const cidr = tryParseCidr(text);
+    return cidr !== undefined && cidrLength(cidr) < addressBits(ipVersion(cidr));
+  };
+  const balanced =
+    configuration?.serviceLoadBalancerAggregation === false ? [] : (configuration?.serviceLoadBalancerIps ?? []);
+  const ranges = [
+    ...(clusterIps ?? configuration?.serviceClusterIps ?? []).filter((text) => tryParseCidr(text) !== undefined),
+    ...[...(configuration?.serviceExternalIps ?? []), ...balanced].filter(isRange),
+  ];
+  const unique = [...new Set(ranges)];
+  return { ranges: isExcluded ? [] : unique, rejected: unique, addresses: [] };
+}
+
+/** The network an address of this node lies in. */
+export const subnetOf = (node: BgpNode, family: IpVersion): Cidr | undefined => {
+  const network = node.networks[family];
+  return network === undefined ? undefined : maskCidr(network.address, network.length);
+};
+
+const isFamily =
+  (family: IpVersion) =>
+  (text: string): boolean =>
+    text.includes(":") === (family === 6);
+const keyText = (cidr: string): string => cidr.replace("/", "-");
+const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+const sortTexts = (texts: readonly string[]): readonly string[] =>
+  [...new Set(texts)].sort((a, b) => compare(keyText(a), keyText(b)));

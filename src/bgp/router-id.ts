@@ -1,0 +1,25 @@
+// The number by which a router is known in BGP, written as an IPv4 address. It must be there, be valid and be the node's
+// alone: a setting, or the node's IPv4 address, or else a hash of its name.
+import { ipVersion, tryParseAddress } from "../lib/ip.ts";
+import type { BgpNode, Problem } from "./state.ts";
+
+/** @param setting CALICO_ROUTER_ID: an address, or `hash` */
+export function routerIdOf(node: BgpNode, setting: string | undefined, problems: Problem[]): string {
+  if (setting === "hash") return hashedRouterId(node.name);
+  const own = node.networks[4]?.address ?? hashedRouterId(node.name);
+  if (setting === undefined || setting === "") return own;
+  const literal = tryParseAddress(setting);
+  if (literal !== undefined && ipVersion(literal) === 4 && literal !== "0.0.0.0") return literal;
+  problems.push({
+    object: "CALICO_ROUTER_ID",
+    problem: `${JSON.stringify(setting)} is no IPv4 address: ${own} instead`,
+  });
+  return own;
+}
+
+/** The first four bytes of a hash; the first byte stays below multicast. */
+export function hashedRouterId(name: string): string {
+  const hash = new Bun.CryptoHasher("sha256").update(name).digest();
+  const first = hash[0] ?? 0;
+  return [first > 223 ? first - 32 : first, hash[1], hash[2], hash[3]].join(".");
+}

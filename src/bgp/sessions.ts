@@ -1,0 +1,305 @@
+// Who a node peers with: the mesh, and what BGPPeers say, in both directions.
+//
+// Of several reasons for a session to one address and port the first wins: BGPPeers for all nodes before those for some,
+// in the order of their names, what a peer says before what it implies for the other side, and all of them before the
+// mesh. So both ends of a link always agree on there being one session.
+import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
+import { type BgpNode, type BgpPeer, type BgpState, matchesNode, type Problem, type SecretRef } from "./state.ts";
+
+export const DEFAULT_AS = 64512;
+const BGP_PORT = 179;
+
+/** A session before it is known how it looks to BIRD. */
+export interface Session {
+  readonly kind: "mesh" | "global" | "node" | "localWorkload";
+  readonly address: IpAddress;
+  readonly port: number | undefined;
+  readonly asNumber: number;
+  readonly localAs: number | undefined;
+  /** The other side's, where it is a reflector of ours. */
+  readonly clusterId: string | undefined;
+  readonly useNodeAddress: boolean;
+  readonly passive: boolean;
+  readonly password: SecretRef | undefined;
+  readonly restartSeconds: number | undefined;
+  readonly keepaliveSeconds: number | undefined;
+  readonly ttlSecurity: number | undefined;
+  readonly reachableBy: IpAddress | undefined;
+  readonly filters: readonly string[];
+  readonly nextHopMode: BgpPeer["nextHopMode"];
+  readonly keepOriginalNextHop: boolean;
+  readonly numAllowedLocalAs: number | undefined;
+  readonly because: string;
+}
+
+/** A workload of this node that speaks BGP, and the BGPPeer it was given. */
+export interface LocalWorkload {
+  readonly peerName: string;
+  readonly addresses: readonly IpAddress[];
+}
+
+export function sessionsOf(
+  state: BgpState,
+  node: BgpNode,
+  workloads: readonly LocalWorkload[],
+  problems: Problem[],
+): readonly Session[] {
+  const finder = new SessionFinder(state, node, workloads, problems);
+  return [...finder.explicit(), ...finder.mesh()];
+}
+
+class SessionFinder {
+  readonly #state: BgpState;
+  readonly #node: BgpNode;
+  readonly #workloads: readonly LocalWorkload[];
+  readonly #problems: Problem[];
+  readonly #found = new Map<string, Session>();
+
+  constructor(state: BgpState, node: BgpNode, workloads: readonly LocalWorkload[], problems: Problem[]) {
+    this.#state = state;
+    this.#node = node;
+    this.#workloads = workloads;
+    this.#problems = problems;
+  }
+
+  explicit(): readonly Session[] {
+    const peers = [...this.#state.peers.values()];
+    const isGlobal = (peer: BgpPeer) => peer.node === undefined && peer.nodeSelector === undefined;
+    for (const peer of [...peers.filter(isGlobal), ...peers.filter((each) => !isGlobal(each))])
+      if (this.#isFor(peer, this.#node))
+        for (const session of this.#forward(peer, isGlobal(peer))) this.#add(session, peer);
+    for (const peer of peers) for (const session of this.#reverse(peer)) this.#add(session, peer, true);
+    return [...this.#found.values()];
+  }
+
+  #add(session: Session, peer: BgpPeer, isImplied = false): void {
+    if (this.#isOwn(session.address)) return;
+    const key = `${session.address} ${session.port ?? BGP_PORT}`;
+    const first = this.#found.get(key);
+    if (first === undefined) this.#found.set(key, session);
+    else if (!isImplied) this.#report(peer, `${session.address} is already a peer by ${first.because}: not used`);
+  }
+
+  #isOwn(address: IpAddress): boolean {
+    return this.#node.networks[ipVersion(address)]?.address === address;
+  }
+
+  #isFor(peer: BgpPeer, node: BgpNode): boolean {
+    if (peer.nodeSelector !== undefined) return matchesNode(peer.nodeSelector, node);
+    return peer.node === undefined || peer.node === node.name;
+  }
+
+  /** What a BGPPeer says for this node. */
+  *#forward(peer: BgpPeer, isGlobal: boolean): Generator<Session> {
+    const kind = isGlobal ? "global" : "node";
+    if (peer.isLocalWorkload) yield* this.#toWorkloads(peer);
+    else if (peer.peerSelector !== undefined) {
+      for (const other of this.#state.nodes.values())
+        if (matchesNode(peer.peerSelector, other)) yield* this.#toNode(peer, other, kind, `BGPPeer ${peer.name}`);
+    } else if (peer.peerAddress !== undefined) {
+      const session = this.#toAddress(peer, peer.peerAddress, kind);
+      if (session !== undefined) yield session;
+    } else this.#report(peer, "says neither peerIP nor peerSelector: left out");
+  }
+
+  *#toWorkloads(peer: BgpPeer): Generator<Session> {
+    if (peer.asNumber === undefined) return this.#report(peer, "asNumber is missing: left out");
+    for (const workload of this.#workloads) {
+      if (workload.peerName !== peer.name) continue;
+      for (const address of workload.addresses)
+        yield {
+          ...PLAIN,
+          kind: "localWorkload",
+          address,
+          asNumber: peer.asNumber,
+          localAs: peer.localAsNumber,
+          passive: true,
+          filters: peer.filters,
+          because: `BGPPeer ${peer.name}`,
+        };
+    }
+  }
+
+  /** One session per family that both have. */
+  *#toNode(
+    peer: BgpPeer,
+    other: BgpNode,
+    kind: "global" | "node",
+    because: string,
+    only?: IpVersion,
+  ): Generator<Session> {
+    for (const version of [4, 6] as const) {
+      const network = other.networks[version];
+      if (network === undefined || other.name === this.#node.name || (only !== undefined && only !== version)) continue;
+      yield {
+        ...fromPeer(peer),
+        kind,
+        address: network.address,
+        port: this.#listenPort(other),
+        asNumber: this.#asNumber(other),
+        clusterId: other.clusterId,
+        because: `${because}, node ${other.name}`,
+      };
+    }
+  }
+
+  #toAddress(
+    peer: BgpPeer,
+    { address, port }: { readonly address: IpAddress; readonly port: number | undefined },
+    kind: "global" | "node",
+  ): Session | undefined {
+    const other = this.#nodeAt(address);
+    const asNumber = peer.asNumber ?? (other === undefined ? undefined : this.#asNumber(other));
+    if (asNumber === undefined || asNumber === 0) {
+      this.#report(peer, `asNumber is ${asNumber === 0 ? "0" : "missing"}: ${address} left out`);
+      return undefined;
+    }
+    const isThatNode = other !== undefined && asNumber === this.#asNumber(other);
+    if (other !== undefined && !isThatNode && this.#isInMesh(other)) {
+      this.#report(
+        peer,
+        `asNumber ${asNumber} is not node ${other.name}'s (${this.#asNumber(other)}): the mesh's session stays`,
+      );
+      return undefined;
+    }
+    const own = this.#node.networks[ipVersion(address)]?.address;
+    return {
+      ...fromPeer(peer),
+      kind,
+      address,
+      port: port ?? (isThatNode ? this.#listenPort(other) : undefined),
+      asNumber,
+      localAs: peer.localAsNumber,
+      clusterId: isThatNode ? other.clusterId : undefined,
+      numAllowedLocalAs: peer.numAllowedLocalAs,
+      passive: kind === "global" && other !== undefined && own !== undefined && address > own,
+      because: `BGPPeer ${peer.name}`,
+    };
+  }
+
+  /** What a BGPPeer of others means for this node, if it is the other side. */
+  *#reverse(peer: BgpPeer): Generator<Session> {
+    if (!peer.isReversed || peer.isLocalWorkload) return;
+    const family = this.#reverseFamily(peer);
+    if (family === undefined) return;
+    for (const other of this.#state.nodes.values())
+      if (this.#isFor(peer, other))
+        yield* this.#toNode(
+          peer,
+          other,
+          "node",
+          `BGPPeer ${peer.name} from the other side`,
+          family === "both" ? undefined : family,
+        );
+  }
+
+  #reverseFamily(peer: BgpPeer): IpVersion | "both" | undefined {
+    if (peer.peerSelector !== undefined) return matchesNode(peer.peerSelector, this.#node) ? "both" : undefined;
+    if (peer.peerAddress === undefined || !this.#isOwn(peer.peerAddress.address)) return undefined;
+    const { address, port } = peer.peerAddress;
+    const isHere = port === undefined || port === (this.#listenPort(this.#node) ?? BGP_PORT);
+    const isOurAs = peer.asNumber === undefined || peer.asNumber === this.#asNumber(this.#node);
+    return isHere && isOurAs ? ipVersion(address) : undefined;
+  }
+
+  /** Everyone with everyone, but for reflectors, which are peered with by name. */
+  *mesh(): Generator<Session> {
+    const configuration = this.#state.configurations.get("default");
+    if (configuration?.meshEnabled === false || this.#node.clusterId !== undefined) return;
+    const explicit = new Set([...this.#found.values()].map(({ address }) => address));
+    const seen = new Set<IpAddress>();
+    for (const other of this.#state.nodes.values()) {
+      if (other.name === this.#node.name || other.clusterId !== undefined) continue;
+      for (const version of [4, 6] as const) {
+        const own = this.#node.networks[version]?.address;
+        const address = other.networks[version]?.address;
+        if (own === undefined || address === undefined || explicit.has(address)) continue;
+        if (address === own || seen.has(address)) {
+          this.#problems.push({
+            object: `Node(${other.name})`,
+            problem: `${address} is another node's address too: left out of the mesh`,
+          });
+          continue;
+        }
+        seen.add(address);
+        yield {
+          ...PLAIN,
+          kind: "mesh",
+          address,
+          port: this.#listenPort(other),
+          asNumber: this.#asNumber(other),
+          useNodeAddress: true,
+          passive: address > own,
+          password: configuration?.meshPassword,
+          restartSeconds: configuration?.meshRestartSeconds,
+          because: `node-to-node mesh, node ${other.name}`,
+        };
+      }
+    }
+  }
+
+  #isInMesh(other: BgpNode): boolean {
+    const isOn = this.#state.configurations.get("default")?.meshEnabled !== false;
+    return (
+      isOn && this.#node.clusterId === undefined && other.clusterId === undefined && other.name !== this.#node.name
+    );
+  }
+
+  #nodeAt(address: IpAddress): BgpNode | undefined {
+    for (const node of this.#state.nodes.values())
+      if (node.networks[ipVersion(address)]?.address === address) return node;
+    return undefined;
+  }
+
+  #asNumber(node: BgpNode): number {
+    return asNumberOf(this.#state, node);
+  }
+
+  #listenPort(node: BgpNode): number | undefined {
+    return listenPortOf(this.#state, node.name);
+  }
+
+  #report(peer: BgpPeer, problem: string): void {
+    this.#problems.push({ object: `BGPPeer(${peer.name})`, problem });
+  }
+}
+
+export const asNumberOf = (state: BgpState, node: BgpNode): number =>
+  node.asNumber ?? state.configurations.get("default")?.asNumber ?? DEFAULT_AS;
+
+/** A node's own setting, else the common one; undefined = nobody said. */
+export const listenPortOf = (state: BgpState, node: string): number | undefined =>
+  state.configurations.get(`node.${node}`)?.listenPort ?? state.configurations.get("default")?.listenPort;
+
+const PLAIN = {
+  port: undefined,
+  localAs: undefined,
+  clusterId: undefined,
+  useNodeAddress: false,
+  passive: false,
+  password: undefined,
+  restartSeconds: undefined,
+  keepaliveSeconds: undefined,
+  ttlSecurity: undefined,
+  reachableBy: undefined,
+  filters: [],
+  nextHopMode: undefined,
+  keepOriginalNextHop: false,
+  numAllowedLocalAs: undefined,
+} as const;
+
+/** What holds for a BGPPeer's sessions in both directions. */
+function fromPeer(peer: BgpPeer) {
+  return {
+    ...PLAIN,
+    useNodeAddress: peer.sourceAddress === "UseNodeIP",
+    password: peer.password,
+    restartSeconds: peer.restartSeconds,
+    keepaliveSeconds: peer.keepaliveSeconds,
+    ttlSecurity: peer.ttlSecurity,
+    reachableBy: peer.reachableBy,
+    filters: peer.filters,
+    nextHopMode: peer.nextHopMode,
+    keepOriginalNextHop: peer.keepOriginalNextHop,
+  };
+}

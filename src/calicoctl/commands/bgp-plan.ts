@@ -1,0 +1,163 @@
+// calicoctl bgp plan NODE: what the BGP service of a node computes, from anywhere, for any node.
+import {
+  BgpCollector,
+  type BgpPlan,
+  birdConfiguration,
+  type LocalInputs,
+  NoSuchNode,
+  type PlannedPeer,
+  plan,
+  type RouteStep,
+} from "../../bgp/index.ts";
+import type { Datastore } from "../../datastore/index.ts";
+import type { BlockAffinity, KindName, Resource } from "../../model/index.ts";
+import { openStore } from "../client.ts";
+import type { Call } from "../command.ts";
+import { Failure } from "../failure.ts";
+import { readSources } from "../input/files.ts";
+import { parseResources } from "../input/resources.ts";
+import { toJson } from "../output/json.ts";
+import { formatTable } from "../output/table.ts";
+
+const KINDS = ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"] as const satisfies readonly KindName[];
+
+export async function run(call: Call): Promise<number> {
+  const [node = ""] = call.words;
+  const print = printerFor(call.flags.value("output") ?? "ps");
+  const directory = call.flags.value("from");
+  const collector = new BgpCollector();
+  if (directory === undefined) {
+    await using store = await openStore(call);
+    await collectFrom(store.datastore, node, collector);
+  } else await collectFiles(call, directory, collector);
+  try {
+    call.world.out(print(plan(collector.stateFor(node), node, inputsOf(call))));
+    return 0;
+  } catch (error) {
+    if (!(error instanceof NoSuchNode)) throw error;
+    throw new Failure(`resource does not exist: Node(${node})`, { cause: error });
+  }
+}
+
+async function collectFrom(datastore: Datastore, node: string, collector: BgpCollector): Promise<void> {
+  const lists = await Promise.all(KINDS.map((kind) => datastore.list({ type: "resource", kind })));
+  for (const [i, { items }] of lists.entries())
+    for (const { key, value } of items) collector.setResource(key.name, value as Resource, KINDS[i] ?? "Node");
+  const affinities = await datastore.list({ type: "blockAffinity", affinityType: "host", host: node });
+  for (const { key, value } of affinities.items) collector.setBlock(key.host, key.cidr, value);
+}
+
+/** Resources of other kinds are passed over: a folder may describe a whole cluster. */
+async function collectFiles(call: Call, directory: string, collector: BgpCollector): Promise<void> {
+  for (const source of readSources(directory, { recursive: true }, call.world))
+    for (const { resource } of await parseResources(source)) {
+      collector.setResource(resource.metadata.name, resource, resource.kind);
+      if (resource.kind !== "BlockAffinity") continue;
+      const { node, cidr, state, deleted } = resource.spec as {
+        node: string;
+        cidr: string;
+        state?: BlockAffinity["state"];
+        deleted?: boolean;
+      };
+      collector.setBlock(node, cidr, { state: state ?? "", deleted: deleted ?? false });
+    }
+}
+
+function inputsOf(call: Call): LocalInputs {
+  const { env } = call.world;
+  const routerId = call.flags.value("router-id") ?? env["CALICO_ROUTER_ID"];
+  const clusterIps = env["CALICO_ADVERTISE_CLUSTER_IPS"];
+  const secrets = new Set(call.flags.values("secret"));
+  return {
+    ...(routerId === undefined ? {} : { routerId }),
+    ...(clusterIps === undefined || clusterIps === ""
+      ? {}
+      : { clusterIps: clusterIps.split(",").map((text) => text.trim()) }),
+    hasSecret: ({ name, key }) => secrets.has(`${name}/${key}`),
+  };
+}
+
+function printerFor(format: string): (plan: BgpPlan) => string {
+  if (format === "json") return toJson;
+  if (format === "ps") return tables;
+  // Passwords are not ours to know: where one belongs, its secret is named.
+  if (format === "bird")
+    return (made) =>
+      ([4, 6] as const)
+        .map((family) => birdConfiguration(made, family, { password: (secret) => `<${secret}>` }))
+        .join("\n");
+  throw new Failure(`unrecognized output format '${format}'; there are ps, json and bird`);
+}
+
+function tables(made: BgpPlan): string {
+  const facts = [
+    ["Node", made.node],
+    ["Router ID", made.routerId],
+    ["AS", String(made.localAs ?? "none: the node has no address")],
+    [
+      "Listens on",
+      [made.listenAddress[4], made.listenAddress[6]].filter((text) => text !== null).join(", ") || "all addresses",
+    ],
+    ["Port", String(made.listenPort ?? 179)],
+  ];
+  const sections = [
+    facts.map(([name, value]) => `${`${name}:`.padEnd(12)}${value}\n`).join(""),
+    section(
+      "Sessions",
+      made.peers.length === 0 ? "none\n" : formatTable(["PEER", "AS", "HOW", "WHY"], made.peers.map(peerRow)),
+    ),
+    section("Announces", announced(made)),
+    section(
+      "Keeps inside its blocks",
+      made.aggregation.length === 0 ? "nothing\n" : made.aggregation.map((entry) => `${entry.block}\n`).join(""),
+    ),
+    section(
+      "Kernel takes",
+      ([4, 6] as const)
+        .map((family) => `IPv${family}: ${made.kernelExport[family].flatMap(describeStep).join("; ")}\n`)
+        .join(""),
+    ),
+  ];
+  if (made.bgpFilters.length > 0)
+    sections.push(
+      section(
+        "Filters",
+        made.bgpFilters.map((filter) => `${filter.function}: ${filter.rules.length} rules\n`).join(""),
+      ),
+    );
+  if (made.problems.length > 0)
+    sections.push(section("Problems", made.problems.map(({ object, problem }) => `${object}: ${problem}\n`).join("")));
+  return sections.join("\n");
+}
+
+const section = (title: string, text: string): string => `${title}\n${text.replaceAll(/^(?=.)/gm, "  ")}`;
+
+function peerRow(peer: PlannedPeer): readonly string[] {
+  const how = [
+    peer.passive ? "waits" : "connects",
+    ...(peer.routeReflectorClient ? [`reflects to it as ${peer.rrClusterId}`] : []),
+    ...(peer.password === null ? [] : [`password ${peer.password}`]),
+    ...(peer.ttlSecurity === null ? [] : [`within ${peer.ttlSecurity} hops`]),
+    ...(peer.nextHop === "default" ? [] : [`next hop ${peer.nextHop}`]),
+    ...[...peer.importFilters, ...peer.exportFilters].map((call) => call.function),
+  ];
+  const remote = peer.localAs === null ? String(peer.remoteAs) : `${peer.remoteAs} as ${peer.localAs}`;
+  return [`${peer.neighbor}${peer.port === null ? "" : ` port ${peer.port}`}`, remote, how.join(", "), peer.because];
+}
+
+function announced(made: BgpPlan): string {
+  const lines = ([4, 6] as const).flatMap((family) =>
+    made.bgpExport[family].flatMap((step) =>
+      "within" in step ? [`${step.action === "accept" ? "" : "not "}${step.within}`] : [],
+    ),
+  );
+  const marked = made.communities.map(({ within, add }) => `${within} with ${add.join(" ")}`);
+  const unique = [...new Set([...lines, ...marked])];
+  return unique.length === 0 ? "nothing\n" : unique.map((line) => `${line}\n`).join("");
+}
+
+function describeStep(step: RouteStep): readonly string[] {
+  if ("within" in step) return [`${step.action === "accept" ? "" : "not "}${step.within}`];
+  if ("nextHop" in step) return [`not via ${step.nextHop}`];
+  return "action" in step && !("interface" in step) ? ["all else"] : [];
+}
