@@ -16,7 +16,7 @@ const suites: Readonly<Record<string, { readonly drive: readonly string[]; reado
   calicoctl: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   validation: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   startup: { drive: ["--startup", "dist/calico-node -startup"], ready: false },
-  bgp: { drive: ["--calicoctl", "dist/calicoctl"], ready: false },
+  bgp: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   felix: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
   messages: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
   cni: { drive: ["--bin", "dist"], ready: false },
