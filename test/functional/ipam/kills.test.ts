@@ -1,0 +1,163 @@
+// 32 writers in 4 processes on one real datastore, killed with SIGKILL at random moments and started again: no address
+// ever has two owners, and after the containers' DELs nothing is left.
+import { afterAll, expect, test } from "bun:test";
+import { type ChildProcess, spawn } from "node:child_process";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type DatastoreConfig, openDatastore } from "../../../src/datastore/index.ts";
+import { Ipam, UnknownHandle } from "../../../src/ipam/index.ts";
+import { EtcdServer } from "../../support/etcd-server.ts";
+
+const PROCESSES = 4;
+const HOSTS_EACH = 8;
+const KILLS = 12;
+/** A process dies when it has done at most so much, at whatever it is doing then. */
+const MOST_WORK = 25;
+
+const folder = mkdtempSync(join(tmpdir(), "ipam-kills-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test("CI-050 32 writers and kills on SQLite: no address twice, nothing left behind", () =>
+  play({ type: "sqlite", path: join(folder, "calico.db"), isFallback: false }));
+
+test("CI-050 32 writers and kills on etcd: no address twice, nothing left behind", async () => {
+  await using etcd = await EtcdServer.start();
+  await play(etcd.config);
+});
+
+async function play(config: DatastoreConfig): Promise<void> {
+  const store = await openDatastore(config);
+  const put = (kind: "IPPool" | "Node", name: string, spec: unknown) =>
+    store.apply({
+      key: { type: "resource", kind, name },
+      value: { apiVersion: "projectcalico.org/v3", kind, metadata: { name }, spec },
+    });
+  // 32 hosts and 24 blocks of 16: they have to borrow from and wait for each other.
+  await put("IPPool", "p", { cidr: "10.0.0.0/24", blockSize: 28 });
+  await put("IPPool", "q", { cidr: "10.0.1.0/25", blockSize: 28 });
+  const hosts = Array.from({ length: PROCESSES * HOSTS_EACH }, (_, i) => `host-${i}`);
+  for (const host of hosts) await put("Node", host, {});
+
+  const ledger = new Ledger(join(folder, `${config.type}.log`));
+  const slots = Array.from({ length: PROCESSES }, (_, slot) => new Writer(config, slot, hosts, ledger));
+  const ipam = new Ipam({ datastore: store });
+  const release = async (handles: readonly string[]) => {
+    for (const handle of handles)
+      await ipam.releaseByHandle(handle).catch((error: unknown) => {
+        if (!(error instanceof UnknownHandle)) throw error;
+      });
+  };
+  try {
+    for (const slot of slots) slot.start();
+    for (let i = 0; i < KILLS; i++) {
+      const victim = slots[Math.floor(Math.random() * slots.length)]!;
+      const work = 1 + Math.floor(Math.random() * MOST_WORK);
+      await eventually(() => ledger.given(victim.name) >= work);
+      await Bun.sleep(Math.random() * 5); // anywhere in the next operation
+      const orphans = await victim.kill();
+      ledger.drop(orphans); // from here on they may be given again
+      await release(orphans);
+      victim.start();
+    }
+    const rest = (await Promise.all(slots.map((slot) => slot.kill()))).flat();
+    expect(ledger.faults()).toEqual([]);
+    expect(ledger.given()).toBeGreaterThan(KILLS);
+    await release(rest);
+    expect((await store.list({ type: "ipamHandle" })).items).toEqual([]);
+    const used = (await store.list({ type: "block" })).items.flatMap(({ value }) => value.attributes);
+    expect(used).toEqual([]);
+    await ipam.repair(await ipam.inconsistencies());
+    expect(await ipam.inconsistencies()).toEqual([]);
+  } finally {
+    for (const slot of slots) await slot.kill();
+    await store.close();
+  }
+}
+
+async function eventually(condition: () => boolean): Promise<void> {
+  for (const end = Date.now() + 30_000; !condition(); await Bun.sleep(5))
+    if (Date.now() > end) throw new Error("a writer makes no progress");
+}
+
+/** Who had which address when, by what the writers said, in the order they said it. */
+class Ledger {
+  constructor(readonly file: string) {
+    writeFileSync(file, "");
+  }
+
+  drop(handles: readonly string[]): void {
+    appendFileSync(this.file, handles.map((handle) => `drop ${handle}\n`).join(""));
+  }
+
+  #events(): { what: string; handle: string; address: string }[] {
+    return readFileSync(this.file, "utf8")
+      .split("\n")
+      .map((line) => line.split(" "))
+      .map(([what = "", handle = "", address = ""]) => ({ what, handle, address }));
+  }
+
+  /** How many addresses were given, to one writer's life or to all. */
+  given(name?: string): number {
+    return this.#events().filter(
+      ({ what, handle }) => what === "got" && (name === undefined || handle.startsWith(`${name}_`)),
+    ).length;
+  }
+
+  /** Handles of a writer's life that may hold something. */
+  openHandles(name: string): string[] {
+    const open = new Set<string>();
+    for (const { what, handle } of this.#events())
+      if (handle.startsWith(`${name}_`) && what === "want") open.add(handle);
+    return [...open];
+  }
+
+  /** Addresses that were given while another had not yet begun to give them back. */
+  faults(): string[] {
+    const owners = new Map<string, string>();
+    const faults: string[] = [];
+    for (const { what, handle, address } of this.#events()) {
+      if (what === "drop") for (const [held, owner] of owners) if (owner === handle) owners.delete(held);
+      if (what !== "got") continue;
+      const other = owners.get(address);
+      if (other !== undefined) faults.push(`${address} given to ${handle}, ${other} has it`);
+      owners.set(address, handle);
+    }
+    return faults;
+  }
+}
+
+class Writer {
+  #child: ChildProcess | undefined;
+  #life = 0;
+
+  constructor(
+    readonly config: DatastoreConfig,
+    readonly slot: number,
+    readonly hosts: readonly string[],
+    readonly ledger: Ledger,
+  ) {}
+
+  get name(): string {
+    return `w${this.slot}.${this.#life}`;
+  }
+
+  start(): void {
+    const mine = this.hosts.slice(this.slot * HOSTS_EACH, (this.slot + 1) * HOSTS_EACH);
+    const script = join(import.meta.dir, "writer.ts");
+    this.#life++;
+    const args = [script, JSON.stringify(this.config), this.name, mine.join(","), this.ledger.file];
+    this.#child = spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit"] });
+  }
+
+  /** Ends it at once; gives back the handles it may have left. */
+  async kill(): Promise<readonly string[]> {
+    const child = this.#child;
+    this.#child = undefined;
+    if (child === undefined) return [];
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGKILL");
+    await gone;
+    return this.ledger.openHandles(this.name);
+  }
+}
