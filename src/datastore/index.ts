@@ -8,6 +8,7 @@ export * from "./config.ts";
 export * from "./datastore.ts";
 export * from "./errors.ts";
 export { type EndpointSlice, endpointSliceLister } from "./kubernetes/endpoint-slices.ts";
+export { installCustomResourceDefinitions } from "./install-definitions.ts";
 export { nameOfKey } from "./key-name.ts";
 export { openSqlite, openSqliteInMemory } from "./sqlite/open.ts";
 export * from "./syncer.ts";

@@ -30,3 +30,5 @@ export * from "./workload-name.ts";
 
 /** The schemas, and zod with them: a few milliseconds, so only where something is validated. */
 export const loadSchemas = () => import("./schemas.ts");
+/** The custom resource definitions, made from the schemas. */
+export const loadCustomResourceDefinitions = () => import("./kinds/crd.ts");

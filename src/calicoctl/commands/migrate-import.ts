@@ -1,6 +1,6 @@
 // calicoctl datastore migrate import: what `export` printed, into the Kubernetes API. Refuses a cluster that has
 // Calico data already; what is there of Kubernetes itself (its policies, the built-in tiers) does not count.
-import { type Entry, NotFound } from "../../datastore/index.ts";
+import { type Entry, installCustomResourceDefinitions, NotFound } from "../../datastore/index.ts";
 import { isJsonObject, parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import { decodeValue, KUBERNETES_POLICY_PREFIX, parseStoredPath } from "../../model/index.ts";
 import { apply } from "../actions.ts";
@@ -31,6 +31,7 @@ export async function run(call: Call): Promise<number> {
     );
   const [source] = readSources(filename, { recursive: false }, world);
   if (source === undefined) throw new Failure(`No resources specified in file ${filename}`);
+  await installCustomResourceDefinitions(config);
   await using store = await openStore(call, { requests: "many" });
   await importExport(store, source, world);
   return 0;

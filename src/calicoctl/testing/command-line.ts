@@ -19,6 +19,7 @@ export class CommandLine implements Disposable {
     CALICO_SQLITE_PATH: join(this.folder, "calico.db"),
   };
   isTerminal = false;
+  timeoutMs = 500;
 
   async run(...args: readonly string[]): Promise<Answer> {
     return this.pipe("", ...args);
@@ -33,7 +34,7 @@ export class CommandLine implements Disposable {
       err: (text) => void (err += text),
       readStdin: () => (typeof stdin === "string" ? Buffer.from(stdin) : stdin),
       isTerminal: () => this.isTerminal,
-      timeoutMs: 500,
+      timeoutMs: this.timeoutMs,
     });
     return { code, out, err };
   }

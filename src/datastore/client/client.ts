@@ -9,6 +9,7 @@ import { bgpPeerFlow } from "./bgp-peer-flow.ts";
 import { type ClusterFacts, ensureInitialized } from "./ensure-initialized.ts";
 import type { AddressKeeper, Flow, FlowContext } from "./flow.ts";
 import { ipPoolFlow } from "./ip-pool-flow.ts";
+import { kubeControllersFlow } from "./kube-controllers-flow.ts";
 import { nodeFlow } from "./node-flow.ts";
 import { policyFlow } from "./policy-flow.ts";
 import { checkCreate, checkUpdate, stamp } from "./preconditions.ts";
@@ -55,6 +56,7 @@ const FLOWS: Partial<Record<KindName, Flow>> = {
   StagedGlobalNetworkPolicy: policyFlow,
   Tier: tierFlow,
   BGPPeer: bgpPeerFlow,
+  KubeControllersConfiguration: kubeControllersFlow,
 };
 
 export class Client {
