@@ -18,7 +18,7 @@ const suites: Readonly<Record<string, { readonly drive: readonly string[]; reado
   startup: { drive: ["--startup", "dist/calico-node -startup"], ready: false },
   bgp: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   felix: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
-  messages: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
+  messages: { drive: ["--felix", "dist/calico-node -felix"], ready: true },
   cni: { drive: ["--bin", "dist"], ready: false },
   ipam: { drive: ["--bin", "dist"], ready: true },
 };

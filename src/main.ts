@@ -13,6 +13,8 @@ const programs: Readonly<Record<string, Load>> = {
   "kubectl-calico": () => import("./calicoctl/index.ts"),
   "calico-typha": () => import("./typha/program.ts"),
   "calico-ipam": () => import("./cni/calico-ipam.ts"),
+  "calico-felix": () => import("./felix/index.ts"),
+  "calico-node": () => import("./node/index.ts"),
 };
 
 /** By the first word after `calico`. */

@@ -69,3 +69,4 @@ export {
 } from "./wireguard-wire.ts";
 export { type ReceivedRequest, RequestServer, type RequestServerOptions } from "./request-server.ts";
 export { connectUnix, readAll, sendRequest } from "./unix-socket.ts";
+export { openSyslog, type Syslog } from "./syslog.ts";

@@ -93,12 +93,7 @@ function formatSeconds(ms: number): string {
 
 function renderTable(rows: readonly (readonly string[])[]): string {
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length))) ?? [];
-  return `${rows
-    .map((row) =>
-      row
-        .map((cell, i) => cell.padEnd(widths[i] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n")}\n`;
+  const rule = `+${widths.map((width) => "-".repeat(width + 2)).join("+")}+`;
+  const lines = rows.map((row) => `| ${widths.map((width, i) => (row[i] ?? "").padEnd(width)).join(" | ")} |`);
+  return `${[rule, ...lines.slice(0, 1), rule, ...lines.slice(1), rule].join("\n")}\n`;
 }

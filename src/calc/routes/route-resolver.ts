@@ -104,6 +104,7 @@ export class RouteResolver {
     let node = "";
     let owner: string | undefined; // of the innermost block so far
     let ownerCidr: Cidr | undefined;
+    let ownerTypes = 0; // of all blocks around: what is lent belongs to both sides
     let borrowed = false;
     let localWorkload = false;
     let tunnelType: RouteUpdate["tunnelType"];
@@ -118,6 +119,7 @@ export class RouteResolver {
         if (owner !== undefined && owner !== facts.blockNode) borrowed = true;
         node = owner = facts.blockNode;
         ownerCidr = facts.cidr;
+        ownerTypes |= owner === this.#host ? ROUTE_TYPE.localWorkload : ROUTE_TYPE.remoteWorkload;
       }
       const [host] = facts.hosts;
       if (host !== undefined) {
@@ -140,8 +142,7 @@ export class RouteResolver {
         }
       }
     }
-    if (owner !== undefined && !isHost && (tunnelType === undefined || ownerCidr === cidr))
-      types |= owner === this.#host ? ROUTE_TYPE.localWorkload : ROUTE_TYPE.remoteWorkload;
+    if (!isHost && (tunnelType === undefined || ownerCidr === cidr)) types |= ownerTypes;
     const version = ipVersion(cidr);
     return {
       type: "routeUpdate",

@@ -35,7 +35,8 @@ export function felixConfigProcessor(): UpdateProcessor {
 
 const PARAMETERS: ReadonlySet<string> = new Set(FELIX_PARAMETERS);
 
-function felixSettings(resource: Resource | undefined, report: ReportProblem): Map<string, string> {
+/** A FelixConfiguration as settings by parameter name. */
+export function felixSettings(resource: Resource | undefined, report: ReportProblem): Map<string, string> {
   const settings = new Map<string, string>();
   if (resource === undefined) return settings;
   for (const [field, value] of fieldsOf(resource, report)) {

@@ -1,4 +1,9 @@
-export { bgpConfigProcessor, clusterInformationProcessor, felixConfigProcessor } from "./configuration.ts";
+export {
+  bgpConfigProcessor,
+  clusterInformationProcessor,
+  felixConfigProcessor,
+  felixSettings,
+} from "./configuration.ts";
 export { conflictResolving } from "./conflict-cache.ts";
 export {
   convertWorkloadEndpoint,

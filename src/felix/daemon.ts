@@ -1,0 +1,231 @@
+// The node agent from start to end.
+//
+//   1  early log, health, signals
+//   2  settings and datastore, however long it takes          load-config.ts
+//   3  log, health port and watchdog times as the settings say
+//   4  the dataplane; it hears the settings before anything else
+//   5  syncer ─► dedupe buffer ─► graph runner ─► dataplane ─► reports ─► status
+//   6  metrics; then it waits for a reason to end             shutdown.ts
+import { CalculationGraph, type ConfigLayers, type DataplaneMessage, type GraphUpdate } from "../calc/index.ts";
+import {
+  createSyncer,
+  type Datastore,
+  DedupeBuffer,
+  DEFAULT_ALLOW,
+  DEFAULT_ALLOW_PROFILE,
+  type Syncer,
+} from "../datastore/index.ts";
+import { BUILD } from "../lib/build.ts";
+import { HealthAggregator } from "../lib/health.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { MetricsRegistry } from "../lib/metrics.ts";
+import { profileProcessor, type ResourceKey } from "../model/index.ts";
+import {
+  ConfigError,
+  type ConfigEngine,
+  type Environment,
+  type FelixConfig,
+  isLeader,
+  type ParameterName,
+  PARAMETERS,
+} from "./config/index.ts";
+import type { RunningDriver } from "./drivers/driver.ts";
+import { openDriver } from "./drivers/open.ts";
+import { GraphRunner } from "./graph-runner.ts";
+import { planGraph } from "./graph-settings.ts";
+import { HealthServer } from "./health-server.ts";
+import { type Loaded, loadConfig } from "./load-config.ts";
+import { createFelixLog, earlySeverity, type FelixLog, thresholdOf } from "./logging/felix-log.ts";
+import { openFelixLog } from "./logging/open.ts";
+import { screenWriter } from "./logging/writers.ts";
+import { graphMetrics } from "./metrics/graph-metrics.ts";
+import { MetricsServer } from "./metrics/metrics-server.ts";
+import { failure, restart, Shutdown } from "./shutdown.ts";
+import { handleSignals } from "./signals.ts";
+import { ValidationFilter } from "./validation-filter.ts";
+
+const GRAPH_TIMEOUT_MS = 30_000;
+
+export interface FelixOptions {
+  readonly env: Environment;
+  readonly configFile: string;
+  /** Print what the dataplane would be told, one line of JSON each, and touch nothing. */
+  readonly dump?: boolean;
+}
+
+/** @returns the exit code */
+export async function runFelix(options: FelixOptions): Promise<number> {
+  const registry = new MetricsRegistry();
+  const counts = logCounts(registry);
+  const early = createFelixLog([{ threshold: thresholdOf(earlySeverity(options.env)), writer: screenWriter }], {
+    mayDrop: false,
+    counts,
+  });
+  const health = new HealthAggregator();
+  const startup = health.register("FelixStartup", { live: true, ready: true });
+  const server = new HealthServer(health, early.log.with({ part: "health" }));
+  const shutdown = new Shutdown();
+  const signals = handleSignals(shutdown, early.log);
+  let running: Running | undefined;
+  let log: FelixLog = early;
+  try {
+    const loaded = await loadConfig({
+      ...options,
+      log: early.log.with({ part: "start" }),
+      signal: shutdown.signal,
+      health: startup,
+      onSettings: (config) => server.serve(healthAddress(config)),
+    });
+    log = openFelixLog(loaded.engine.config, counts);
+    signals.configure(loaded.engine.config, log.log);
+    running = start({ options, loaded, log: log.log, health, registry, shutdown });
+    startup({ live: true, ready: true });
+  } catch (error) {
+    if (!shutdown.signal.aborted) {
+      log.log.error("could not start", { error: describeError(error) });
+      shutdown.request(failure(describeError(error)));
+    }
+  }
+  const code = await shutdown.finish(
+    async () => {
+      await running?.stopped;
+    },
+    ({ text, code: exitCode }) => log.log.warn("ending", { reason: text, exitCode }),
+  );
+  signals.remove();
+  server.close();
+  running?.close();
+  log.flush();
+  return code;
+}
+
+interface Running {
+  /** Resolves when everything that hears the end's signal has ended. */
+  readonly stopped: Promise<void>;
+  close(): void;
+}
+
+function start(given: {
+  readonly options: FelixOptions;
+  readonly loaded: Loaded;
+  readonly log: Logger;
+  readonly health: HealthAggregator;
+  readonly registry: MetricsRegistry;
+  readonly shutdown: Shutdown;
+}): Running {
+  const { options, loaded, log, health, registry, shutdown } = given;
+  const { engine, store } = loaded;
+  const { config } = engine;
+  const { signal } = shutdown;
+  log.info("starting", { version: BUILD.version, host: config.FelixHostname, datastore: store.name });
+  health.overrideTimeouts(config.HealthTimeoutOverrides);
+  const driver = openDriver({ ...given, config, report: () => {}, dump: options.dump ?? false });
+  driver.send(engine.toMessage());
+  const metrics = graphMetrics(registry, config.FelixHostname);
+  const plan = planGraph(config, loaded.pools);
+  const graph = new CalculationGraph(plan.settings, {
+    onMessage: (message) => {
+      metrics.onMessage();
+      if (message.type === "encapsulation" && !Bun.deepEquals(message, plan.encapsulation, true))
+        shutdown.request(restart("the pools ask for other tunnels"));
+      driver.send(message);
+    },
+    onConfig: (layers) => applyConfig({ engine, layers, driver, health, log, shutdown }),
+    onNotReady: () => shutdown.request(failure("the datastore is no longer ready")),
+    onStats: (stats) => metrics.onStats(stats),
+    onProfileMissing: (name) =>
+      log.warn("an endpoint lists a profile that is not there; its traffic is denied", { part: "calc", profile: name }),
+  });
+  for (const update of builtInUpdates()) graph.update(update);
+  const runner = new GraphRunner({
+    graph,
+    driver,
+    filter: new ValidationFilter({
+      log: log.with({ part: "validation" }),
+      allowSpoofing: config.WorkloadSourceSpoofing === "Any",
+    }),
+    log: log.with({ part: "calc" }),
+    health: health.register("CalculationGraph", { live: true, ready: true }, GRAPH_TIMEOUT_MS),
+    metrics,
+    onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
+  });
+  const buffer = new DedupeBuffer({ onUnreadable: (path, reason) => runner.onUnreadable(path, reason) });
+  const tasks: Readonly<Record<string, Promise<void>>> = {
+    dataplane: driver.run(signal),
+    calculation: runner.run(signal),
+    buffer: buffer.run(runner, signal),
+    syncer: openSyncer(loaded, store, log).run(buffer, signal),
+  };
+  for (const [name, task] of Object.entries(tasks))
+    task.catch((error: unknown) => {
+      if (!signal.aborted) shutdown.request(failure(`${name}: ${describeError(error)}`));
+    });
+  const metricsServer = new MetricsServer(registry, config, log.with({ part: "metrics" }));
+  if (config.PrometheusMetricsEnabled) metricsServer.start();
+  return {
+    stopped: Promise.allSettled(Object.values(tasks)).then(async () => {
+      await store.close();
+    }),
+    close: () => metricsServer.close(),
+  };
+}
+
+function openSyncer({ engine, usePodCidr }: Loaded, store: Datastore, log: Logger): Syncer {
+  return createSyncer("felix", store, {
+    hostname: engine.config.FelixHostname,
+    usePodCidr,
+    isLeader: isLeader(engine.config),
+    onFailure: (error, lasting) =>
+      log.with({ part: "syncer" })[lasting ? "error" : "debug"]("the datastore cannot be followed; trying again", {
+        error: describeError(error),
+      }),
+  });
+}
+
+/** Settings as the datastore has them now: applied where that is possible, else a reason to start again. */
+function applyConfig(given: {
+  readonly engine: ConfigEngine;
+  readonly layers: ConfigLayers;
+  readonly driver: Pick<RunningDriver, "send">;
+  readonly health: HealthAggregator;
+  readonly log: Logger;
+  readonly shutdown: Shutdown;
+}): void {
+  const { engine, layers, driver, health, log, shutdown } = given;
+  let changed: ReadonlySet<ParameterName>;
+  try {
+    changed = engine.update({
+      "datastore (global)": layers.global,
+      "datastore (per-node-selector)": layers.selector,
+      "datastore (per-host)": layers.host,
+    });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    log.error("new settings cannot be used; the old ones stay in force", { error: error.message });
+    return;
+  }
+  if (changed.size === 0) return;
+  const needRestart = [...changed].filter((name) => !PARAMETERS[name].isLive);
+  if (needRestart.length > 0) return shutdown.request(restart(`settings changed: ${needRestart.join(", ")}`));
+  log.info("settings changed; applied without a restart", { settings: [...changed].join(", ") });
+  health.overrideTimeouts(engine.config.HealthTimeoutOverrides);
+  const message: DataplaneMessage = engine.toMessage();
+  driver.send(message);
+}
+
+/** What every cluster has without anybody having written it: the profile that allows everything. */
+function builtInUpdates(): readonly GraphUpdate[] {
+  const key: ResourceKey = { type: "resource", kind: "Profile", name: DEFAULT_ALLOW };
+  return profileProcessor.process({ key, value: DEFAULT_ALLOW_PROFILE }, () => {}) as readonly GraphUpdate[];
+}
+
+const healthAddress = (config: FelixConfig) =>
+  config.HealthEnabled ? { host: config.HealthHost, port: config.HealthPort } : undefined;
+
+function logCounts(registry: MetricsRegistry): { dropped(): void; failed(): void } {
+  const dropped = registry.counter("felix_logs_dropped", "Log lines dropped because a destination was too slow.");
+  const failed = registry.counter("felix_log_errors", "Log lines that could not be written.");
+  dropped.add(0);
+  failed.add(0);
+  return { dropped: () => dropped.add(), failed: () => failed.add() };
+}

@@ -1,0 +1,23 @@
+// Prints every message as one line of JSON: what a dataplane would be told, for people and tests.
+import type { DataplaneMessage } from "../../calc/index.ts";
+import type { RunningDriver } from "./driver.ts";
+
+export class DumpDriver implements RunningDriver {
+  readonly #write: (line: string) => void;
+
+  constructor(write: (line: string) => void) {
+    this.#write = write;
+  }
+  send(message: DataplaneMessage): void {
+    this.#write(`${JSON.stringify(message)}\n`);
+  }
+  ready(): Promise<void> {
+    return Promise.resolve();
+  }
+  run(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      if (signal.aborted) resolve();
+      else signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+  }
+}

@@ -1,0 +1,150 @@
+// Runs the calculation graph: feeds it what the syncer says, and flushes it to the dataplane as often as is good for
+// both. A change goes through at once; a storm of them is joined, at most ten flushes in a row and then one per ten
+// milliseconds; while the dataplane is busy the graph goes on taking updates and says only the last word on each object.
+import type { CalculationGraph, DataplaneDriver, GraphUpdate } from "../calc/index.ts";
+import type { SyncerSink, SyncerUpdate, SyncStatus } from "../datastore/index.ts";
+import type { HealthReport } from "../lib/health.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import type { GraphMetrics } from "./metrics/graph-metrics.ts";
+import type { ValidationFilter } from "./validation-filter.ts";
+
+const TOKENS = 10;
+const TOKEN_MS = 10;
+const HEALTH_MS = 10_000;
+const SLOW_FLUSH_MS = 1000;
+
+export interface GraphRunnerOptions {
+  readonly graph: CalculationGraph;
+  readonly driver: DataplaneDriver;
+  readonly filter: ValidationFilter;
+  readonly log: Logger;
+  readonly health: (report: HealthReport) => void;
+  readonly metrics: GraphMetrics;
+  /** The graph itself failed: nothing it says can be trusted any more. */
+  readonly onFailure: (error: unknown) => void;
+  readonly now?: () => number;
+}
+
+export class GraphRunner implements SyncerSink {
+  readonly #options: GraphRunnerOptions;
+  readonly #now: () => number;
+  #status: SyncStatus = "wait-for-ready";
+  #hasBeenInSync = false;
+  #isDirty = false;
+  #isBusy = false;
+  #tokens = TOKENS;
+  #tokensAt: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isHung = false;
+  #stopped = false;
+
+  constructor(options: GraphRunnerOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+    this.#tokensAt = this.#now();
+  }
+
+  /** Reports that the graph is alive until the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    this.#reportHealth();
+    const timer = setInterval(() => this.#reportHealth(), HEALTH_MS);
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve();
+      else signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    clearInterval(timer);
+    clearTimeout(this.#timer);
+    this.#stopped = true;
+  }
+
+  /** For tests of the watchdog: takes nothing more and reports nothing more. */
+  hang(): void {
+    this.#isHung = true;
+  }
+
+  onStatus(status: SyncStatus): void {
+    if (this.#isHung) return;
+    if (status === this.#status) return;
+    this.#options.log.info("the datastore's state changed", { before: this.#status, now: status });
+    this.#status = status;
+    this.#options.metrics.onStatus(status);
+    if (status === "in-sync" && !this.#hasBeenInSync) {
+      this.#hasBeenInSync = true;
+      this.#tokens = Math.max(this.#tokens, 1);
+      this.#guarded(() => this.#options.graph.setInSync());
+      this.#isDirty = true;
+    }
+    this.#reportHealth();
+    this.#flushSoon();
+  }
+
+  onUpdates(updates: readonly SyncerUpdate[]): void {
+    if (this.#isHung) return;
+    const { graph, filter, metrics } = this.#options;
+    for (const given of updates) {
+      const update = filter.check(given);
+      metrics.onUpdate(update.key);
+      const started = this.#now();
+      this.#guarded(() => graph.update(update as GraphUpdate));
+      metrics.onUpdateTime((this.#now() - started) / 1000);
+    }
+    if (updates.length > 0) this.#isDirty = true;
+    this.#flushSoon();
+  }
+
+  onUnreadable(path: string, reason: string): void {
+    this.#options.filter.reportUnreadable(path, reason);
+  }
+
+  /** Before the first complete picture nothing is said: half a picture would only be said twice. */
+  #flushSoon(): void {
+    if (!this.#isDirty || this.#isBusy || this.#stopped || !this.#hasBeenInSync || this.#timer !== undefined) return;
+    const waitMs = this.#takeToken();
+    if (waitMs === 0) return this.#flush();
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#flushSoon();
+    }, waitMs);
+  }
+
+  #flush(): void {
+    const { graph, driver, log, metrics } = this.#options;
+    this.#isDirty = false;
+    const started = this.#now();
+    this.#guarded(() => graph.flush());
+    const tookMs = this.#now() - started;
+    if (tookMs > SLOW_FLUSH_MS) log.info("a flush took long", { ms: Math.round(tookMs) });
+    metrics.onFlush(graph.figures);
+    this.#isBusy = true;
+    void driver.ready().then(() => {
+      this.#isBusy = false;
+      this.#flushSoon();
+    });
+  }
+
+  /** 0 when one was there, else how long until there is one. */
+  #takeToken(): number {
+    const now = this.#now();
+    const fresh = Math.floor((now - this.#tokensAt) / TOKEN_MS);
+    if (fresh > 0) {
+      this.#tokens = Math.min(TOKENS, this.#tokens + fresh);
+      this.#tokensAt += fresh * TOKEN_MS;
+    }
+    if (this.#tokens === 0) return Math.max(1, this.#tokensAt + TOKEN_MS - now);
+    this.#tokens--;
+    return 0;
+  }
+
+  #reportHealth(): void {
+    if (!this.#isHung) this.#options.health({ live: true, ready: this.#status === "in-sync" });
+  }
+
+  #guarded(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.#options.log.error("the calculation failed", { error: describeError(error) });
+      this.#options.onFailure(error);
+    }
+  }
+}

@@ -1,0 +1,134 @@
+// Gets hold of settings and datastore, however long that takes: every pass begins with fresh defaults, every failure is
+// told and tried again after a second. While the datastore itself says that it is not ready, the agent waits as live and
+// ready, so that whoever migrates the datastore can finish rolling it out.
+import { existsSync, readFileSync } from "node:fs";
+import { hostname as osHostname } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { chooseDatastore, type Datastore, openDatastore } from "../datastore/index.ts";
+import type { HealthReport } from "../lib/health.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { delay } from "../lib/retry.ts";
+import type { Pool } from "../model/index.ts";
+import {
+  checkConfig,
+  ConfigEngine,
+  type Environment,
+  environmentLayer,
+  type FelixConfig,
+  parseConfigFile,
+  type Surroundings,
+} from "./config/index.ts";
+import { datastoreSettings, readDatastoreConfig } from "./datastore-config.ts";
+
+const RETRY_MS = 1000;
+
+export interface LoadOptions {
+  readonly env: Environment;
+  readonly configFile: string;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+  /** Tells how the start goes. */
+  readonly health: (report: HealthReport) => void;
+  /** Called with settings as soon as they can be read, and again with those of the datastore. */
+  readonly onSettings: (config: FelixConfig) => void;
+  readonly retryMs?: number;
+}
+
+export interface Loaded {
+  readonly engine: ConfigEngine;
+  readonly store: Datastore;
+  readonly pools: readonly Pool[];
+  /** Addresses come from the nodes' pod CIDRs. */
+  readonly usePodCidr: boolean;
+}
+
+/** Ends only with everything in hand, or when the signal aborts. */
+export async function loadConfig(options: LoadOptions): Promise<Loaded> {
+  const { log, signal, health } = options;
+  const told = new Set<string>();
+  const tellOnce = (problem: string) => {
+    if (told.has(problem)) return;
+    told.add(problem);
+    log.warn("a setting is not used", { problem });
+  };
+  const held = new HeldDatastore();
+  for (;;) {
+    signal.throwIfAborted();
+    health({ live: true, ready: false });
+    try {
+      const loaded = await loadOnce(options, held, tellOnce);
+      if (loaded !== undefined) return loaded;
+      health({ live: true, ready: true, detail: "waiting for the datastore to be ready" });
+    } catch (error) {
+      if (signal.aborted) throw error;
+      log.error("cannot start yet; trying again", { error: describeError(error) });
+    }
+    await delay(options.retryMs ?? RETRY_MS, signal);
+  }
+}
+
+/** One connection through all passes, unless other settings ask for another. */
+class HeldDatastore {
+  #choice: unknown;
+  #store: Datastore | undefined;
+
+  async get(choice: Parameters<typeof openDatastore>[0]): Promise<Datastore> {
+    if (this.#store !== undefined && Bun.deepEquals(choice, this.#choice, true)) return this.#store;
+    await this.#store?.close();
+    this.#store = await openDatastore(choice);
+    this.#choice = choice;
+    return this.#store;
+  }
+}
+
+/** Nothing while the datastore says that it is not ready. */
+async function loadOnce(
+  options: LoadOptions,
+  held: HeldDatastore,
+  tell: (problem: string) => void,
+): Promise<Loaded | undefined> {
+  const { env, configFile, log, signal } = options;
+  const engine = new ConfigEngine(localSurroundings(env), {
+    hostname: (osHostname() || (env["HOSTNAME"] ?? "")).toLowerCase(),
+  });
+  engine.update({ "environment variable": environmentLayer(env), "config file": readConfigFile(configFile, tell) });
+  options.onSettings(engine.config);
+  const api = datastoreSettings(env, engine.resolved);
+  const store = await held.get(chooseDatastore(api, { env }));
+  const { layers, isReady, pools } = await readDatastoreConfig(store, engine.config.FelixHostname, {
+    signal,
+    report: tell,
+  });
+  if (!isReady) {
+    log.warn("the datastore is not ready: ClusterInformation default does not say datastoreReady; waiting");
+    return undefined;
+  }
+  engine.update({
+    "datastore (global)": layers.global,
+    "datastore (per-node-selector)": layers.selector,
+    "datastore (per-host)": layers.host,
+  });
+  for (const problem of engine.resolved.problems) tell(problem);
+  checkConfig(engine.resolved);
+  options.onSettings(engine.config);
+  return { engine, store, pools, usePodCidr: api.usePodCIDR ?? false };
+}
+
+function readConfigFile(path: string, tell: (problem: string) => void): Record<string, string> {
+  if (!existsSync(path)) return {};
+  const problems: string[] = [];
+  const layer = parseConfigFile(readFileSync(path, "utf8"), problems);
+  for (const problem of problems) tell(`${path}: ${problem}`);
+  return layer;
+}
+
+function localSurroundings(env: Environment): Surroundings {
+  return {
+    exists: existsSync,
+    findExecutable: (name) => {
+      if (name.includes("/")) return existsSync(name) ? name : undefined;
+      const folders = [dirname(process.execPath), ...(env["PATH"] ?? "").split(delimiter)];
+      return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
+    },
+  };
+}

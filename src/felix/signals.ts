@@ -1,0 +1,44 @@
+// What the agent does on signals.
+import type { Logger } from "../lib/log.ts";
+import { describeError } from "../lib/log.ts";
+import type { FelixConfig } from "./config/index.ts";
+import { profilePath, writeCpuProfile, writeHeapProfile } from "./profiles.ts";
+import { restart, type Shutdown, stopSignal } from "./shutdown.ts";
+
+export interface SignalHandlers {
+  /** Once the settings are known. */
+  configure(config: Pick<FelixConfig, "DebugMemoryProfilePath" | "DebugCPUProfilePath">, log: Logger): void;
+  remove(): void;
+}
+
+export function handleSignals(shutdown: Shutdown, earlyLog: Logger): SignalHandlers {
+  let log = earlyLog;
+  let config: Pick<FelixConfig, "DebugMemoryProfilePath" | "DebugCPUProfilePath"> | undefined;
+  const profile = async (path: string | undefined, write: (path: string) => Promise<void>) => {
+    if (path === undefined || path === "") return;
+    const file = profilePath(path, new Date());
+    try {
+      await write(file);
+      log.info("wrote a profile", { file });
+    } catch (error) {
+      log.error("cannot write a profile", { file, error: describeError(error) });
+    }
+  };
+  const handlers = {
+    SIGTERM: () => shutdown.request(stopSignal("SIGTERM")),
+    SIGINT: () => shutdown.request(stopSignal("SIGINT")),
+    SIGHUP: () => shutdown.request(restart("got SIGHUP")),
+    SIGUSR1: () => void profile(config?.DebugMemoryProfilePath, writeHeapProfile),
+    SIGUSR2: () => void profile(config?.DebugCPUProfilePath, writeCpuProfile),
+  } as const;
+  for (const [signal, handler] of Object.entries(handlers)) process.on(signal, handler);
+  return {
+    configure: (given, newLog) => {
+      config = given;
+      log = newLog;
+    },
+    remove: () => {
+      for (const [signal, handler] of Object.entries(handlers)) process.off(signal, handler);
+    },
+  };
+}

@@ -1,0 +1,85 @@
+// Keeps what is wrong out of the calculation: a bad value counts as absent, is reported once by key and reason, and
+// everything else goes on.
+import type { SyncerUpdate } from "../datastore/index.ts";
+import type { Logger } from "../lib/log.ts";
+import { keyPath, type Policy, type RuleSide, tryParseSelector, type WorkloadEndpoint } from "../model/index.ts";
+
+export interface ValidationFilterOptions {
+  readonly log: Logger;
+  /** Workloads may send from addresses that are not theirs, where their annotation says so. */
+  readonly allowSpoofing: boolean;
+  /** Told of every entry that is left out. */
+  readonly onRefused?: () => void;
+}
+
+/** Selectors known to be good; beyond that many they are looked at again. */
+const REMEMBERED = 50_000;
+
+export class ValidationFilter {
+  readonly #options: ValidationFilterOptions;
+  /** By key, the reason that was told. */
+  readonly #reported = new Map<string, string>();
+  readonly #goodSelectors = new Set<string>();
+
+  constructor(options: ValidationFilterOptions) {
+    this.#options = options;
+  }
+
+  /** The update, without its value when that is not valid. */
+  check(update: SyncerUpdate): SyncerUpdate {
+    const reason = update.value === undefined ? undefined : this.#faultOf(update);
+    if (reason === undefined) {
+      if (this.#reported.size > 0) this.#reported.delete(keyPath(update.key));
+      return update;
+    }
+    this.#report(keyPath(update.key), reason);
+    return { ...update, value: undefined } as SyncerUpdate;
+  }
+
+  /** An entry that could not even be read. */
+  reportUnreadable(path: string, reason: string): void {
+    this.#report(path, reason);
+  }
+
+  #report(path: string, reason: string): void {
+    if (this.#reported.get(path) === reason) return;
+    this.#reported.set(path, reason);
+    this.#options.onRefused?.();
+    this.#options.log.warn("an entry of the datastore is not valid; it counts as missing", { key: path, reason });
+  }
+
+  #faultOf(update: SyncerUpdate): string | undefined {
+    switch (update.key.type) {
+      case "workloadEndpoint":
+        return this.#workloadFault(update.value as WorkloadEndpoint);
+      case "policy":
+        return this.#policyFault(update.value as Policy);
+      default:
+        return undefined;
+    }
+  }
+
+  #workloadFault(endpoint: WorkloadEndpoint): string | undefined {
+    if (endpoint.name === "") return "the workload endpoint names no interface";
+    if ((endpoint.allowSpoofedSourcePrefixes ?? []).length > 0 && !this.#options.allowSpoofing)
+      return "allowSpoofedSourcePrefixes is set, but WorkloadSourceSpoofing does not allow it";
+    return undefined;
+  }
+
+  #policyFault(policy: Policy): string | undefined {
+    const selectors = [policy.selector];
+    for (const { source, destination } of [...policy.inboundRules, ...policy.outboundRules])
+      for (const side of [source, destination] as readonly RuleSide[])
+        selectors.push(side.selector ?? "", side.notSelector ?? "");
+    const bad = selectors.find((text) => !this.#isSelector(text));
+    return bad === undefined ? undefined : `selector ${JSON.stringify(bad)} cannot be read`;
+  }
+
+  #isSelector(text: string): boolean {
+    if (text === "" || this.#goodSelectors.has(text)) return true;
+    if (tryParseSelector(text) === undefined) return false;
+    if (this.#goodSelectors.size >= REMEMBERED) this.#goodSelectors.clear();
+    this.#goodSelectors.add(text);
+    return true;
+  }
+}

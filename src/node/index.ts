@@ -1,0 +1,15 @@
+// `calico-node -ROLE`: the parts of a node, each by its flag.
+
+type Program = (argv: readonly string[]) => Promise<number> | number;
+
+const roles: Readonly<Record<string, () => Promise<{ main: Program }>>> = {
+  "-felix": () => import("../felix/index.ts"),
+};
+
+export async function main(argv: readonly string[]): Promise<number> {
+  const [flag, ...rest] = argv;
+  const load = flag === undefined ? undefined : roles[flag.replace(/^--/, "-")];
+  if (load !== undefined) return (await load()).main(rest);
+  console.error(`calico-node: say which part to run: ${Object.keys(roles).join(", ")}`);
+  return 2;
+}
