@@ -60,34 +60,41 @@ export async function assignAddresses(context: IpamContext, request: IpamRequest
       await resolvePools(context.store, version === 4 ? request.settings.ipv4Pools : request.settings.ipv6Pools),
     );
   const namespaceLabels = await context.namespaceLabels();
-  const assigned = await locked(context, async () => {
-    const results: Assignments[] = [];
-    for (const version of wanted)
-      results.push(
-        await context.ipam.autoAssign({
-          version,
-          count: 1,
-          host: context.identity.node,
-          use: "Workload",
-          pools: pools.get(version) ?? [],
-          ...(namespaceLabels === undefined ? {} : { namespaceLabels }),
-          ...owner(context),
-        }),
-      );
-    return results;
-  });
-  const short = assigned.find((result) => result.addresses.length === 0);
-  if (short !== undefined) {
-    // All or nothing: a pod with one family of two would look healthy and not be.
-    const gotten = assigned.flatMap((result) => result.addresses);
-    if (gotten.length > 0)
-      await context.ipam.release(
-        gotten.map((cidr) => ({ address: addressOf(cidr) })),
-        AbortSignal.timeout(RELEASE_MS),
-      );
-    throw new CniError(INTERNAL, `failed to request IPv${short.version} addresses: ${describeShortage(short)}`);
+  const assigned: Assignments[] = [];
+  try {
+    await locked(context, async () => {
+      for (const version of wanted)
+        assigned.push(
+          await context.ipam.autoAssign({
+            version,
+            count: 1,
+            host: context.identity.node,
+            use: "Workload",
+            pools: pools.get(version) ?? [],
+            ...(namespaceLabels === undefined ? {} : { namespaceLabels }),
+            ...owner(context),
+          }),
+        );
+    });
+    const short = assigned.find((result) => result.addresses.length === 0);
+    if (short !== undefined)
+      throw new CniError(INTERNAL, `failed to request IPv${short.version} addresses: ${describeShortage(short)}`);
+  } catch (error) {
+    await giveBack(context, assigned);
+    throw error;
   }
   return resultOf(assigned.flatMap((result) => result.addresses));
+}
+
+/** All or nothing: a pod with one family of two would look healthy and not be. */
+async function giveBack({ ipam, log }: IpamContext, assigned: readonly Assignments[]): Promise<void> {
+  const addresses = assigned.flatMap((result) => result.addresses).map((cidr) => ({ address: cidrAddress(cidr) }));
+  if (addresses.length === 0) return;
+  try {
+    await ipam.release(addresses, AbortSignal.timeout(RELEASE_MS));
+  } catch (error) {
+    log.error("Could not give back the addresses of a failed ADD; its DEL will", { error });
+  }
 }
 
 /** Gives back all addresses of the container; having none is fine. */
@@ -165,10 +172,8 @@ async function resolvePools(store: Datastore, names: readonly string[]): Promise
   });
 }
 
-const addressOf = (cidr: Cidr): IpAddress => cidrAddress(cidr);
-
 function resultOf(addresses: readonly Cidr[]): CniResult {
-  const networks = addresses.map((cidr): IpNetwork => ({ address: addressOf(cidr), length: cidrLength(cidr) }));
+  const networks = addresses.map((cidr): IpNetwork => ({ address: cidrAddress(cidr), length: cidrLength(cidr) }));
   return {
     interfaces: [],
     ips: networks.map((address) => ({ address })),

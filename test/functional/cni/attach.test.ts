@@ -1,0 +1,212 @@
+// ADD and DEL as a runtime calls them: the pod's wire, its addresses, what is stored, and that nothing stays.
+import { describe, expect, test } from "bun:test";
+import { openProber } from "./reach.ts";
+import { canRun, CniHost, k8s } from "./cni-host.ts";
+
+const DUAL = { ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
+
+describe.skipIf(!canRun)("ADD", () => {
+  test("CI-017 CI-018 CI-020 CI-021 a dual-stack pod has its wire, gateway, routes and addresses", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    const run = await host.add(pod, { conf: DUAL });
+    expect(run.stderr).toBe("");
+    expect(run.json).toEqual({
+      cniVersion: "1.0.0",
+      interfaces: [{ name: "calicid1" }],
+      ips: [{ address: "10.65.0.128/32" }, { address: "fd00:65::2880/128" }],
+    });
+    const near = host.kernel.links.get("calicid1")!;
+    const far = pod.kernel.links.get("eth0")!;
+    expect(near).toMatchObject({ kind: "veth", mac: "ee:ee:ee:ee:ee:ee", isUp: true, mtu: 1500, peer: far.index });
+    const addresses = pod.kernel.addresses.list({ link: far.index }).filter((a) => a.scope === "universe");
+    expect(addresses.map((a) => `${a.address}/${a.length}`)).toEqual(["10.65.0.128/32", "fd00:65::2880/128"]);
+    const routes = (version: 4 | 6) =>
+      pod.kernel.routes
+        .list({ version, table: 254 })
+        .filter((r) => r.protocol !== 2)
+        .map((r) => [r.destination, r.gateway ?? "on link"].join(" "))
+        .sort();
+    expect(routes(4)).toEqual(["0.0.0.0/0 169.254.1.1", "169.254.1.1/32 on link"]);
+    expect(routes(6)).toEqual(["::/0 fe80::ecee:eeff:feee:eeee"]);
+    const hostRoutes = ([4, 6] as const).flatMap((version) =>
+      host.kernel.routes.list({ version, table: 254, link: near.index }).filter((r) => r.protocol === 3),
+    );
+    expect(hostRoutes.map((r) => r.destination as string)).toEqual(["10.65.0.128/32", "fd00:65::2880/128"]);
+    expect(pod.kernel.neighbours.list({ version: 4 }).filter((n) => n.state === "permanent")).toEqual([]);
+  });
+
+  test("CI-019 CI-022 the settings of both ends", async () => {
+    await using host = await CniHost.create();
+    const [closed, open] = [host.pod("closed"), host.pod("open")];
+    await host.add(closed, { conf: DUAL });
+    await host.add(open, { conf: { ...DUAL, container_settings: { allow_ip_forwarding: true } } });
+    const near = (family: string, kind: string, key: string) => host.read("net", family, kind, "caliclosed", key);
+    expect({
+      route_localnet: near("ipv4", "conf", "route_localnet"),
+      proxy_arp: near("ipv4", "conf", "proxy_arp"),
+      forwarding: near("ipv4", "conf", "forwarding"),
+      proxy_delay: near("ipv4", "neigh", "proxy_delay"),
+      v6: ["accept_dad", "disable_ipv6", "proxy_ndp", "forwarding", "accept_ra"].map((k) => near("ipv6", "conf", k)),
+    }).toEqual({
+      route_localnet: "1",
+      proxy_arp: "1",
+      forwarding: "1",
+      proxy_delay: "0",
+      v6: ["0", "0", "1", "1", "0"],
+    });
+    for (const [pod, value] of [
+      [closed, "0"],
+      [open, "1"],
+    ] as const) {
+      expect(pod.read("net", "ipv4", "ip_forward")).toBe(value);
+      expect(pod.read("net", "ipv6", "conf", "all", "forwarding")).toBe(value);
+    }
+    expect(closed.read("net", "ipv6", "conf", "eth0", "accept_dad")).toBe("0");
+  });
+
+  test("two pods of one host reach each other by IPv4 and IPv6 after nothing but ADD", async () => {
+    await using host = await CniHost.create();
+    host.handle.run(() => require("node:fs").writeFileSync("/proc/sys/net/ipv6/conf/all/forwarding", "1")); // a router's
+    const [a, b] = [host.pod(), host.pod()];
+    const results = [await host.add(a, { conf: DUAL }), await host.add(b, { conf: DUAL })];
+    const [, to] = results.map((run) =>
+      (run.json["ips"] as { address: string }[]).map((ip) => ip.address.split("/")[0]!),
+    );
+    using prober = openProber([a, b]);
+    expect(await prober.reach(a, b, to!)).toEqual(to!.map((address) => `${address} reached`));
+  });
+
+  test("CI-045 the endpoint, its profile and the allocation are stored as the original stores them", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    await host.add(pod);
+    const endpoint = (await host.all("WorkloadEndpoint")).get("n1-cni-cid1-eth0")!;
+    expect(endpoint.metadata).toMatchObject({
+      namespace: "default",
+      labels: { "projectcalico.org/namespace": "default", "projectcalico.org/orchestrator": "cni" },
+    });
+    expect(endpoint.spec).toEqual({
+      orchestrator: "cni",
+      node: "n1",
+      containerID: "cid1",
+      endpoint: "eth0",
+      ipNetworks: ["10.65.0.128/32"],
+      profiles: ["net1"],
+      interfaceName: "calicid1",
+      mac: pod.kernel.links.get("eth0")!.mac!,
+    });
+    expect((await host.all("Profile")).get("net1")?.spec).toMatchObject({ labelsToApply: { net1: "" } });
+    const [block] = (await host.store.list({ type: "block" })).items;
+    expect(block?.value.attributes).toMatchObject([{ handleId: "net1.cid1", secondary: { node: "n1" } }]);
+    expect(block?.value.attributes[0]?.secondary?.["timestamp"]).toMatch(
+      /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \+0000 UTC$/,
+    );
+  });
+
+  test("CI-037 a second ADD changes nothing; another network adds its profile", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    const first = await host.add(pod);
+    const mac = pod.kernel.links.get("eth0")!.mac;
+    expect((await host.add(pod)).json).toEqual(first.json);
+    expect((await host.add(pod, { conf: { name: "net2" } })).json).toEqual(first.json);
+    expect(pod.kernel.links.get("eth0")!.mac).toBe(mac);
+    expect(await host.allocations()).toHaveLength(1);
+    const spec = (await host.all("WorkloadEndpoint")).get("n1-cni-cid1-eth0")?.spec as { profiles: string[] };
+    expect(spec.profiles).toEqual(["net1", "net2"]);
+    expect([...(await host.all("Profile")).keys()]).toEqual(["net1", "net2"]);
+  });
+
+  test("CI-011 CI-004 the configured MTU is on both ends and in the result", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    const run = await host.add(pod, { conf: { mtu: 9000, num_queues: 2 } });
+    const { mac } = pod.kernel.links.get("eth0")!;
+    expect(run.json["interfaces"]).toEqual([
+      { name: "calicid1" },
+      { name: "eth0", mac: mac!, mtu: 9000, sandbox: pod.netns },
+    ]);
+    expect(run.json["ips"]).toEqual([{ interface: 1, address: "10.65.0.128/32" }]);
+    expect([host.kernel.links.get("calicid1")?.mtu, pod.kernel.links.get("eth0")?.mtu]).toEqual([9000, 9000]);
+  });
+
+  test("CI-023 netkit falls back to veth where the kernel has none", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    expect((await host.add(pod, { conf: { device_type: "netkit" } })).code).toBe(0);
+    expect(["veth", "netkit"]).toContain(host.kernel.links.get("calicid1")?.kind ?? "");
+    expect((await host.add(host.pod(), { conf: { device_type: "carrier-pigeon" } })).json["msg"]).toContain(
+      "device_type",
+    );
+  });
+
+  test("CI-034 CI-035 host-local gives the address, its routes are the pod's", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    const ipam = {
+      type: "host-local",
+      subnet: "10.70.0.0/24",
+      dataDir: `${host.folder}/hl`,
+      routes: [{ dst: "10.0.0.0/8" }],
+    };
+    const run = await host.add(pod, { conf: { ipam, include_default_routes: true } });
+    expect(run.json["ips"]).toEqual([{ address: "10.70.0.2/32" }]);
+    const gatewayed = pod.kernel.routes.list({ version: 4, table: 254 }).filter((r) => r.gateway !== undefined);
+    expect(gatewayed.map((r) => r.destination as string).sort()).toEqual(["0.0.0.0/0", "10.0.0.0/8"]);
+    expect((await host.del(pod, { conf: { ipam } })).code).toBe(0);
+    expect((await host.add(host.pod("cid2"), { conf: { ipam } })).code).toBe(0);
+  });
+});
+
+describe.skipIf(!canRun)("DEL", () => {
+  test("CI-042 everything goes; a second DEL, one without namespace and one never added are fine", async () => {
+    await using host = await CniHost.create();
+    const [pod, other] = [host.pod("cid1"), host.pod("cid2")];
+    await host.add(pod, { conf: DUAL });
+    expect(await host.del(pod)).toMatchObject({ code: 0, stdout: "" });
+    expect(pod.kernel.links.get("eth0")).toBeUndefined();
+    expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
+    expect((await host.all("WorkloadEndpoint")).size).toBe(0);
+    for (const env of [{}, { CNI_NETNS: "" }, { CNI_NETNS: "/run/netns/gone" }]) {
+      expect((await host.del(pod, { env })).code).toBe(0);
+      expect((await host.del(other, { env })).code).toBe(0);
+    }
+  });
+
+  test("CI-043 the DEL of an old container leaves the pod's new one alone", async () => {
+    await using host = await CniHost.create();
+    const [x, y] = [host.pod("x"), host.pod("y")];
+    expect((await host.add(x, k8s("ns1", "p1"))).code).toBe(0);
+    const second = await host.add(y, k8s("ns1", "p1"));
+    expect(second.json["interfaces"]).toEqual([{ name: "cali1579d706c00" }]);
+    expect(await host.allocations()).toHaveLength(2);
+    expect((await host.del(x, k8s("ns1", "p1"))).code).toBe(0);
+    expect((await host.all("WorkloadEndpoint")).get("n1-k8s-p1-eth0")?.spec).toMatchObject({ containerID: "y" });
+    expect(await host.allocations()).toEqual([expect.stringContaining("net1.y")]);
+    expect(y.kernel.links.get("eth0")).toBeDefined();
+    expect((await host.del(y, k8s("ns1", "p1"))).code).toBe(0);
+    expect([(await host.all("WorkloadEndpoint")).size, await host.allocations()]).toEqual([0, []]);
+  });
+
+  test("CI-048 addresses under the handles of old versions are released too", async () => {
+    await using host = await CniHost.create();
+    const { Ipam } = await import("../../../src/ipam/index.ts");
+    const ipam = new Ipam({ datastore: host.store });
+    for (const handleId of ["ns1.p1", "cid2"])
+      await ipam.autoAssign({ version: 4, count: 1, host: "n1", use: "Workload", handleId });
+    await host.del(host.pod("cid1"), k8s("ns1", "p1"));
+    await host.del(host.pod("cid2"));
+    expect(await host.allocations()).toEqual([]);
+  });
+
+  test("CI-015 a pod whose name begins like another's is another pod", async () => {
+    await using host = await CniHost.create();
+    const [a, b] = [host.pod("a"), host.pod("b")];
+    await host.add(a, k8s("ns1", "p-1"));
+    await host.add(b, k8s("ns1", "p"));
+    expect([...(await host.all("WorkloadEndpoint")).keys()]).toEqual(["n1-k8s-p--1-eth0", "n1-k8s-p-eth0"]);
+    await host.del(b, k8s("ns1", "p"));
+    expect([...(await host.all("WorkloadEndpoint")).keys()]).toEqual(["n1-k8s-p--1-eth0"]);
+  });
+});

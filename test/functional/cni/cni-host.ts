@@ -1,0 +1,244 @@
+// A host of a test's own: a network namespace in which the built plugin runs as a container runtime would call it, with
+// an embedded datastore of its own and pods that are namespaces too. Nothing of it is left afterwards.
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Datastore, openSqlite } from "../../../src/datastore/index.ts";
+import {
+  createNamedNamespace,
+  defaultDestination,
+  deleteNamedNamespace,
+  NetworkNamespace,
+  openRouteKernel,
+  type RouteKernel,
+} from "../../../src/kernel/index.ts";
+import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
+
+export const isRoot = process.getuid?.() === 0;
+export const DIST = join(import.meta.dir, "../../../dist");
+export const canRun = isRoot && existsSync(join(DIST, "calico"));
+if (!isRoot) console.log("CNI tests need root for network namespaces: skipped");
+else if (!canRun) console.log("CNI tests need the executable (make build): skipped");
+
+export interface PluginRun {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Parsed, when it is JSON. */
+  readonly json: Record<string, unknown>;
+}
+export interface CallOptions {
+  readonly env?: Record<string, string | undefined>;
+  readonly conf?: Record<string, unknown>;
+  readonly stdin?: string;
+  readonly program?: "calico" | "calico-ipam";
+  /** Kills the plugin after so many milliseconds. */
+  readonly killAfterMs?: number;
+}
+
+export class Pod implements Disposable {
+  readonly handle: NetworkNamespace;
+  readonly kernel: RouteKernel;
+  constructor(
+    readonly namespace: string,
+    readonly containerId: string,
+  ) {
+    createNamedNamespace(namespace);
+    this.handle = NetworkNamespace.named(namespace);
+    this.kernel = openRouteKernel(this.handle);
+    this.kernel.links.set("lo", { up: true });
+  }
+  get netns(): string {
+    return `/run/netns/${this.namespace}`;
+  }
+  read(...sysctl: [string, ...string[]]): string {
+    return this.handle.run(() => readSysctl(sysctl));
+  }
+  [Symbol.dispose](): void {
+    this.kernel[Symbol.dispose]();
+    this.handle[Symbol.dispose]();
+    deleteNamedNamespace(this.namespace);
+  }
+}
+
+export class CniHost implements AsyncDisposable {
+  readonly name = `cnit-${randomBytes(3).toString("hex")}`;
+  readonly folder = mkdtempSync(join(tmpdir(), "cni-test-"));
+  readonly handle: NetworkNamespace;
+  readonly kernel: RouteKernel;
+  readonly store: Datastore;
+  readonly #pods: Pod[] = [];
+  readonly #children: ChildProcess[] = [];
+
+  private constructor(store: Datastore) {
+    this.store = store;
+    createNamedNamespace(this.name);
+    this.handle = NetworkNamespace.named(this.name);
+    this.kernel = openRouteKernel(this.handle);
+    this.kernel.links.set("lo", { up: true });
+    mkdirSync(join(this.folder, "run"));
+    this.#addUplink();
+  }
+
+  /** A host has a way out: without a default route the kernel answers for no gateway. */
+  #addUplink(): void {
+    this.kernel.links.create({ name: "uplink", up: true, type: { kind: "veth", peer: { name: "uplinkp" } } });
+    this.kernel.links.set("uplinkp", { up: true });
+    const link = this.kernel.links.get("uplink")!.index;
+    for (const version of [4, 6] as const) this.kernel.routes.add({ destination: defaultDestination(version), link });
+  }
+
+  static async create(): Promise<CniHost> {
+    const folder = mkdtempSync(join(tmpdir(), "cni-store-"));
+    const store = await openSqlite(join(folder, "calico.db"));
+    const host = new CniHost(store);
+    host.#storeFolder = folder;
+    await host.put("ClusterInformation", "default", { datastoreReady: true });
+    await host.put("Node", "n1", {});
+    await host.put("IPPool", "p4", { cidr: "10.65.0.0/24", blockSize: 26 });
+    await host.put("IPPool", "p6", { cidr: "fd00:65::/112", blockSize: 122 });
+    return host;
+  }
+  #storeFolder = "";
+
+  get sqlitePath(): string {
+    return join(this.#storeFolder, "calico.db");
+  }
+
+  async put(kind: KindName, name: string, spec: object, namespace?: string): Promise<void> {
+    const metadata = { name, ...(namespace === undefined ? {} : { namespace }) };
+    const value = { apiVersion: API_VERSION, kind, metadata, spec } as Resource;
+    await this.store.apply({ key: { type: "resource", kind, ...metadata }, value });
+  }
+  /** What is stored of a kind, by name. */
+  async all(kind: KindName): Promise<Map<string, Resource>> {
+    const { items } = await this.store.list({ type: "resource", kind });
+    return new Map(items.map((item) => [item.key.name, item.value as Resource]));
+  }
+  /** Every address that is given out, with its handle. */
+  async allocations(): Promise<string[]> {
+    const { items } = await this.store.list({ type: "block" });
+    return items.flatMap(({ value }) =>
+      value.allocations.flatMap((index, ordinal) =>
+        index === null ? [] : [`${value.cidr}#${ordinal} ${value.attributes[index]?.handleId}`],
+      ),
+    );
+  }
+  async handles(): Promise<string[]> {
+    return (await this.store.list({ type: "ipamHandle" })).items.map((item) => item.key.handleId);
+  }
+
+  pod(containerId = randomBytes(6).toString("hex")): Pod {
+    const pod = new Pod(`${this.name}-${this.#pods.length}`, containerId);
+    this.#pods.push(pod);
+    return pod;
+  }
+  workloadLinks(): string[] {
+    return this.kernel.links
+      .list()
+      .map((l) => l.name)
+      .filter((name) => name.startsWith("cali"));
+  }
+  read(...sysctl: [string, ...string[]]): string {
+    return this.handle.run(() => readSysctl(sysctl));
+  }
+
+  conf(more: Record<string, unknown> = {}): Record<string, unknown> {
+    return {
+      cniVersion: "1.0.0",
+      name: "net1",
+      type: "calico",
+      datastore_type: "sqlite",
+      sqlite_path: this.sqlitePath,
+      nodename: "n1",
+      nodename_file_optional: true,
+      log_level: "error",
+      service_socket: "",
+      ipam_lock_file: join(this.folder, "run/ipam.lock"),
+      ipam: { type: "calico-ipam" },
+      ...more,
+    };
+  }
+
+  /** Runs the plugin inside the host. */
+  async call(command: string, pod: Pod | undefined, options: CallOptions = {}): Promise<PluginRun> {
+    const program = options.program ?? "calico";
+    const env = {
+      PATH: process.env["PATH"] ?? "",
+      CNI_COMMAND: command,
+      CNI_PATH: `${DIST}:/usr/lib/cni`,
+      ...(pod === undefined ? {} : { CNI_CONTAINERID: pod.containerId, CNI_NETNS: pod.netns, CNI_IFNAME: "eth0" }),
+      ...options.env,
+    };
+    const child = this.start(join(DIST, program), [], env);
+    const result = collect(child);
+    child.stdin?.on("error", () => {});
+    child.stdin?.end(options.stdin ?? JSON.stringify(this.conf(options.conf)));
+    const timer =
+      options.killAfterMs === undefined ? undefined : setTimeout(() => child.kill("SIGKILL"), options.killAfterMs);
+    const run = await result;
+    clearTimeout(timer);
+    return run;
+  }
+  add = (pod: Pod, options?: CallOptions): Promise<PluginRun> => this.call("ADD", pod, options);
+  del = (pod: Pod, options?: CallOptions): Promise<PluginRun> => this.call("DEL", pod, options);
+
+  /** Starts a program inside the host's namespace. */
+  start(file: string, args: readonly string[], env: Record<string, string | undefined> = {}): ChildProcess {
+    const child = this.handle.run(
+      () => spawn(file, [...args], { env: env as NodeJS.ProcessEnv, stdio: ["pipe", "pipe", "pipe"] }) as ChildProcess,
+    );
+    this.#children.push(child);
+    return child;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const child of this.#children) if (child.exitCode === null) child.kill("SIGKILL");
+    for (const pod of this.#pods) pod[Symbol.dispose]();
+    this.kernel[Symbol.dispose]();
+    this.handle[Symbol.dispose]();
+    deleteNamedNamespace(this.name);
+    await this.store.close();
+    rmSync(this.folder, { recursive: true, force: true });
+    rmSync(this.#storeFolder, { recursive: true, force: true });
+  }
+}
+
+export function collect(child: ChildProcess): Promise<PluginRun> {
+  let stdout = "";
+  let stderr = "";
+  child.stdout?.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
+  child.stderr?.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code) => resolve({ code, stdout, stderr, json: parse(stdout) }));
+  });
+}
+
+function parse(text: string): Record<string, unknown> {
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch {
+    return {};
+  }
+}
+
+function readSysctl(path: readonly string[]): string {
+  return require("node:fs")
+    .readFileSync(`/proc/sys/${path.join("/")}`, "utf8")
+    .trim();
+}
+
+export const k8s = (namespace: string, name: string): { env: Record<string, string> } => ({
+  env: { CNI_ARGS: `IgnoreUnknown=1;K8S_POD_NAMESPACE=${namespace};K8S_POD_NAME=${name}` },
+});
+
+export async function eventually(condition: () => boolean | Promise<boolean>, withinMs = 10_000): Promise<void> {
+  const end = performance.now() + withinMs;
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

@@ -1,0 +1,151 @@
+// What goes wrong: the right code on standard output, and nothing left behind.
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { parseCidr } from "../../../src/lib/ip.ts";
+import { canRun, CniHost, k8s } from "./cni-host.ts";
+
+async function isClean(host: CniHost): Promise<void> {
+  expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
+  expect((await host.all("WorkloadEndpoint")).size).toBe(0);
+}
+
+describe.skipIf(!canRun)("failures of ADD", () => {
+  test("CI-039 an interface name in use fails the pod, and its address goes back", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod();
+    pod.kernel.links.create({ name: "eth0", type: { kind: "veth", peer: { name: "mine" } } });
+    const run = await host.add(pod);
+    expect(run).toMatchObject({ code: 1, json: { code: 999 } });
+    expect(run.json["msg"]).toContain("EEXIST");
+    expect(pod.kernel.links.get("mine")).toBeDefined(); // not ours to take away
+    await isClean(host);
+  });
+
+  test("CI-039 a missing namespace fails the pod, and its address goes back", async () => {
+    await using host = await CniHost.create();
+    const run = await host.add(host.pod(), { env: { CNI_NETNS: "/run/netns/none" } });
+    expect(run).toMatchObject({ code: 1, json: { code: 999 } });
+    expect(run.json["msg"]).toContain("/run/netns/none");
+    await isClean(host);
+  });
+
+  test("CI-020 CI-039 a host route of somebody else's fails the pod by name; our own is fine", async () => {
+    await using host = await CniHost.create();
+    host.kernel.links.create({ name: "other", up: true, type: { kind: "veth", peer: { name: "otherp" } } });
+    host.kernel.links.set("otherp", { up: true });
+    host.kernel.routes.add({ destination: parseCidr("10.65.0.128/32"), link: host.kernel.links.get("other")!.index });
+    const run = await host.add(host.pod());
+    expect(run.json["msg"]).toContain("route to 10.65.0.128/32 by other");
+    await isClean(host);
+  });
+
+  test("CI-047 dual stack is all or nothing", async () => {
+    await using host = await CniHost.create();
+    await host.put("IPPool", "p6", { cidr: "fd00:65::/112", blockSize: 122, disabled: true });
+    const conf = { ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
+    const run = await host.add(host.pod(), { conf });
+    expect(run).toMatchObject({ code: 1, json: { code: 999 } });
+    const pod = host.pod();
+    await host.put("IPPool", "p6", { cidr: "fd00:65::/122", blockSize: 122 });
+    await host.put("IPReservation", "all6", { reservedCIDRs: ["fd00:65::/122"] });
+    const short = await host.add(pod, { conf });
+    expect(short.json["msg"]).toContain("failed to request IPv6 addresses: Assigned 0 out of 1");
+    await host.del(pod, { conf });
+    await isClean(host);
+  });
+
+  test("CI-013 not ready, or never initialised: ADD and DEL say so", async () => {
+    await using host = await CniHost.create();
+    await host.put("ClusterInformation", "default", { datastoreReady: false });
+    for (const command of ["ADD", "DEL"])
+      expect((await host.call(command, host.pod())).json).toMatchObject({
+        code: 999,
+        msg: "Calico is currently not ready to process requests",
+      });
+  });
+
+  test("CI-028 CI-038 features that need a pod are refused without one; bad dataplanes are named", async () => {
+    await using host = await CniHost.create();
+    const gate = await host.add(host.pod(), { conf: { feature_control: { ip_addrs_no_ipam: true } } });
+    expect(gate.json["msg"]).toBe("requested feature is not supported for this runtime: ip_addrs_no_ipam");
+    const plane = await host.add(host.pod(), { conf: { dataplane_options: { type: "foo" } } });
+    expect(plane.json["msg"]).toBe("invalid dataplane type: foo");
+    const wait = await host.add(host.pod(), { conf: { policy_setup_timeout_seconds: -1 } });
+    expect(wait.json["msg"]).toContain("policy_setup_timeout_seconds");
+  });
+
+  test("an IPAM plugin is a name in CNI_PATH, never a path", async () => {
+    await using host = await CniHost.create();
+    for (const type of ["../../../bin/sh", "/bin/sh", "..", "no such"]) {
+      const run = await host.add(host.pod(), { conf: { ipam: { type } } });
+      expect(run.json["msg"]).toMatch(/invalid plugin name|failed to find plugin/);
+    }
+    expect((await host.add(host.pod(), { conf: { ipam: {} } })).json["msg"]).toBe("no plugin name provided");
+  });
+
+  test("the plugin's own namespace is refused with code 8, unless that is said to be fine", async () => {
+    await using host = await CniHost.create();
+    const own = { CNI_NETNS: `/run/netns/${host.name}` };
+    expect((await host.add(host.pod(), { env: own })).json).toMatchObject({ code: 8 });
+    expect((await host.del(host.pod(), { env: own })).json).toMatchObject({ code: 8 });
+    expect((await host.del(host.pod(), { env: { ...own, CNI_NETNS_OVERRIDE: "1" } })).code).toBe(0);
+  });
+
+  test("CI-006 whatever comes on standard input, the answer is one JSON error", async () => {
+    await using host = await CniHost.create();
+    await fc.assert(
+      fc.asyncProperty(
+        fc.oneof(
+          fc.string(),
+          fc.jsonValue().map((v) => JSON.stringify(v)),
+        ),
+        async (stdin) => {
+          const run = await host.call("ADD", undefined, {
+            stdin,
+            env: { CNI_CONTAINERID: "c", CNI_NETNS: "/none", CNI_IFNAME: "eth0" },
+          });
+          expect(run.code).toBe(1);
+          expect(run.json["code"]).toBeNumber();
+          expect(run.json["msg"]).toBeString();
+        },
+      ),
+      { numRuns: 15 },
+    );
+    await isClean(host);
+  });
+});
+
+describe.skipIf(!canRun)("a killed ADD", () => {
+  test("CI-039 leaves nothing that its DEL does not find, whenever it is killed", async () => {
+    await using host = await CniHost.create();
+    let attached = 0;
+    for (let ms = 1; ms <= 33; ms += 2) {
+      const pod = host.pod(`kill${ms}`);
+      const run = await host.add(pod, { killAfterMs: ms, ...(ms % 4 === 1 ? k8s("ns1", `p${ms}`) : {}) });
+      if (run.code === 0) attached++;
+      const del = await host.del(pod, ms % 4 === 1 ? k8s("ns1", `p${ms}`) : {});
+      expect(del).toMatchObject({ code: 0 });
+      expect(pod.kernel.links.get("eth0")).toBeUndefined();
+      await isClean(host);
+    }
+    expect(attached).toBeLessThan(17);
+  }, 120_000);
+});
+
+describe.skipIf(!canRun)("a datastore that is gone", () => {
+  test("ADD and DEL answer within the deadline with code 11: try again later", async () => {
+    await using host = await CniHost.create();
+    // 192.0.2.1 swallows packets: the route leads to a wire nobody answers on.
+    host.kernel.links.create({ name: "hole", up: true, type: { kind: "veth", peer: { name: "holep" } } });
+    host.kernel.links.set("holep", { up: true });
+    host.kernel.routes.add({ destination: parseCidr("192.0.2.0/24"), link: host.kernel.links.get("hole")!.index });
+    for (const endpoint of ["http://127.0.0.1:9", "http://192.0.2.1:2379"])
+      for (const command of ["ADD", "DEL"]) {
+        const conf = { datastore_type: "etcdv3", etcd_endpoints: endpoint, datastore_timeout_seconds: 2 };
+        const start = performance.now();
+        const run = await host.call(command, host.pod(), { conf });
+        expect(run).toMatchObject({ code: 1, json: { code: 11 } });
+        expect(performance.now() - start).toBeLessThan(4000);
+      }
+  }, 60_000);
+});
