@@ -19,7 +19,7 @@ const suites: Readonly<Record<string, { readonly drive: readonly string[]; reado
   bgp: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   felix: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
   messages: { drive: ["--felix", "dist/calico-node -felix"], ready: true },
-  cni: { drive: ["--bin", "dist"], ready: false },
+  cni: { drive: ["--bin", "dist"], ready: true },
   ipam: { drive: ["--bin", "dist"], ready: true },
 };
 
