@@ -42,6 +42,7 @@ import { graphMetrics } from "./metrics/graph-metrics.ts";
 import { MetricsServer } from "./metrics/metrics-server.ts";
 import { failure, restart, Shutdown } from "./shutdown.ts";
 import { handleSignals } from "./signals.ts";
+import { createStatusReporters } from "./status/reporters.ts";
 import { ValidationFilter } from "./validation-filter.ts";
 
 const GRAPH_TIMEOUT_MS = 30_000;
@@ -78,7 +79,7 @@ export async function runFelix(options: FelixOptions): Promise<number> {
     });
     log = openFelixLog(loaded.engine.config, counts);
     signals.configure(loaded.engine.config, log.log);
-    running = start({ options, loaded, log: log.log, health, registry, shutdown });
+    running = await start({ options, loaded, log: log.log, health, registry, shutdown });
     startup({ live: true, ready: true });
   } catch (error) {
     if (!shutdown.signal.aborted) {
@@ -105,24 +106,37 @@ interface Running {
   close(): void;
 }
 
-function start(given: {
+async function start(given: {
   readonly options: FelixOptions;
   readonly loaded: Loaded;
   readonly log: Logger;
   readonly health: HealthAggregator;
   readonly registry: MetricsRegistry;
   readonly shutdown: Shutdown;
-}): Running {
+}): Promise<Running> {
   const { options, loaded, log, health, registry, shutdown } = given;
   const { engine, store } = loaded;
   const { config } = engine;
   const { signal } = shutdown;
   log.info("starting", { version: BUILD.version, host: config.FelixHostname, datastore: store.name });
   health.overrideTimeouts(config.HealthTimeoutOverrides);
-  const driver = openDriver({ ...given, config, report: () => {}, dump: options.dump ?? false });
+  const plan = planGraph(config, loaded.pools);
+  const status = createStatusReporters({
+    config,
+    store,
+    log,
+    onNoNode: (reason) => shutdown.request(failure(reason)),
+  });
+  const driver = await openDriver({
+    config,
+    encapsulation: plan.encapsulation,
+    log,
+    health,
+    report: (report) => status.onReport(report),
+    dump: options.dump ?? false,
+  });
   driver.send(engine.toMessage());
   const metrics = graphMetrics(registry, config.FelixHostname);
-  const plan = planGraph(config, loaded.pools);
   const graph = new CalculationGraph(plan.settings, {
     onMessage: (message) => {
       metrics.onMessage();
@@ -153,6 +167,7 @@ function start(given: {
   const tasks: Readonly<Record<string, Promise<void>>> = {
     dataplane: driver.run(signal),
     calculation: runner.run(signal),
+    status: status.run(signal),
     buffer: buffer.run(runner, signal),
     syncer: openSyncer(loaded, store, log).run(buffer, signal),
   };

@@ -1,22 +1,44 @@
 // Which dataplane the settings ask for.
+import { writeSync } from "node:fs";
+import type { Encapsulation } from "../../calc/index.ts";
+import { LinuxDataplane, openLinuxKernel } from "../../dataplane/index.ts";
 import type { HealthAggregator } from "../../lib/health.ts";
 import type { Logger } from "../../lib/log.ts";
-import { writeSync } from "node:fs";
 import type { FelixConfig } from "../config/index.ts";
 import type { ReportListener, RunningDriver } from "./driver.ts";
 import { DumpDriver } from "./dump-driver.ts";
 import { ExternalDriver } from "./external-driver.ts";
 
-export function openDriver(given: {
+const LEAST_WATCHDOG_SECONDS = 20;
+
+export async function openDriver(given: {
   readonly config: FelixConfig;
+  readonly encapsulation: Encapsulation;
   readonly log: Logger;
   readonly health: HealthAggregator;
   readonly report: ReportListener;
   readonly dump: boolean;
-}): RunningDriver {
-  const { config, report } = given;
-  const log = given.log.with({ part: "dataplane" });
+}): Promise<RunningDriver> {
+  const { config, encapsulation, report, health } = given;
+  const logger = given.log.with({ part: "dataplane" });
   if (given.dump) return new DumpDriver((line) => writeSync(1, line));
-  if (!config.UseInternalDataplaneDriver) return new ExternalDriver({ program: config.DataplaneDriver, log, report });
-  throw new Error("the Linux dataplane is not built in yet; set UseInternalDataplaneDriver=false, or give --dump");
+  if (!config.UseInternalDataplaneDriver)
+    return new ExternalDriver({ program: config.DataplaneDriver, log: logger, report });
+  const facts = {
+    hostname: config.FelixHostname,
+    ipipEnabled: encapsulation.ipipEnabled,
+    vxlanEnabled: encapsulation.vxlanEnabled,
+    vxlanEnabledV6: encapsulation.vxlanEnabledV6,
+    ipvs: false,
+  };
+  const kernel = await openLinuxKernel(config, facts, logger);
+  const timeoutMs = Math.max(LEAST_WATCHDOG_SECONDS, config.DataplaneWatchdogTimeout) * 1000;
+  return new LinuxDataplane({
+    parameters: config,
+    facts,
+    kernel,
+    logger,
+    report,
+    health: health.register("InternalDataplaneMainLoop", { live: true, ready: true }, timeoutMs),
+  });
 }

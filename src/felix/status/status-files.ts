@@ -1,0 +1,110 @@
+// One small file per workload endpoint that is up, for whoever waits for its policy: the CNI plugin, and BIRD's peers.
+// The folder holds exactly the endpoints that are up: what does not belong is removed, what is missing comes back.
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts";
+import { describeError, type Logger } from "../../lib/log.ts";
+import { backoffDelay } from "../../lib/retry.ts";
+import { endpointStatusFileName } from "../../model/index.ts";
+
+const RECHECK_MS = 10_000;
+const RETRY = { firstMs: 50, maxMs: 5000, factor: 10 };
+
+export class StatusFiles {
+  readonly #folder: string;
+  readonly #log: Logger;
+  readonly #wanted = new Map<string, string>();
+  #isInSync = false;
+  #failures = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isStopped = false;
+
+  /** @param prefix the parent of the folder, such as /var/run/calico */
+  constructor(prefix: string, log: Logger) {
+    this.#folder = join(prefix, "endpoint-status");
+    this.#log = log;
+  }
+
+  onReport(report: DataplaneReport): void {
+    switch (report.type) {
+      case "workloadEndpointStatus": {
+        const name = endpointStatusFileName(report.id);
+        if (report.status === "up" && report.endpoint !== undefined) this.#wanted.set(name, contentOf(report.endpoint));
+        else this.#wanted.delete(name);
+        return this.#attempt(() => this.#sync(name));
+      }
+      case "workloadEndpointStatusRemove": {
+        const name = endpointStatusFileName(report.id);
+        this.#wanted.delete(name);
+        return this.#attempt(() => this.#sync(name));
+      }
+      case "dataplaneInSync":
+        // Before this the files of the last run are still the best news there is.
+        this.#isInSync = true;
+        return this.#attempt(() => this.#syncAll());
+      default:
+        return;
+    }
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve();
+      else signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  #attempt(work: () => void): void {
+    if (!this.#isInSync || this.#isStopped) return;
+    let waitMs = RECHECK_MS;
+    try {
+      work();
+      this.#failures = 0;
+    } catch (error) {
+      if (this.#failures === 0)
+        this.#log.warn("endpoint status cannot be written; trying again", { error: describeError(error) });
+      waitMs = backoffDelay(RETRY, this.#failures++);
+    }
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#attempt(() => this.#syncAll()), waitMs);
+  }
+
+  #syncAll(): void {
+    mkdirSync(this.#folder, { recursive: true, mode: 0o755 });
+    for (const name of new Set([...readdirSync(this.#folder), ...this.#wanted.keys()])) this.#sync(name);
+  }
+
+  #sync(name: string): void {
+    const path = join(this.#folder, name);
+    const wanted = this.#wanted.get(name);
+    if (wanted === undefined) rmSync(path, { force: true });
+    else if (readIfThere(path) !== wanted) {
+      // A reader sees the old content or the new one, never half of it.
+      const draft = join(this.#folder, `.${name}`);
+      writeFileSync(draft, wanted, { mode: 0o644 });
+      renameSync(draft, path);
+    }
+  }
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return undefined;
+  }
+}
+
+/** What is empty is left out. */
+function contentOf(endpoint: ProtoWorkloadEndpoint): string {
+  const { name, mac, ipv4Nets, ipv6Nets, localBgpPeer } = endpoint;
+  return JSON.stringify({
+    ...(name !== "" && { ifaceName: name }),
+    ...(mac !== "" && { mac }),
+    ...(ipv4Nets.length > 0 && { ipv4Nets }),
+    ...(ipv6Nets.length > 0 && { ipv6Nets }),
+    ...(localBgpPeer !== undefined && { bgpPeerName: localBgpPeer.bgpPeerName }),
+  });
+}
