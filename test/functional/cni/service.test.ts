@@ -1,0 +1,115 @@
+// The node-local service: the same results as the plugin alone, and the plugin goes on without it.
+import { once } from "node:events";
+import { join } from "node:path";
+import { statSync } from "node:fs";
+import { describe, expect, test } from "bun:test";
+import { canRun, CniHost, DIST, eventually, k8s } from "./cni-host.ts";
+
+function startService(host: CniHost, socket: string) {
+  const child = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], {
+    PATH: process.env["PATH"],
+    DATASTORE_TYPE: "sqlite",
+    CALICO_SQLITE_PATH: host.sqlitePath,
+  });
+  let log = "";
+  child.stderr?.on("data", (chunk: Buffer) => (log += chunk.toString()));
+  return { child, log: () => log, ready: eventually(() => log.includes("listens")) };
+}
+
+describe.skipIf(!canRun)("service", () => {
+  test("ADD, CHECK and DEL over the socket do what the plugin does alone", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    const service = startService(host, socket);
+    await service.ready;
+    expect(statSync(socket).mode & 0o777).toBe(0o600);
+    const conf = { service_socket: socket, ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
+    // The plugin itself could not: it is told of a datastore that is not there, and only the service has the right one.
+    const served = { ...conf, sqlite_path: join(host.folder, "empty.db") };
+    const pod = host.pod("cid1");
+    const added = await host.add(pod, { conf: served });
+    expect(added.json).toMatchObject({ interfaces: [{ name: "calicid1" }], ips: [{ address: "10.65.0.128/32" }, {}] });
+    expect(pod.kernel.links.get("eth0")).toMatchObject({ isUp: true });
+    expect(host.kernel.links.get("calicid1")).toMatchObject({ mac: "ee:ee:ee:ee:ee:ee" });
+    expect((await host.call("CHECK", pod, { conf: { ...served, prevResult: added.json } })).stdout).toBe("OK\n");
+    expect((await host.call("CHECK", pod, { conf: { ...conf, service_socket: "" } })).stdout).toBe("OK\n");
+    expect(await host.del(pod, { conf: served })).toMatchObject({ code: 0, stdout: "" });
+    expect(pod.kernel.links.get("eth0")).toBeUndefined();
+    expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
+    expect((await host.add(host.pod(), { conf: { ...served, device_type: "x" } })).json).toMatchObject({ code: 999 });
+    expect((await host.add(host.pod(), { conf: served, env: { CNI_NETNS: "/run/netns/none" } })).json["msg"]).toContain(
+      "none",
+    );
+    expect(await host.allocations()).toEqual([]);
+  });
+
+  test("thirty pods at once get thirty addresses and wires, and give them back", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    await startService(host, socket).ready;
+    const conf = { service_socket: socket };
+    const pods = Array.from({ length: 30 }, () => host.pod());
+    const runs = await Promise.all(pods.map((pod, i) => host.add(pod, { conf, ...k8s("ns1", `p${i}`) })));
+    const addresses = runs.map((run) => (run.json["ips"] as { address: string }[])[0]!.address);
+    expect(new Set(addresses).size).toBe(30);
+    expect(host.workloadLinks()).toHaveLength(30);
+    const gone = await Promise.all(pods.map((pod, i) => host.del(pod, { conf, ...k8s("ns1", `p${i}`) })));
+    expect(gone.every((run) => run.code === 0)).toBeTrue();
+    expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
+  });
+
+  test("what the service cannot do the plugin does: host programs, another datastore, a dead service", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    const service = startService(host, socket);
+    await service.ready;
+    const ipam = { type: "host-local", subnet: "10.70.0.0/24", dataDir: `${host.folder}/hl` };
+    expect((await host.add(host.pod(), { conf: { service_socket: socket, ipam } })).json["ips"]).toEqual([
+      { address: "10.70.0.2/32" },
+    ]);
+    const elsewhere = { service_socket: socket, datastore_type: "etcdv3", etcd_endpoints: "http://127.0.0.1:9" };
+    expect((await host.add(host.pod(), { conf: elsewhere })).json).toMatchObject({ code: 11 });
+    service.child.kill("SIGKILL");
+    await once(service.child, "close");
+    const pod = host.pod();
+    expect((await host.add(pod, { conf: { service_socket: socket } })).code).toBe(0);
+    // A new service takes the socket over.
+    const next = startService(host, socket);
+    await next.ready;
+    expect(
+      (await host.del(pod, { conf: { service_socket: socket, sqlite_path: join(host.folder, "empty.db") } })).code,
+    ).toBe(0);
+    expect(await host.handles()).toEqual([]);
+  });
+
+  test("a service that is killed in the middle leaves nothing that a DEL does not find", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    for (let ms = 4; ms <= 20; ms += 4) {
+      const service = startService(host, socket);
+      await service.ready;
+      const pods = Array.from({ length: 4 }, () => host.pod());
+      const adding = pods.map((pod) => host.add(pod, { conf: { service_socket: socket } }));
+      await new Promise((resolve) => setTimeout(resolve, ms));
+      service.child.kill("SIGKILL");
+      for (const run of await Promise.all(adding)) expect(run.code).toBe(0); // the plugin went on by itself
+      for (const pod of pods) expect((await host.del(pod)).code).toBe(0);
+      expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
+    }
+  }, 60_000);
+
+  test("a second service does not push the first aside; SIGTERM removes the socket", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    const first = startService(host, socket);
+    await first.ready;
+    const second = startService(host, socket);
+    const [code] = (await once(second.child, "close")) as [number];
+    expect(code).not.toBe(0);
+    expect((await host.add(host.pod(), { conf: { service_socket: socket } })).code).toBe(0);
+    first.child.kill("SIGTERM");
+    const [ended] = (await once(first.child, "close")) as [number];
+    expect(ended).toBe(0);
+    expect(() => statSync(socket)).toThrow();
+  });
+});
