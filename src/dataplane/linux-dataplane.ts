@@ -13,7 +13,10 @@ import { InterfaceMonitor } from "./interfaces/interface-monitor.ts";
 import type { Manager } from "./manager.ts";
 import { EndpointStatus } from "./managers/endpoint-status.ts";
 import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
-import { type DataplaneFacts, type DataplaneParameters, isOpenstack, rulesConfig } from "./parameters.ts";
+import { type DataplaneFacts, type DataplaneParameters, rulesConfig } from "./parameters.ts";
+import { createClusterNetwork } from "./cluster-network.ts";
+import { detectMtus } from "./mtu.ts";
+import { prepareHost } from "./start-of-day.ts";
 import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
 import { createRuleManagers } from "./rules-dataplane.ts";
 import { mainTableOwnership } from "./routes/ownership.ts";
@@ -37,6 +40,8 @@ export interface LinuxDataplaneOptions {
   readonly logger: Logger;
   readonly report: (report: DataplaneReport) => void;
   readonly health?: (report: HealthReport) => void;
+  /** Where the CNI plugin finds the MTU for pods. */
+  readonly mtuFile?: string;
   readonly onApplied?: NonNullable<ApplyLoopOptions["onApplied"]>;
 }
 
@@ -57,7 +62,7 @@ export class LinuxDataplane implements DataplaneDriver {
     const config = rulesConfig(parameters, facts, kernel.rules.backend);
     const isWorkload = (name: string) => isWorkloadInterface(config, name);
     const isExcluded = (name: string) => parameters.InterfaceExclude.some((pattern) => pattern.test(name));
-    const floatingIps = parameters.FloatingIPs === "Enabled" || isOpenstack(parameters);
+    const floatingIps = parameters.FloatingIPs === "Enabled";
 
     const rules = createRulePlanes({ kernel: kernel.rules, config, parameters, versions, logger });
     const { registry, managers: ruleManagers } = createRuleManagers({
@@ -109,6 +114,16 @@ export class LinuxDataplane implements DataplaneDriver {
       neighbours,
       logger,
     });
+    const mtus = detectMtus(kernel.routes.links.list(), parameters, facts);
+    const cluster = createClusterNetwork({ parameters, facts, mtus, kernel: kernel.routes, registry, tables, logger });
+    prepareHost({
+      parameters,
+      facts,
+      kernel,
+      podMtu: mtus.pod,
+      logger,
+      ...(options.mtuFile === undefined ? {} : { mtuFile: options.mtuFile }),
+    });
     const interfaceListeners: Manager = {
       name: "interface listeners",
       onUpdate: (message) => {
@@ -120,10 +135,10 @@ export class LinuxDataplane implements DataplaneDriver {
 
     this.#loop = new ApplyLoop({
       parts: {
-        managers: [interfaceListeners, ...ruleManagers, workloads, status],
+        managers: [interfaceListeners, ...ruleManagers, ...cluster.managers, workloads, status],
         sets: rules.sets,
         tables: rules.tables,
-        links: [],
+        links: cluster.links,
         routes: [...tables, neighbours],
       },
       logger,

@@ -1,6 +1,6 @@
 // The settings this room reads, under the names operators know them by. The agent's configuration has them all and is
 // passed as it is.
-import type { Cidr, IpAddress } from "../lib/ip.ts";
+import { type Cidr, type IpAddress, tryParseAddress } from "../lib/ip.ts";
 import type { FailsafePort, RulesConfig } from "./rules/config.ts";
 import { allocateMarks } from "./rules/marks.ts";
 
@@ -64,6 +64,15 @@ export interface DataplaneParameters {
   readonly IPv4VXLANTunnelAddr: IpAddress | "";
   readonly IPv6VXLANTunnelAddr: IpAddress | "";
   readonly VXLANPort: number;
+  readonly VXLANVNI: number;
+  readonly VXLANMTU: number;
+  readonly VXLANMTUV6: number;
+  readonly IpInIpEnabled: boolean | "auto";
+  readonly IpInIpMtu: number;
+  readonly WireguardMTU: number;
+  readonly WireguardMTUV6: number;
+  readonly MTUIfacePattern: RegExp | undefined;
+  readonly RequireMTUFile: boolean;
   readonly WireguardEnabled: boolean;
   readonly WireguardEnabledV6: boolean;
   readonly WireguardInterfaceName: string;
@@ -91,6 +100,8 @@ export interface DataplaneFacts {
   readonly ipipEnabled: boolean;
   readonly vxlanEnabled: boolean;
   readonly vxlanEnabledV6: boolean;
+  /** Felix owns plain routes and a pool needs them. */
+  readonly noEncapNeeded: boolean;
   /** kube-proxy runs in IPVS mode. */
   readonly ipvs: boolean;
   /** The metadata server's address, looked up from its name. */
@@ -99,8 +110,14 @@ export interface DataplaneFacts {
 
 export type RulesBackend = "iptables" | "nftables";
 
-export const isOpenstack = (parameters: Pick<DataplaneParameters, "ClusterType">): boolean =>
-  parameters.ClusterType.split(",").some((type) => type.trim().toLowerCase() === "openstack");
+/** Nobody says so outright: the cluster's type, the metadata service and the interfaces' names give it away. */
+export const isOpenstack = (
+  p: Pick<DataplaneParameters, "ClusterType" | "MetadataAddr" | "MetadataPort" | "InterfacePrefix">,
+): boolean =>
+  p.ClusterType.toLowerCase().includes("openstack") ||
+  !["", "127.0.0.1"].includes(p.MetadataAddr) ||
+  ![0, 8775].includes(p.MetadataPort) ||
+  p.InterfacePrefix.includes("tap");
 
 const allow = (action: string): "accept" | "return" => (action === "RETURN" ? "return" : "accept");
 /** Left out when unset: what is not configured is not a key. */
@@ -112,6 +129,7 @@ export function rulesConfig(p: DataplaneParameters, facts: DataplaneFacts, backe
   const isNft = backend === "nftables";
   const ports = p.NATPortRange;
   const limit = p.LogActionRateLimit;
+  const metadata = facts.metadataAddress ?? tryParseAddress(p.MetadataAddr);
   return {
     workloadPrefixes: p.InterfacePrefix,
     marks: allocateMarks(isNft ? p.NftablesMarkMask : p.IptablesMarkMask, {
@@ -149,9 +167,7 @@ export function rulesConfig(p: DataplaneParameters, facts: DataplaneFacts, backe
     serviceLoop: ({ Drop: "drop", Reject: "reject", Disabled: "disabled", "": "drop" } as const)[
       p.ServiceLoopPrevention
     ],
-    ...(isOpenstack(p)
-      ? { openstack: { metadataPort: p.MetadataPort, ...given("metadataAddress", facts.metadataAddress) } }
-      : {}),
+    ...(isOpenstack(p) ? { openstack: { metadataPort: p.MetadataPort, ...given("metadataAddress", metadata) } } : {}),
     ...(p.IstioAmbientMode === "Enabled" ? { istioDscp: p.IstioDSCPMark } : {}),
     logPrefix: p.LogPrefix,
     ...(limit === undefined ? {} : { logRate: `${limit.count}/${limit.unit}` }),

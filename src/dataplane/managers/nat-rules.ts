@@ -17,7 +17,7 @@ import {
   returnAction,
   type Rule,
 } from "../rules/rule.ts";
-import type { EndpointRegistry } from "./endpoint-registry.ts";
+import type { ActiveWorkload, EndpointRegistry } from "./endpoint-registry.ts";
 
 /** `cali-nat-outgoing`: there while a pool of the family wants it. */
 export class OutgoingNat implements Manager {
@@ -102,7 +102,7 @@ export class FloatingIps implements Manager {
     this.#dirty.clear();
     this.#isStale = false;
     for (const { tables, version } of this.#planes) {
-      const owners = this.#isEnabled ? floatingOwners(this.#registry, version) : new Map<IpAddress, IpAddress>();
+      const owners = floatingOwners(this.#registry, version, this.#isEnabled);
       tables.nat.setChain(
         chain(
           "cali-fip-dnat",
@@ -119,19 +119,31 @@ export class FloatingIps implements Manager {
   }
 }
 
+/** OpenStack's workloads have theirs in any case; others only where the feature is on. */
+export function floatingAddresses(
+  { id, endpoint }: ActiveWorkload,
+  version: IpVersion,
+  isEnabled: boolean,
+): readonly NatInfo[] {
+  if (!isEnabled && id.orchestrator !== "openstack") return [];
+  return version === 4 ? endpoint.ipv4Nat : endpoint.ipv6Nat;
+}
+
 /**
  * External address → the internal one it stands for, sorted. Where several workloads claim one external address, the
  * lowest internal address has it, for translation and route alike.
  */
-export function floatingOwners(registry: EndpointRegistry, version: IpVersion): Map<IpAddress, IpAddress> {
+export function floatingOwners(
+  registry: EndpointRegistry,
+  version: IpVersion,
+  isEnabled: boolean,
+): Map<IpAddress, IpAddress> {
   const owners = new Map<IpAddress, IpAddress>();
-  for (const { endpoint } of registry.activeWorkloads.values()) {
-    const pairs: readonly NatInfo[] = version === 4 ? endpoint.ipv4Nat : endpoint.ipv6Nat;
-    for (const { external, internal } of pairs) {
+  for (const workload of registry.activeWorkloads.values())
+    for (const { external, internal } of floatingAddresses(workload, version, isEnabled)) {
       const other = owners.get(external);
       if (other === undefined || internal < other) owners.set(external, internal);
     }
-  }
   return new Map([...owners].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 

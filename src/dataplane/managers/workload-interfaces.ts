@@ -7,7 +7,7 @@ import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
 import type { RouteTable, WantedRoute } from "../routes/route-table.ts";
 import type { StaticNeighbours } from "../routes/static-neighbours.ts";
 import type { ActiveWorkload, EndpointRegistry } from "./endpoint-registry.ts";
-import { floatingOwners } from "./nat-rules.ts";
+import { floatingAddresses, floatingOwners } from "./nat-rules.ts";
 
 export interface WorkloadInterfacesConfig {
   readonly versions: readonly IpVersion[];
@@ -66,13 +66,12 @@ export class WorkloadInterfaces implements Manager {
   apply(): ApplyOutcome {
     if (this.#dirty.size === 0) return {};
     const failed = new Set<string>();
-    const hasFloating = this.#deps.config.floatingIps;
     for (const name of this.#dirty) {
       const workload = this.#deps.registry.activeWorkloads.get(name);
       this.#applyRoutes(name, workload);
       if (!this.#applySettings(name, workload)) failed.add(name);
     }
-    if (hasFloating) this.#applyFloating();
+    this.#applyFloating();
     this.#dirty.clear();
     for (const name of failed) this.#dirty.add(name);
     return failed.size > 0 ? { againInMs: RETRY_MS } : {};
@@ -95,11 +94,16 @@ export class WorkloadInterfaces implements Manager {
     else this.#placed.delete(name);
 
     const mac = workload?.endpoint.mac ?? "";
-    const answered = isActive && mac !== "" ? workload.endpoint.ipv4Nets.map(cidrAddress) : [];
+    const answered = isActive && mac !== "" ? this.#answeredAddresses(workload) : [];
     for (const address of this.#arp.get(name) ?? []) if (!answered.includes(address)) neighbours.remove(name, address);
     for (const address of answered) neighbours.set(name, address, mac);
     if (answered.length > 0) this.#arp.set(name, answered);
     else this.#arp.delete(name);
+  }
+
+  #answeredAddresses(workload: ActiveWorkload): IpAddress[] {
+    const floating = floatingAddresses(workload, 4, this.#deps.config.floatingIps);
+    return [...workload.endpoint.ipv4Nets.map(cidrAddress), ...floating.map(({ external }) => external)];
   }
 
   #routesOf({ endpoint }: ActiveWorkload): WantedRoute[] {
@@ -124,11 +128,13 @@ export class WorkloadInterfaces implements Manager {
   #applyFloating(): void {
     const { registry, routes } = this.#deps;
     for (const table of routes) {
-      const owners = floatingOwners(registry, table.version);
+      const { floatingIps } = this.#deps.config;
+      const owners = floatingOwners(registry, table.version, floatingIps);
       const wanted = new Map<string, WantedRoute>();
-      for (const { endpoint } of registry.activeWorkloads.values()) {
+      for (const workload of owners.size === 0 ? [] : registry.activeWorkloads.values()) {
+        const { endpoint } = workload;
         if (endpoint.state !== "active") continue;
-        for (const { external, internal } of table.version === 4 ? endpoint.ipv4Nat : endpoint.ipv6Nat)
+        for (const { external, internal } of floatingAddresses(workload, table.version, floatingIps))
           if (owners.get(external) === internal) wanted.set(external, this.#route(endpoint.name, hostCidr(external)));
       }
       for (const [external, route] of this.#floating) {

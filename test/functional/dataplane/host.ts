@@ -4,6 +4,8 @@
 //   pod b ─ cali… ┼─ host ─ eth0 ── eth0 ─ outside
 //   …             ┘   192.0.2.10/24    192.0.2.99
 import { execFileSync } from "node:child_process";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type {
   DataplaneMessage,
   DataplaneReport,
@@ -203,7 +205,14 @@ export class DataplaneHost implements AsyncDisposable {
     this.#disposables.push(routes, conntrack);
     const dataplane = new LinuxDataplane({
       parameters: parametersOf(settings),
-      facts: { hostname: "node-a", ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false, ipvs: false },
+      facts: {
+        hostname: "node-a",
+        ipipEnabled: false,
+        vxlanEnabled: false,
+        vxlanEnabledV6: false,
+        noEncapNeeded: false,
+        ipvs: false,
+      },
       kernel: {
         rules: this.#rules(backend),
         routes,
@@ -214,6 +223,7 @@ export class DataplaneHost implements AsyncDisposable {
         },
         namespace: this.handle,
       },
+      mtuFile: join(tmpdir(), `calico-test-mtu-${process.pid}`),
       logger:
         process.env["DATAPLANE_LOG"] === undefined
           ? silentLogger

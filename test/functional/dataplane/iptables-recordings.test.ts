@@ -137,7 +137,7 @@ for (const state of recordedStates()) {
       chainNameLimit: 28,
       hostname: "node-a",
       externalNodes: [],
-      floatingIps: parameter(messages, "FloatingIPs") === "Enabled" || config.openstack !== undefined,
+      floatingIps: parameter(messages, "FloatingIPs") === "Enabled",
     });
     for (const message of [...recordedInterfaces(messages), ...messages])
       for (const manager of managers) manager.onUpdate(message);

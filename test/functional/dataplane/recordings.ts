@@ -195,6 +195,20 @@ const DECODERS: Readonly<Record<string, (b: Json) => DataplaneMessage>> = {
     allowedUses: b.pool.allowed_uses ?? [],
   }),
   IPAMPoolRemove: (b) => ({ type: "poolRemove", id: b.id }),
+  RouteUpdate: (b) => ({
+    type: "routeUpdate",
+    types: b.types ?? 0,
+    poolType:
+      ({ NO_ENCAP: "no-encap", VXLAN: "vxlan", IPIP: "ipip" } as const)[String(b.ip_pool_type) as "VXLAN"] ?? "none",
+    dst: b.dst as Cidr,
+    dstNodeName: b.dst_node_name ?? "",
+    dstNodeIp: b.dst_node_ip ?? "",
+    sameSubnet: b.same_subnet ?? false,
+    natOutgoing: b.nat_outgoing ?? false,
+    localWorkload: b.local_workload ?? false,
+    borrowed: b.borrowed ?? false,
+  }),
+  RouteRemove: (b) => ({ type: "routeRemove", dst: b.dst as Cidr }),
   VXLANTunnelEndpointUpdate: (b) => ({
     type: "vtepUpdate",
     node: b.node,

@@ -1,0 +1,79 @@
+// What a node needs before the first packet: forwarding on, accounting on, devices of features that are off gone.
+import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { hasErrno, type RouteKernel, runTool, type Sysctls } from "../kernel/index.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
+import { IPIP_DEVICE } from "./tunnels/ipip.ts";
+import { VXLAN_DEVICE } from "./tunnels/vxlan.ts";
+
+export const MTU_FILE = "/var/lib/calico/mtu";
+
+export function prepareHost(options: {
+  readonly parameters: Pick<
+    DataplaneParameters,
+    "IPForwarding" | "Ipv6Support" | "WireguardEnabled" | "WireguardEnabledV6" | "RequireMTUFile" | "IpInIpEnabled"
+  >;
+  readonly facts: DataplaneFacts;
+  readonly kernel: { readonly sysctls: Sysctls; readonly routes: Pick<RouteKernel, "links" | "addresses"> };
+  readonly podMtu: number;
+  readonly logger: Logger;
+  readonly mtuFile?: string;
+}): void {
+  const { parameters, facts, kernel, logger } = options;
+  loadModules(parameters.WireguardEnabled || parameters.WireguardEnabledV6);
+  const write = (path: readonly [string, ...string[]], value: number) => {
+    try {
+      kernel.sysctls.write(path, value);
+    } catch (error) {
+      logger.warn("kernel setting could not be written", { setting: path.join("."), error: describeError(error) });
+    }
+  };
+  if (parameters.IPForwarding !== "Disabled") {
+    write(["net", "ipv4", "ip_forward"], 1);
+    if (parameters.Ipv6Support) write(["net", "ipv6", "conf", "all", "forwarding"], 1);
+  }
+  write(["net", "netfilter", "nf_conntrack_acct"], 1);
+  writeMtuFile(options.mtuFile ?? MTU_FILE, options.podMtu, parameters.RequireMTUFile, logger);
+  const { links, addresses } = kernel.routes;
+  const remove = (name: string) => {
+    try {
+      if (links.get(name) === undefined) return;
+      links.delete(name);
+      logger.info("device of a feature that is off was removed", { device: name });
+    } catch (error) {
+      if (!hasErrno(error, "ENODEV"))
+        logger.warn("device could not be removed", { device: name, error: describeError(error) });
+    }
+  };
+  if (!facts.vxlanEnabled) remove(VXLAN_DEVICE[4]);
+  if (!facts.vxlanEnabledV6) remove(VXLAN_DEVICE[6]);
+  // `tunl0` belongs to the kernel and cannot go; without our address nobody routes by it.
+  if (!facts.ipipEnabled && parameters.IpInIpEnabled === "auto")
+    try {
+      const link = links.get(IPIP_DEVICE);
+      if (link === undefined) return;
+      for (const { address, length } of addresses.list({ version: 4, link: link.index }))
+        addresses.delete({ link: link.index, address, length });
+    } catch (error) {
+      logger.warn("address of the IPIP device could not be removed", { error: describeError(error) });
+    }
+}
+
+/** Modules that load by themselves too late: the first SCTP packet would go untracked. */
+function loadModules(withWireguard: boolean): void {
+  for (const module of ["nf_conntrack_proto_sctp", ...(withWireguard ? ["wireguard"] : [])])
+    void runTool("modprobe", [module], "", 10_000).catch(() => {}); // built in, or not there: both are fine
+}
+
+/** Read by the CNI plugin; replaced whole, so that nobody reads half a number. */
+function writeMtuFile(path: string, mtu: number, isRequired: boolean, logger: Logger): void {
+  try {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(`${path}.tmp`, `${mtu}`);
+    renameSync(`${path}.tmp`, path);
+  } catch (error) {
+    if (isRequired) throw error;
+    logger.warn("pod MTU could not be written to a file", { path, error: describeError(error) });
+  }
+}

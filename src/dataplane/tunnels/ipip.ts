@@ -1,0 +1,22 @@
+// The IPIP device. `tunl0` is special: the kernel makes it with the module, one per namespace.
+import type { RouteKernel } from "../../kernel/index.ts";
+import type { IpAddress } from "../../lib/ip.ts";
+import type { Logger } from "../../lib/log.ts";
+import { TunnelDevice } from "./tunnel-device.ts";
+
+export const IPIP_DEVICE = "tunl0";
+
+export function createIpipDevice(options: {
+  readonly mtu: number;
+  readonly address: IpAddress;
+  readonly kernel: Pick<RouteKernel, "links" | "addresses">;
+  readonly logger: Logger;
+}): TunnelDevice {
+  const { mtu, address, kernel, logger } = options;
+  return new TunnelDevice({
+    label: "IPIP device",
+    kernel,
+    logger,
+    wanted: () => ({ name: IPIP_DEVICE, mtu, address, type: { kind: "ipip" } }),
+  });
+}

@@ -1,0 +1,163 @@
+// VXLAN of one family: our end of the tunnel, and for every other node the neighbour and forwarding entries that lead
+// to it. Nothing is learned or flooded: all ends are known.
+import { hasErrno, type RouteKernel } from "../../kernel/index.ts";
+import { type IpAddress, type IpVersion, tryParseAddress } from "../../lib/ip.ts";
+import type { Logger } from "../../lib/log.ts";
+import type { ApplyOutcome, Manager, ManagerMessage, Reconciler } from "../manager.ts";
+import type { ClusterRoutes } from "../managers/cluster-routes.ts";
+import type { EndpointRegistry } from "../managers/endpoint-registry.ts";
+import { TunnelDevice, type WantedDevice } from "./tunnel-device.ts";
+
+export const VXLAN_DEVICE: Readonly<Record<IpVersion, string>> = { 4: "vxlan.calico", 6: "vxlan-v6.calico" };
+
+interface TunnelEnd {
+  readonly mac: string;
+  readonly address: IpAddress;
+  readonly parent: IpAddress;
+}
+
+export interface VxlanOptions {
+  readonly version: IpVersion;
+  readonly hostname: string;
+  readonly id: number;
+  readonly port: number;
+  readonly mtu: number;
+  readonly kernel: Pick<RouteKernel, "links" | "addresses" | "neighbours">;
+  readonly registry: EndpointRegistry;
+  readonly routes: ClusterRoutes;
+  readonly logger: Logger;
+  readonly afterwards?: (device: string) => void;
+}
+
+/** Remembers every node's tunnel end. */
+export class VxlanEnds implements Manager {
+  readonly name: string;
+  readonly ends = new Map<string, TunnelEnd>();
+  readonly #version: IpVersion;
+  #revision = 0;
+
+  constructor(version: IpVersion) {
+    this.#version = version;
+    this.name = `VXLAN ends IPv${version}`;
+  }
+
+  /** Grows with every change. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  onUpdate(message: ManagerMessage): void {
+    if (message.type === "vtepRemove") {
+      if (this.ends.delete(message.node)) this.#revision++;
+      return;
+    }
+    if (message.type !== "vtepUpdate") return;
+    const [mac, end, parent] =
+      this.#version === 4
+        ? [message.mac, message.ipv4Addr, message.parentDeviceIp]
+        : [message.macV6, message.ipv6Addr, message.parentDeviceIpv6];
+    const address = tryParseAddress(end);
+    const parentAddress = tryParseAddress(parent);
+    if (mac === "" || address === undefined || parentAddress === undefined) this.ends.delete(message.node);
+    else this.ends.set(message.node, { mac, address, parent: parentAddress });
+    this.#revision++;
+  }
+}
+
+export function createVxlan(options: VxlanOptions): {
+  readonly manager: VxlanEnds;
+  readonly links: readonly Reconciler[];
+} {
+  const manager = new VxlanEnds(options.version);
+  const device = VXLAN_DEVICE[options.version];
+  const wanted = (): WantedDevice | undefined => {
+    const own = manager.ends.get(options.hostname);
+    const parentName = options.routes.parentInterface;
+    const parent = parentName === undefined ? undefined : options.registry.interfaces.get(parentName);
+    if (own === undefined || parent === undefined) return undefined;
+    return {
+      name: device,
+      mac: own.mac,
+      mtu: options.mtu,
+      address: own.address,
+      type: {
+        kind: "vxlan",
+        id: options.id,
+        port: options.port,
+        device: parent.index,
+        local: own.parent,
+        learning: false,
+        udpChecksum: true,
+      },
+    };
+  };
+  const tunnel = new TunnelDevice({
+    label: `VXLAN device IPv${options.version}`,
+    kernel: options.kernel,
+    wanted,
+    logger: options.logger,
+    ...(options.afterwards === undefined ? {} : { afterwards: options.afterwards }),
+  });
+  return { manager, links: [tunnel, new VxlanPeers(options, manager, device)] };
+}
+
+/** Neighbour and forwarding entries of the tunnel device. */
+class VxlanPeers implements Reconciler {
+  readonly name: string;
+  readonly #options: VxlanOptions;
+  readonly #ends: VxlanEnds;
+  readonly #device: string;
+  #written = "";
+  #needsResync = true;
+
+  constructor(options: VxlanOptions, ends: VxlanEnds, device: string) {
+    this.#options = options;
+    this.#ends = ends;
+    this.#device = device;
+    this.name = `VXLAN peers IPv${options.version}`;
+  }
+
+  queueResync(): void {
+    this.#needsResync = true;
+  }
+
+  apply(): ApplyOutcome {
+    const { links, neighbours } = this.#options.kernel;
+    const { version, hostname } = this.#options;
+    const link = links.get(this.#device);
+    if (link === undefined || !link.isUp) {
+      this.#needsResync = true;
+      return {}; // the device's own check brings us back
+    }
+    const state = `${link.index} ${this.#ends.revision}`;
+    if (!this.#needsResync && state === this.#written) return {};
+    const wanted = [...this.#ends.ends].filter(([node]) => node !== hostname).map(([, end]) => end);
+    const macOf = new Map(wanted.map(({ address, mac }) => [address, mac.toLowerCase()]));
+    const parentOf = new Map(wanted.map(({ mac, parent }) => [mac.toLowerCase(), parent]));
+    for (const found of neighbours.list({ version, link: link.index })) {
+      if (found.state !== "permanent" || found.mac === undefined) continue;
+      if (macOf.get(found.address) === found.mac.toLowerCase()) macOf.delete(found.address);
+      else if (!macOf.has(found.address))
+        ignoreGone(() => neighbours.delete({ link: link.index, address: found.address }));
+    }
+    for (const found of neighbours.listForwarding(link.index)) {
+      if (!found.isPermanent) continue;
+      const mac = found.mac.toLowerCase();
+      if (found.destination !== undefined && parentOf.get(mac) === found.destination) parentOf.delete(mac);
+      else if (!parentOf.has(mac)) ignoreGone(() => neighbours.deleteForwarding(found));
+    }
+    for (const [address, mac] of macOf) neighbours.set({ link: link.index, address, mac, state: "permanent" });
+    for (const [mac, destination] of parentOf) neighbours.setForwarding({ link: link.index, mac, destination });
+    this.#written = state;
+    this.#needsResync = false;
+    return {};
+  }
+}
+
+function ignoreGone(action: () => void): void {
+  try {
+    action();
+  } catch (error) {
+    if (!hasErrno(error, "ENOENT", "ENODEV")) throw error;
+  }
+}
