@@ -29,6 +29,7 @@ export async function openDriver(given: {
     ipipEnabled: encapsulation.ipipEnabled,
     vxlanEnabled: encapsulation.vxlanEnabled,
     vxlanEnabledV6: encapsulation.vxlanEnabledV6,
+    noEncapNeeded: encapsulation.noEncapNeeded,
     ipvs: false,
   };
   const kernel = await openLinuxKernel(config, facts, logger);
