@@ -15,7 +15,7 @@ const suites: Readonly<Record<string, { readonly drive: readonly string[]; reado
   datamodel: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   calicoctl: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   validation: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
-  startup: { drive: ["--startup", "dist/calico-node -startup"], ready: false },
+  startup: { drive: ["--startup", "dist/calico-node -startup"], ready: true },
   bgp: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   felix: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
   messages: { drive: ["--felix", "dist/calico-node -felix"], ready: true },

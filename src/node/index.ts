@@ -4,6 +4,7 @@ type Program = (argv: readonly string[]) => Promise<number> | number;
 
 const roles: Readonly<Record<string, () => Promise<{ main: Program }>>> = {
   "-felix": () => import("../felix/index.ts"),
+  "-startup": () => import("./startup-command.ts"),
 };
 
 export async function main(argv: readonly string[]): Promise<number> {

@@ -1,0 +1,67 @@
+// What the environment says about this node, read once and checked: every variable with its default and meaning.
+import type { Environment } from "../datastore/index.ts";
+
+/** How routes get to other nodes. Other words count as `bird`, as they always did. */
+export type Backend = "bird" | "vxlan" | "none";
+
+export interface NodeSettings {
+  readonly env: Environment;
+  readonly nodenameFile: string;
+  readonly backend: Backend;
+  readonly waitForDatastore: boolean;
+  /** `IP`, `IP6`: empty, `autodetect`, `none`, an address or a network. */
+  readonly ip: Readonly<Record<4 | 6, string>>;
+  readonly autodetection: Readonly<Record<4 | 6, string>>;
+  readonly pollIntervalMs: number;
+  readonly checksConflicts: boolean;
+  readonly asNumber: string;
+  readonly kubernetesNode: string | undefined;
+  readonly clusterType: string;
+  readonly fileLogging: boolean;
+}
+
+export function readSettings(env: Environment): NodeSettings {
+  const text = (name: string) => env[name] ?? "";
+  return {
+    env,
+    nodenameFile: text("CALICO_NODENAME_FILE") || "/var/lib/calico/nodename",
+    backend: backendOf(text("CALICO_NETWORKING_BACKEND")),
+    waitForDatastore: text("WAIT_FOR_DATASTORE") === "true",
+    ip: { 4: text("IP"), 6: text("IP6") },
+    autodetection: { 4: text("IP_AUTODETECTION_METHOD"), 6: text("IP6_AUTODETECTION_METHOD") },
+    pollIntervalMs: durationMs(text("AUTODETECT_POLL_INTERVAL")) ?? 60_000,
+    checksConflicts: text("DISABLE_NODE_IP_CHECK") !== "true",
+    asNumber: text("AS"),
+    kubernetesNode: text("CALICO_K8S_NODE_REF") || undefined,
+    clusterType: text("CLUSTER_TYPE"),
+    fileLogging: text("CALICO_DISABLE_FILE_LOGGING") !== "true",
+  };
+}
+
+function backendOf(word: string): Backend {
+  const lower = word.toLowerCase();
+  return lower === "none" || lower === "vxlan" ? lower : "bird";
+}
+
+/** Unset keeps the default; `false`, `0`, `no`, `n`, `f` are false; anything else, even nothing, is true. */
+export function flagOf(env: Environment, name: string, fallback: boolean): boolean {
+  const word = env[name];
+  return word === undefined ? fallback : !["false", "0", "no", "n", "f"].includes(word.toLowerCase());
+}
+
+const UNITS: Readonly<Record<string, number>> = {
+  ns: 1e-6,
+  us: 1e-3,
+  µs: 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
+
+/** `90s`, `1m30s`; undefined when it is none. */
+export function durationMs(text: string): number | undefined {
+  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/g)];
+  if (parts.length === 0 || parts.map(([part]) => part).join("") !== text) return undefined;
+  return parts.reduce((sum, [, number, unit]) => sum + Number(number) * (UNITS[unit ?? ""] ?? 0), 0);
+}
