@@ -3,7 +3,14 @@
 // connections everything known stays as it was.
 import { connect as connectPlain, isIP, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import { DedupeBuffer, type Syncer, type SyncerName, type SyncerSink, type SyncerUpdate } from "../datastore/index.ts";
+import {
+  DedupeBuffer,
+  type Syncer,
+  type SyncerName,
+  type SyncerSink,
+  type SyncerUpdate,
+  type SyncStatus,
+} from "../datastore/index.ts";
 import { type Logger, silentLogger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import type { Key } from "../model/index.ts";
@@ -87,7 +94,6 @@ export class TyphaSyncer implements Syncer {
         address = await tracker.next(attempt === 0);
         const session = new Session(this.#options, address, buffer, holdsSnapshot, signal);
         await session.ready;
-        tracker.succeeded(address);
         this.#log.info("connected to Typha", { address: session.address });
         return session;
       } catch (error) {
@@ -121,6 +127,7 @@ class Session {
   readonly #signal: AbortSignal;
   readonly #onAbort = () => this.#close("stopped");
   #phase: "dialling" | "hello" | "streaming" | "closed" = "dialling";
+  #status: SyncStatus = "resync";
   #inGroup = false;
   #holds: boolean;
   #goodbye = "";
@@ -247,13 +254,14 @@ class Session {
     else this.#buffer.onUpdates(updates);
   }
 
-  #commit(status: "wait-for-ready" | "resync" | "in-sync"): void {
+  #commit(status: SyncStatus): void {
     if (this.#held.length > 0) this.#buffer.onUpdates(this.#held.splice(0));
     this.#holds = true;
     if (status === "in-sync") this.hasSynced = true;
-    if (status !== this.#status) this.#buffer.onStatus((this.#status = status));
+    // Updates may flow once there is a server, ready or not: to consumers that is a resync in progress.
+    const shown = status === "wait-for-ready" ? "resync" : status;
+    if (shown !== this.#status) this.#buffer.onStatus((this.#status = shown));
   }
-  #status: "wait-for-ready" | "resync" | "in-sync" = "resync";
 
   #pong(payload: Buffer): void {
     const { time } = parseJson(payload);

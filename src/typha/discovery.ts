@@ -63,7 +63,7 @@ function shuffle<T>(items: T[], random: () => number): T[] {
 /** How long an address counts as tried. */
 const REMEMBER_MS = 300_000;
 
-/** Tries every address once before any a second time. */
+/** Tries every address once before any a second time: whoever let us go, or failed us, is not asked again at once. */
 export class AttemptTracker {
   readonly #find: (refresh: boolean) => Promise<readonly TyphaAddress[]>;
   readonly #now: () => number;
@@ -94,10 +94,5 @@ export class AttemptTracker {
     if (address === undefined) throw new DiscoveryError("no Typha found");
     this.#tried.set(addressText(address), this.#now());
     return address;
-  }
-
-  /** It worked: next time it may be the first again. */
-  succeeded(address: TyphaAddress): void {
-    this.#tried.delete(addressText(address));
   }
 }

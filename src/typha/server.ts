@@ -25,6 +25,8 @@ export interface TyphaServerOptions {
   readonly metrics?: MetricsRegistry;
   readonly version?: string;
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** How often to look whether the certificate was renewed. */
+  readonly certificateLookMs?: number;
 }
 export interface ServerTimings extends ConnectionTimings {
   readonly dropIntervalMs: number;
@@ -165,7 +167,7 @@ export class TyphaServer {
       } catch (error) {
         log.warn("renewed certificate cannot be used, the old one stays", { error }); // half written: the next look may do
       }
-    }, CERTIFICATE_LOOK_MS);
+    }, this.#options.certificateLookMs ?? CERTIFICATE_LOOK_MS);
     this.#reload.unref();
     return server;
   }

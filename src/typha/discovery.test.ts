@@ -1,0 +1,95 @@
+import { expect, test } from "bun:test";
+import type { EndpointSlice } from "../datastore/index.ts";
+import { AttemptTracker, addressText, DiscoveryError, orderInstances, parseAddresses } from "./discovery.ts";
+import { BGP_PREFIXES, FELIX_PREFIXES, NODE_PREFIXES, typhaSettings } from "./settings.ts";
+
+const slice = (port: number | undefined, ...endpoints: NonNullable<EndpointSlice["endpoints"]>): EndpointSlice => ({
+  metadata: { name: "s" },
+  ports: port === undefined ? [{ name: "metrics", port: 9093 }] : [{ name: "calico-typha", port }],
+  endpoints,
+});
+const instance = (address: string, nodeName: string, ready?: boolean) => ({
+  addresses: [address],
+  nodeName,
+  ...(ready === undefined ? {} : { conditions: { ready } }),
+});
+
+test("TC-T23 addresses are host and port, several of them, of both families", () => {
+  expect(parseAddresses("typha:5473")).toEqual([{ host: "typha", port: 5473 }]);
+  expect(parseAddresses("10.0.0.1:1, [fd00::1]:2,named").map(addressText)).toEqual([
+    "10.0.0.1:1",
+    "[fd00::1]:2",
+    "named:5473",
+  ]);
+  for (const bad of ["typha:0", "typha:70000", "fd00::1:5473", "a b:1:2", "[fd00::1"])
+    expect(() => parseAddresses(bad)).toThrow(DiscoveryError);
+});
+
+test("TC-T23 instances of the service that have the port and are ready", () => {
+  const found = orderInstances(
+    [
+      slice(5473, instance("10.0.0.1", "a"), instance("10.0.0.2", "b", false), instance("fd00::3", "c", true)),
+      slice(undefined, instance("10.0.0.9", "a")),
+      { metadata: { name: "empty" }, ports: null, endpoints: null },
+    ],
+    { portName: "calico-typha" },
+  );
+  expect(found.map(addressText).toSorted()).toEqual(["10.0.0.1:5473", "[fd00::3]:5473"]);
+});
+
+test("TC-T24 the own node's instance first, the others in random order", () => {
+  const slices = [slice(5473, ...Array.from({ length: 8 }, (_, i) => instance(`10.0.0.${i}`, `n${i}`)))];
+  const orders = new Set<string>();
+  for (let i = 0; i < 40; i++) {
+    const found = orderInstances(slices, { portName: "calico-typha", nodeName: "n5" }).map(({ host }) => host);
+    expect(found[0]).toBe("10.0.0.5");
+    expect(found.toSorted()).toEqual(Array.from({ length: 8 }, (_, n) => `10.0.0.${n}`));
+    orders.add(found.join());
+  }
+  expect(orders.size).toBeGreaterThan(20);
+});
+
+test("TC-T24 each address is tried once before any again; later attempts look anew; memory fades", async () => {
+  let now = 0;
+  let addresses = parseAddresses("a:1,b:1");
+  const refreshes: boolean[] = [];
+  const tracker = new AttemptTracker(
+    async (refresh) => {
+      refreshes.push(refresh);
+      return addresses;
+    },
+    () => now,
+  );
+  const next = async (isFirst: boolean) => (await tracker.next(isFirst)).host;
+  expect(await next(true)).toBe("a");
+  expect(await next(false)).toBe("b");
+  addresses = parseAddresses("a:1,b:1,c:1");
+  expect(await next(false)).toBe("c");
+  expect(await next(false)).toBe("a");
+  expect(await next(true)).toBe("b");
+  expect(refreshes).toEqual([false, true, true, true]);
+  expect(tracker.attempts).toBe(6);
+  now += 400_000;
+  expect(await next(true)).toBe("a");
+  addresses = [];
+  expect(next(false)).rejects.toThrow("missing Kubernetes service IP or port");
+});
+
+test("TC-T23 each program looks for its own names, and none means no Typha", () => {
+  const env = {
+    FELIX_TYPHAADDR: "typha:1",
+    CONFD_TYPHAADDR: "none",
+    CALICO_TYPHAK8SSERVICENAME: "svc",
+    CALICO_TYPHAREADTIMEOUT: "7.5",
+  };
+  expect(typhaSettings(env, FELIX_PREFIXES)).toMatchObject({ address: "typha:1", namespace: "kube-system" });
+  expect(typhaSettings(env, BGP_PREFIXES)).toMatchObject({
+    address: "typha:1",
+    serviceName: "svc",
+    readTimeoutMs: 7500,
+  });
+  expect(typhaSettings({ CALICO_TYPHAADDR: "x" }, FELIX_PREFIXES)).toBeUndefined();
+  expect(typhaSettings({ CALICO_TYPHAADDR: "x" }, NODE_PREFIXES)).toBeDefined();
+  expect(typhaSettings({ FELIX_TYPHAADDR: "" }, FELIX_PREFIXES)).toBeUndefined();
+  expect(() => typhaSettings({ FELIX_TYPHAADDR: "x", FELIX_TYPHACN: "n" }, FELIX_PREFIXES)).toThrow("all three");
+});

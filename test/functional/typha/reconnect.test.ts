@@ -1,0 +1,241 @@
+// Servers that vanish, differ, stall and lie in the way: the client ends with the last one's state and no other.
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
+import { RecordWriter } from "../../../src/typha/records.ts";
+import { eventually, set, stateOf, TestConsumer, TestServer } from "./harness.ts";
+
+test("TC-T25 from one server to another: only the difference is told, and nothing is lost meanwhile", async () => {
+  const first = await TestServer.start();
+  first.felix.onUpdates([set("same", "x"), set("changed", "1"), set("gone", "x")]);
+  first.felix.onStatus("in-sync");
+  await using second = await TestServer.start();
+  second.felix.onUpdates([set("same", "x"), set("changed", "2"), set("added", "x")]);
+  await using client = TestConsumer.connect([first.address, second.address]);
+  await eventually(() => client.status === "in-sync");
+  client.log.length = 0;
+  await first[Symbol.asyncDispose]();
+  await eventually(() => client.state.has("/calico/v1/netset/added"));
+  // The second server is not in sync: what it does not tell may still come.
+  expect(client.state.has("/calico/v1/netset/gone")).toBe(true);
+  expect(client.status).toBe("resync");
+  second.felix.onStatus("in-sync");
+  await eventually(() => client.status === "in-sync");
+  expect(client.statuses).toEqual(["wait-for-ready", "resync", "in-sync", "wait-for-ready", "resync", "in-sync"]);
+  expect(client.log.toSorted()).toEqual([
+    "deleted /calico/v1/netset/gone",
+    "new /calico/v1/netset/added",
+    "updated /calico/v1/netset/changed",
+    "updated /calico/v1/netset/same",
+  ]);
+});
+
+test("TC-T25 a snapshot that breaks off counts for nothing", async () => {
+  const good = await TestServer.start();
+  good.felix.onUpdates([set("a", "good"), set("b", "good")]);
+  good.felix.onStatus("in-sync");
+  await using torn = await TornServer.start();
+  await using client = TestConsumer.connect([good.address, torn.address]);
+  await eventually(() => client.status === "in-sync");
+  const { port } = good.address;
+  await good[Symbol.asyncDispose]();
+  await eventually(() => torn.served >= 3);
+  expect(stateOf(client)).toMatchObject({
+    "/calico/v1/netset/a": { labels: { label: "good" } },
+    "/calico/v1/netset/b": { labels: { label: "good" } },
+  });
+  await using again = await TestServer.start({ port });
+  again.felix.onUpdates([set("a", "better")]);
+  again.felix.onStatus("in-sync");
+  await eventually(() => client.status === "in-sync", 10_000);
+  expect(Object.keys(stateOf(client))).toEqual(["/calico/v1/netset/a"]);
+});
+
+test("TC-T14 a server that falls silent is left for another", async () => {
+  await using silent = await TornServer.start({ isSilent: true });
+  await using good = await TestServer.start();
+  good.felix.onUpdates([set("a", "x")]);
+  good.felix.onStatus("in-sync");
+  await using client = TestConsumer.connect([silent.address, good.address], { readTimeoutMs: 200 });
+  await eventually(() => client.status === "in-sync");
+});
+
+test("garbage from a server is no reason to fail, only to look for another", async () => {
+  const noise = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.write(Buffer.from(Array.from({ length: 1000 }, () => Math.floor(Math.random() * 256))));
+  });
+  await new Promise<void>((resolve) => noise.listen(0, "127.0.0.1", resolve));
+  await using good = await TestServer.start();
+  good.felix.onStatus("in-sync");
+  const port = (noise.address() as { port: number }).port;
+  await using client = TestConsumer.connect([{ host: "127.0.0.1", port }, good.address]);
+  await eventually(() => client.status === "in-sync");
+  noise.close();
+});
+
+test("whatever the updates, delays, drops and reconnections, every client ends with the server's state", async () => {
+  const step = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        do: fc.constant("update" as const),
+        changes: fc.array(fc.tuple(fc.nat(40), fc.option(fc.nat(9))), { maxLength: 30 }),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant("pause" as const), ms: fc.nat(8) }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant("cut" as const), which: fc.nat(2) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("stall" as const), which: fc.nat(2) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("join" as const) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("leave server" as const) }) },
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60, size: "max" }), async (steps) => {
+      // Two servers with the same source, as replicas have; each client through a wire that can be cut and stalled.
+      await using one = await TestServer.start({ timings: { writeMs: 300 } }, { maxBatch: 7 });
+      await using two = await TestServer.start({}, { maxBatch: 13 });
+      const servers = [one, two];
+      const truth = new Map<string, string>();
+      const wires: Wire[] = [];
+      const clients: TestConsumer[] = [];
+      const join = async () => {
+        const wire = await Wire.open(servers.map(({ address }) => address.port));
+        wires.push(wire);
+        clients.push(TestConsumer.connect(wire.address, { readTimeoutMs: 400 }));
+      };
+      try {
+        for (let i = 0; i < 3; i++) await join();
+        for (const { felix } of servers) felix.onStatus("in-sync");
+        for (const action of steps) {
+          if (action.do === "update") {
+            const updates = action.changes.map(([i, value]) =>
+              set(`s${i}`, value === null ? undefined : String(value), "updated"),
+            );
+            for (const { felix } of servers) felix.onUpdates(updates);
+            for (const [i, value] of action.changes)
+              if (value === null) truth.delete(`/calico/v1/netset/s${i}`);
+              else truth.set(`/calico/v1/netset/s${i}`, String(value));
+          } else if (action.do === "pause") await Bun.sleep(action.ms);
+          else if (action.do === "cut") wires[action.which]?.cut();
+          else if (action.do === "stall") wires[action.which]?.stall(30);
+          else if (action.do === "join" && clients.length < 6) await join();
+          else if (action.do === "leave server") for (const wire of wires) wire.turn();
+        }
+        const wanted = Object.fromEntries([...truth].sort(([a], [b]) => (a < b ? -1 : 1)));
+        const seen = (client: TestConsumer) =>
+          Object.fromEntries(
+            Object.entries(stateOf(client)).map(([path, value]) => [
+              path,
+              (value as { labels: { label: string } }).labels.label,
+            ]),
+          );
+        await eventually(
+          () => clients.every((c) => c.status === "in-sync" && Bun.deepEquals(seen(c), wanted)),
+          10_000,
+        ).catch(() => {});
+        for (const client of clients) expect(seen(client)).toEqual(wanted);
+      } finally {
+        await Promise.all(clients.map((client) => client[Symbol.asyncDispose]()));
+        for (const wire of wires) wire[Symbol.dispose]();
+      }
+    }),
+    { numRuns: 60, endOnFailure: true },
+  );
+}, 120_000);
+
+/** Starts a snapshot with wrong values and breaks it off, or says nothing at all after its hello. */
+class TornServer implements AsyncDisposable {
+  readonly address: { host: string; port: number };
+  readonly #server: Server;
+  served = 0;
+
+  static async start(options: { isSilent?: boolean } = {}): Promise<TornServer> {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    return new TornServer(server, options.isSilent ?? false);
+  }
+
+  private constructor(server: Server, isSilent: boolean) {
+    this.#server = server;
+    this.address = { host: "127.0.0.1", port: (server.address() as { port: number }).port };
+    server.on("connection", (socket) => {
+      socket.on("error", () => {});
+      socket.once("data", (chunk: Buffer) => {
+        expect(chunk.subarray(0, PREFACE.length).equals(PREFACE)).toBe(true);
+        socket.write(jsonFrame(FRAME.serverHello, { version: 1, syncer: "felix", features: [], connectionId: "1" }));
+        if (isSilent) return;
+        const record = {
+          path: "/calico/v1/netset/a",
+          value: '{"nets":[],"labels":{"label":"torn"},"profileIds":[]}',
+          revision: "",
+          change: "new",
+        } as const;
+        const updates = frameBytes(FRAME.updates, new RecordWriter().record(record).view());
+        socket.end(Buffer.concat([frameBytes(FRAME.begin, Buffer.alloc(0)), updates]));
+        this.served++;
+      });
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+}
+
+/** A wire to one of several servers that can be cut, stalled and turned to the next. */
+class Wire implements Disposable {
+  readonly address: { host: string; port: number };
+  readonly #server: Server;
+  readonly #ports: readonly number[];
+  readonly #pairs = new Set<readonly [Socket, Socket]>();
+  #turn = 0;
+
+  static async open(ports: readonly number[]): Promise<Wire> {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    return new Wire(server, ports);
+  }
+
+  private constructor(server: Server, ports: readonly number[]) {
+    this.#server = server;
+    this.#ports = ports;
+    this.address = { host: "127.0.0.1", port: (server.address() as { port: number }).port };
+    server.on("connection", (near) => {
+      const far = connect({ host: "127.0.0.1", port: this.#ports[this.#turn % this.#ports.length]! });
+      const pair = [near, far] as const;
+      this.#pairs.add(pair);
+      near.on("data", (chunk) => far.write(chunk));
+      far.on("data", (chunk) => near.write(chunk));
+      for (const socket of pair) {
+        socket.on("error", () => {});
+        socket.on("close", () => {
+          this.#pairs.delete(pair);
+          for (const end of pair) end.destroy();
+        });
+      }
+    });
+  }
+
+  cut(): void {
+    for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
+  }
+
+  /** Nothing gets through to the client for a while. */
+  stall(ms: number): void {
+    for (const [, far] of this.#pairs) {
+      far.pause();
+      setTimeout(() => far.resume(), ms);
+    }
+  }
+
+  turn(): void {
+    this.#turn++;
+    this.cut();
+  }
+
+  [Symbol.dispose](): void {
+    this.cut();
+    this.#server.close();
+  }
+}

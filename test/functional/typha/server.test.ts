@@ -1,0 +1,329 @@
+// The server and its clients over real sockets: what is streamed, who is refused, who is let go.
+import { expect, test } from "bun:test";
+import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
+import { soundTimings } from "../../../src/typha/server.ts";
+import { eventually, set, stateOf, TestConsumer, TestServer } from "./harness.ts";
+import { HELLO, RawClient } from "./raw-client.ts";
+
+const many = (count: number, label: string) => Array.from({ length: count }, (_, i) => set(`s${i}`, label));
+
+test("TC-T06 a client gets the snapshot, then every change, and the status when it is true", async () => {
+  await using server = await TestServer.start();
+  server.felix.onUpdates(many(2500, "a"));
+  await using early = TestConsumer.connect(server.address);
+  await eventually(() => early.state.size === 2500);
+  expect(early.status).not.toBe("in-sync");
+  server.felix.onStatus("in-sync");
+  await eventually(() => early.status === "in-sync");
+  server.felix.onUpdates([set("s1", "b", "updated"), set("s2", undefined), set("new", "c")]);
+  await using late = TestConsumer.connect(server.address);
+  await eventually(() => early.state.size === 2500 && early.state.has("/calico/v1/netset/new"));
+  await eventually(() => late.status === "in-sync");
+  expect(stateOf(late)).toEqual(stateOf(early));
+  expect(late.log.every((line) => line.startsWith("new "))).toBe(true);
+  expect(early.log.slice(-3)).toEqual([
+    "updated /calico/v1/netset/s1",
+    "deleted /calico/v1/netset/s2",
+    "new /calico/v1/netset/new",
+  ]);
+});
+
+test("TC-T03 TC-T09 each client follows the pipeline it asked for", async () => {
+  await using server = await TestServer.start();
+  server.felix.onUpdates([set("felix", "x")]);
+  server.caches.get("bgp")!.onUpdates([set("bgp", "x")]);
+  for (const cache of server.caches.values()) cache.onStatus("in-sync");
+  await using felix = TestConsumer.connect(server.address);
+  await using bgp = TestConsumer.connect(server.address, { syncer: "bgp" });
+  await eventually(() => felix.status === "in-sync" && bgp.status === "in-sync");
+  expect([...felix.state.keys()]).toEqual(["/calico/v1/netset/felix"]);
+  expect([...bgp.state.keys()]).toEqual(["/calico/v1/netset/bgp"]);
+});
+
+test("a hundred clients, some leaving and coming, all end the same", async () => {
+  await using server = await TestServer.start();
+  server.felix.onUpdates(many(500, "a"));
+  server.felix.onStatus("in-sync");
+  const clients = Array.from({ length: 100 }, () => TestConsumer.connect(server.address));
+  try {
+    for (let round = 0; round < 20; round++) {
+      server.felix.onUpdates(Array.from({ length: 50 }, (_, i) => set(`s${(round * 37 + i) % 600}`, `r${round}`)));
+      await Bun.sleep(2);
+      if (round % 5 === 0) await clients.splice(0, 1)[0]![Symbol.asyncDispose]();
+    }
+    server.felix.onUpdates([set("last", "x")]);
+    await eventually(() => clients.every((client) => client.state.has("/calico/v1/netset/last")), 20_000);
+    const wanted = stateOf(clients[0]!);
+    for (const client of clients) expect(stateOf(client)).toEqual(wanted);
+    await eventually(() => server.server.connectionCount === clients.length);
+  } finally {
+    await Promise.all(clients.map((client) => client[Symbol.asyncDispose]()));
+  }
+  await eventually(() => server.server.connectionCount === 0);
+});
+
+const refusals: readonly { name: string; say: (client: RawClient) => unknown; reason: RegExp }[] = [
+  { name: "another protocol", say: (c) => c.send(Buffer.alloc(100, 7)), reason: /another protocol/ },
+  { name: "another version", say: (c) => c.greet({ ...HELLO, version: 2 }), reason: /version 2/ },
+  { name: "an unknown pipeline", say: (c) => c.greet({ ...HELLO, syncer: "dns" }), reason: /unknown syncer "dns"/ },
+  {
+    name: "a pipeline not served here",
+    say: (c) => c.greet({ ...HELLO, syncer: "node-status" }),
+    reason: /no pipeline/,
+  },
+  {
+    name: "another message than hello",
+    say: (c) => c.send(Buffer.concat([PREFACE, jsonFrame(FRAME.pong, {})])),
+    reason: /before hello/,
+  },
+  {
+    name: "a hello that is no object",
+    say: (c) => c.send(Buffer.concat([PREFACE, jsonFrame(FRAME.clientHello, null)])),
+    reason: /no JSON object/,
+  },
+  {
+    name: "an unexpected message",
+    say: (c) => c.greet().send(jsonFrame(FRAME.ping, {})),
+    reason: /unexpected message/,
+  },
+  {
+    name: "a second hello",
+    say: (c) => c.greet().send(jsonFrame(FRAME.clientHello, HELLO)),
+    reason: /unexpected message/,
+  },
+  {
+    name: "a compressed message",
+    say: (c) => c.greet().send(frameBytes(FRAME.pong, Buffer.alloc(9000), true)),
+    reason: /compressed/,
+  },
+];
+for (const { name, say, reason } of refusals)
+  test(`TC-T09 refused: ${name}`, async () => {
+    await using server = await TestServer.start();
+    using client = new RawClient(server.server.port);
+    say(client);
+    expect(await client.goodbye()).toMatch(reason);
+    await eventually(() => server.server.connectionCount === 0);
+  });
+
+test("TC-T09 an empty pipeline name means felix, and the answer says so", async () => {
+  await using server = await TestServer.start();
+  using client = new RawClient(server.server.port);
+  client.greet({ ...HELLO, syncer: "" });
+  await eventually(() => client.frames.length > 0);
+  expect(JSON.parse(client.frames[0]!.payload.toString())).toMatchObject({
+    version: 1,
+    syncer: "felix",
+    features: ["zstd", "policy-kinds"],
+  });
+});
+
+test("TC-T10 a client that does not know policies by kind is refused", async () => {
+  await using server = await TestServer.start();
+  using client = new RawClient(server.server.port);
+  client.greet({ ...HELLO, features: ["zstd"] });
+  expect(await client.goodbye()).toMatch(/policies by kind/);
+});
+
+test("a client that cannot read compressed frames gets none", async () => {
+  await using server = await TestServer.start();
+  server.felix.onUpdates(many(2000, "a"));
+  server.felix.onStatus("in-sync");
+  server.felix.publish();
+  using plain = new RawClient(server.server.port);
+  using packed = new RawClient(server.server.port);
+  plain.greet({ ...HELLO, features: ["policy-kinds"] });
+  packed.greet();
+  await eventually(() => plain.types().includes(FRAME.end) && packed.types().includes(FRAME.end));
+  expect(plain.bytes).toBeGreaterThan(3 * packed.bytes);
+  const payloads = (client: RawClient) =>
+    client.frames.filter(({ type }) => type === FRAME.updates).map(({ payload }) => payload.toString());
+  expect(payloads(plain)).toEqual(payloads(packed));
+});
+
+test("TC-T14 no hello in time: closed, and others are served meanwhile", async () => {
+  await using server = await TestServer.start({ timings: { handshakeMs: 150 } });
+  server.felix.onStatus("in-sync");
+  using silent = new RawClient(server.server.port);
+  using half = new RawClient(server.server.port);
+  half.send(PREFACE.subarray(0, 5));
+  await using good = TestConsumer.connect(server.address);
+  await eventually(() => good.status === "in-sync", 140);
+  expect(await silent.goodbye()).toBe("no hello in time");
+  expect(await half.goodbye()).toBe("no hello in time");
+});
+
+test("TC-T17 an oversized message ends the connection at its header", async () => {
+  await using server = await TestServer.start();
+  using client = new RawClient(server.server.port);
+  const header = Buffer.alloc(5);
+  header.writeUInt32BE(2 << 20, 0);
+  client.greet().send(header);
+  expect(await client.goodbye()).toMatch(/frame of 2097152 bytes/);
+});
+
+test("TC-T13 a client that answers pings stays; one that does not is dropped", async () => {
+  await using server = await TestServer.start({ timings: { pingMs: 40, pongMs: 200 } });
+  server.felix.onStatus("in-sync");
+  await using good = TestConsumer.connect(server.address);
+  using mute = new RawClient(server.server.port);
+  mute.greet();
+  expect(await mute.goodbye()).toBe("no sign of life");
+  expect(mute.types()).toContain(FRAME.ping);
+  await Bun.sleep(300);
+  expect(good.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
+  expect(server.server.connectionCount).toBe(1);
+});
+
+test("TC-T13 timings that make no sense are replaced", () => {
+  expect(soundTimings({ pingMs: 1000, pongMs: 1500 }).pongMs).toBe(6000);
+  expect(soundTimings({ pingMs: -1, writeMs: 0 })).toMatchObject({ pingMs: 10_000, writeMs: 120_000 });
+});
+
+test("TC-T14 a client that does not read its snapshot is dropped after the write timeout", async () => {
+  await using server = await TestServer.start({ timings: { writeMs: 200 } });
+  server.felix.onUpdates(Array.from({ length: 6000 }, (_, i) => set(`s${i}`, `${i}-`.repeat(2000))));
+  using stuck = new RawClient(server.server.port, { reads: false });
+  stuck.greet({ ...HELLO, features: ["policy-kinds"] });
+  await eventually(() => server.server.connectionCount === 1);
+  await eventually(() => server.server.connectionCount === 0, 8000);
+});
+
+test("TC-T15 TC-T16 a client too far behind is dropped, a new one only after its grace", async () => {
+  const timings = { maxFallBehindMs: 100, newClientGraceMs: 600, writeMs: 60_000, pingMs: 50, pongMs: 60_000 };
+  await using server = await TestServer.start({ timings });
+  server.felix.onStatus("in-sync");
+  server.felix.publish();
+  const client = new RawClient(server.server.port);
+  client.greet({ ...HELLO, features: ["policy-kinds"] });
+  await eventually(() => client.types().includes(FRAME.end));
+  client.socket.pause();
+  const started = performance.now();
+  const flood = setInterval(() => server.felix.onUpdates([set("s", `${Math.random()}`.repeat(100_000))]), 10);
+  try {
+    await eventually(() => server.server.connectionCount === 0, 8000);
+    expect(performance.now() - started).toBeGreaterThan(500);
+    expect(server.metrics.render()).toContain('typha_connections_grace_used{syncer="felix"} 1');
+  } finally {
+    clearInterval(flood);
+    client[Symbol.dispose]();
+  }
+});
+
+test("TC-T15 changes that came while a client was slow arrive together, the last of each key at least", async () => {
+  await using server = await TestServer.start({}, { maxBatch: 10 });
+  server.felix.onStatus("in-sync");
+  server.felix.publish();
+  using client = new RawClient(server.server.port);
+  client.greet();
+  await eventually(() => client.types().includes(FRAME.end));
+  client.socket.pause();
+  const before = client.frames.length;
+  // More than the kept crumbs hold: what the client missed can only be told from the present state.
+  for (let i = 0; i < 3000; i++) {
+    server.felix.onUpdates([set(`s${i % 20}`, `${i} `.repeat(2000))]);
+    server.felix.publish();
+  }
+  client.socket.resume();
+  await eventually(() => client.types().slice(before).includes(FRAME.end), 10_000);
+  expect(client.frames.length - before).toBeLessThan(2000);
+});
+
+test("TC-T20 above the limit one random client is dropped per interval", async () => {
+  await using server = await TestServer.start({ timings: { dropIntervalMs: 50 } });
+  const clients = Array.from({ length: 5 }, () => new RawClient(server.server.port).greet());
+  try {
+    await eventually(() => server.server.connectionCount === 5);
+    const started = performance.now();
+    server.server.limitConnections(2);
+    await eventually(() => server.server.connectionCount === 2);
+    expect(performance.now() - started).toBeGreaterThan(95);
+    await Bun.sleep(150);
+    expect(server.server.connectionCount).toBe(2);
+    expect(server.metrics.render()).toContain("typha_connections_dropped 3");
+  } finally {
+    for (const client of clients) client[Symbol.dispose]();
+  }
+});
+
+test("TC-T22 shutting down lets clients go one after the other, within the time there is", async () => {
+  for (const [shutdownMs, least, most] of [
+    [60_000, 400, 1500], // five clients, one per 120 ms
+    [300, 150, 450], // no time for that: spread over what there is
+  ] as const) {
+    await using server = await TestServer.start({ timings: { shutdownMs, shutdownDropIntervalMs: 120 } });
+    const clients = Array.from({ length: 5 }, () => new RawClient(server.server.port).greet());
+    try {
+      await eventually(() => server.server.connectionCount === 5);
+      const started = performance.now();
+      const stopping = server.server.shutDown();
+      await eventually(() => server.server.connectionCount <= 4);
+      expect(server.server.connectionCount).toBe(4);
+      await stopping;
+      const took = performance.now() - started;
+      expect(took).toBeGreaterThan(least);
+      expect(took).toBeLessThan(most);
+      expect(await clients[0]!.goodbye()).toBe("the server is shutting down");
+    } finally {
+      for (const client of clients) client[Symbol.dispose]();
+    }
+  }
+  await using idle = await TestServer.start();
+  const started = performance.now();
+  await idle.server.shutDown();
+  expect(performance.now() - started).toBeLessThan(100);
+});
+
+test("TC-T26 the metrics have the names dashboards know, for every pipeline, from the start", async () => {
+  await using server = await TestServer.start();
+  const page = server.metrics.render();
+  for (const name of ["accepted", "dropped", "active"]) expect(page).toContain(`typha_connections_${name} 0`);
+  expect(page).toContain("typha_logs_dropped 0");
+  expect(page).toContain("typha_log_errors 0");
+  const labelled = [
+    "connections_streaming",
+    "connections_grace_used",
+    "breadcrumb_seq_number",
+    "breadcrumb_non_block",
+    "breadcrumb_block",
+    "breadcrumb_size",
+    "updates_total",
+    "updates_skipped",
+    "cache_size",
+    "snapshots_generated",
+    "snapshots_reused",
+    "snapshot_raw_bytes",
+    "snapshot_compressed_bytes",
+    "client_snapshot_send_secs_count",
+    "client_latency_secs_count",
+    "client_write_latency_secs_count",
+    "next_breadcrumb_latency_secs_count",
+    "ping_latency_count",
+    "kvs_per_msg_count",
+  ];
+  for (const name of labelled)
+    for (const syncer of ["felix", "bgp"]) expect(page).toContain(`typha_${name}{syncer="${syncer}"}`);
+  server.felix.onUpdates([set("a", "x")]);
+  server.felix.onStatus("in-sync");
+  await using client = TestConsumer.connect(server.address);
+  await eventually(() => client.status === "in-sync");
+  const after = server.metrics.render();
+  expect(after).toContain("typha_connections_accepted 1");
+  expect(after).toContain('typha_connections_streaming{syncer="felix"} 1');
+  expect(after).toContain('typha_cache_size{syncer="felix"} 1');
+  expect(after).toContain('typha_client_snapshot_send_secs_count{syncer="felix"} 1');
+});
+
+test("a thousand clients at once are all served", async () => {
+  await using server = await TestServer.start();
+  server.felix.onUpdates(many(200, "a"));
+  server.felix.onStatus("in-sync");
+  const clients = Array.from({ length: 1000 }, () => new RawClient(server.server.port).greet());
+  try {
+    await eventually(() => clients.every((client) => client.types().includes(FRAME.end)), 30_000);
+    expect(server.server.connectionCount).toBe(1000);
+  } finally {
+    for (const client of clients) client[Symbol.dispose]();
+  }
+  await eventually(() => server.server.connectionCount === 0, 10_000);
+}, 60_000);

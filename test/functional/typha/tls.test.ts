@@ -1,0 +1,184 @@
+// Certificates on both sides: who is let in, who is not, and that nobody who dawdles holds up the others.
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createLogger, type LogRecord } from "../../../src/lib/log.ts";
+import { FRAME } from "../../../src/typha/protocol.ts";
+import { checkTlsSettings, cipherList, loadContext, peerFault, type TlsSettings } from "../../../src/typha/tls.ts";
+import { type Certificate, TestAuthority } from "../../support/certificates.ts";
+import { eventually, set, TestConsumer, TestServer } from "./harness.ts";
+import { RawClient } from "./raw-client.ts";
+
+const CN = "typha-client";
+const URI = "spiffe://cluster.local/typha-client";
+let folder: string;
+let authority: TestAuthority;
+let stranger: TestAuthority;
+let serverCert: Certificate;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "typha-tls-"));
+  authority = new TestAuthority(folder, "cluster CA");
+  stranger = new TestAuthority(folder, "another CA");
+  serverCert = authority.issue("typha-server", ["URI:spiffe://cluster.local/typha"]);
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const settings = (cert: Certificate, names: object, ca = authority): TlsSettings => ({
+  ...cert,
+  caFile: ca.certFile,
+  ...names,
+});
+const raw = (cert: Certificate | undefined, ca = authority) => ({
+  ca: readFileSync(ca.certFile),
+  ...(cert && { cert: readFileSync(cert.certFile), key: readFileSync(cert.keyFile) }),
+});
+
+test("TC-T18 client and server prove themselves to one another and talk", async () => {
+  await using server = await TestServer.start({ tls: settings(serverCert, { commonName: CN }) });
+  server.felix.onUpdates(Array.from({ length: 3000 }, (_, i) => set(`s${i}`, "x".repeat(i % 50))));
+  server.felix.onStatus("in-sync");
+  const tls = settings(authority.issue(CN, []), { commonName: "typha-server" });
+  await using client = TestConsumer.connect(server.address, { tls });
+  await eventually(() => client.status === "in-sync");
+  expect(client.state.size).toBe(3000);
+});
+
+const wanted = [
+  { name: "CN or URI", names: { commonName: CN, uriSan: URI } },
+  { name: "CN only", names: { commonName: CN } },
+  { name: "URI only", names: { uriSan: URI } },
+];
+const shown: readonly {
+  name: string;
+  cn: string;
+  uri?: string;
+  foreign?: boolean;
+  none?: boolean;
+  fits: readonly string[];
+}[] = [
+  { name: "no certificate", cn: "", none: true, fits: [] },
+  { name: "one of another authority", cn: CN, uri: URI, foreign: true, fits: [] },
+  { name: "the right CN", cn: CN, fits: ["CN or URI", "CN only"] },
+  { name: "the right URI", cn: "other", uri: URI, fits: ["CN or URI", "URI only"] },
+  { name: "both", cn: CN, uri: URI, fits: ["CN or URI", "CN only", "URI only"] },
+  { name: "neither", cn: "other", uri: "spiffe://other", fits: [] },
+];
+for (const { name: want, names } of wanted)
+  test(`TC-T18 the server wants ${want}`, async () => {
+    await using server = await TestServer.start({ tls: settings(serverCert, names) });
+    for (const { name, cn, uri, foreign, none, fits } of shown) {
+      const cert = none
+        ? undefined
+        : (foreign ? stranger : authority).issue(cn, uri === undefined ? [] : [`URI:${uri}`]);
+      using client = new RawClient(server.server.port, { tls: raw(cert) });
+      client.greet();
+      await eventually(() => client.isClosed || client.types().includes(FRAME.end));
+      expect([name, client.types().includes(FRAME.end)]).toEqual([name, fits.includes(want)]);
+    }
+  });
+
+test("TC-T18 a client speaking plainly to a TLS server gets nothing", async () => {
+  await using server = await TestServer.start({ tls: settings(serverCert, { commonName: CN }) });
+  using client = new RawClient(server.server.port);
+  client.greet();
+  await eventually(() => client.isClosed);
+  expect(client.frames).toEqual([]);
+});
+
+test("TC-T18 the client refuses a server of another authority or another name", async () => {
+  const own = authority.issue(CN, []);
+  for (const [cert, names] of [
+    [stranger.issue("typha-server", []), { commonName: "typha-server" }],
+    [authority.issue("impostor", []), { commonName: "typha-server", uriSan: "spiffe://cluster.local/typha" }],
+  ] as const) {
+    await using server = await TestServer.start({ tls: settings(cert, { commonName: CN }) });
+    server.felix.onStatus("in-sync");
+    const warnings: LogRecord[] = [];
+    const log = createLogger({ level: "warn", write: (record) => warnings.push(record) });
+    await using client = TestConsumer.connect(server.address, { tls: settings(own, names), log });
+    await eventually(() => warnings.length >= 2);
+    expect(client.status).toBe("wait-for-ready");
+    expect(String(warnings[0]?.fields["error"])).toMatch(/certificate/);
+  }
+});
+
+test("TC-T18 half-open handshakes end in their time and hold up nobody", async () => {
+  await using server = await TestServer.start({
+    tls: settings(serverCert, { commonName: CN }),
+    timings: { handshakeMs: 300 },
+  });
+  server.felix.onStatus("in-sync");
+  let closed = 0;
+  const dawdlers = Array.from({ length: 50 }, () => {
+    const socket = connect({ port: server.server.port, host: "127.0.0.1" });
+    socket.on("error", () => {});
+    socket.on("close", () => closed++);
+    return socket;
+  });
+  const tls = settings(authority.issue(CN, []), { commonName: "typha-server" });
+  await using client = TestConsumer.connect(server.address, { tls });
+  await eventually(() => client.status === "in-sync", 280);
+  await eventually(() => closed === 50, 2000);
+  await Bun.sleep(400);
+  expect(client.status).toBe("in-sync"); // the deadline is for the handshake only
+  for (const socket of dawdlers) socket.destroy();
+});
+
+test("TC-T18 a renewed server certificate is shown to the next client, without a restart", async () => {
+  const rotating = { certFile: join(folder, "rotating.pem"), keyFile: join(folder, "rotating.key") };
+  const put = (cert: Certificate) => {
+    copyFileSync(cert.certFile, rotating.certFile);
+    copyFileSync(cert.keyFile, rotating.keyFile);
+  };
+  put(authority.issue("old-name", []));
+  await using server = await TestServer.start({
+    tls: settings(rotating, { commonName: CN }),
+    certificateLookMs: 50,
+  });
+  server.felix.onStatus("in-sync");
+  const own = authority.issue(CN, []);
+  await using early = TestConsumer.connect(server.address, { tls: settings(own, { commonName: "old-name" }) });
+  await eventually(() => early.status === "in-sync");
+  put(authority.issue("new-name", []));
+  await using late = TestConsumer.connect(server.address, { tls: settings(own, { commonName: "new-name" }) });
+  await eventually(() => late.status === "in-sync");
+  expect(early.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
+});
+
+test("TC-T18 TLS settings are complete or absent", () => {
+  const all = { keyFile: "k", certFile: "c", caFile: "a" };
+  expect(checkTlsSettings({}, "client")).toBeUndefined();
+  expect(checkTlsSettings({ ...all, commonName: "n" }, "client")).toEqual({ ...all, commonName: "n" });
+  expect(() => checkTlsSettings(all, "client")).toThrow("common name or URI SAN");
+  for (const missing of ["keyFile", "certFile", "caFile"] as const)
+    expect(() => checkTlsSettings({ ...all, [missing]: "", commonName: "n" }, "client")).toThrow("all three or none");
+  expect(() => checkTlsSettings({ uriSan: "u" }, "client")).toThrow("all three or none");
+  expect(peerFault(undefined, { commonName: "n" })).toContain("want CN n");
+});
+
+test("TC-T19 versions and cipher suites follow the environment", () => {
+  const files = { ...serverCert, caFile: authority.certFile };
+  expect(loadContext(files)).toMatchObject({ minVersion: "TLSv1.2", maxVersion: "TLSv1.3" });
+  expect(loadContext(files, { TLS_MIN_VERSION: "1.3" }).minVersion).toBe("TLSv1.3");
+  expect(loadContext(files, { TLS_MIN_VERSION: "1.7" }).minVersion).toBe("TLSv1.2");
+  expect(cipherList("TLS_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")).toBe(
+    "TLS_AES_128_GCM_SHA256:ECDHE-RSA-AES256-GCM-SHA384",
+  );
+  expect(() => loadContext(files, { TLS_CIPHER_SUITES: "TLS_NONE" })).toThrow("TLS_NONE is unknown");
+});
+
+test("TC-T19 a client older than the least version is refused", async () => {
+  await using server = await TestServer.start({
+    tls: settings(serverCert, { commonName: CN }),
+    env: { TLS_MIN_VERSION: "1.3" },
+  });
+  const cert = authority.issue(CN, []);
+  using old = new RawClient(server.server.port, { tls: { ...raw(cert), maxVersion: "TLSv1.2" } });
+  using current = new RawClient(server.server.port, { tls: raw(cert) });
+  old.greet();
+  current.greet();
+  await eventually(() => old.isClosed && current.types().includes(FRAME.end));
+  expect(old.frames).toEqual([]);
+});
