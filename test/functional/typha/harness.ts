@@ -1,5 +1,5 @@
 // A server with a cache that the test feeds, and clients that keep what they were told.
-import type { SyncerName, SyncerSink, SyncerUpdate, SyncStatus } from "../../../src/datastore/index.ts";
+import type { Syncer, SyncerName, SyncerSink, SyncerUpdate, SyncStatus } from "../../../src/datastore/index.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
 import { MetricsRegistry } from "../../../src/lib/metrics.ts";
 import { keyPath, type NetworkSet } from "../../../src/model/index.ts";
@@ -65,11 +65,16 @@ export class TestConsumer implements SyncerSink, AsyncDisposable {
   readonly #aborter = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
+  static run(syncer: Syncer): TestConsumer {
+    const consumer = new TestConsumer();
+    consumer.#running = syncer.run(consumer, consumer.#aborter.signal);
+    return consumer;
+  }
+
   static connect(
     address: { host: string; port: number } | readonly { host: string; port: number }[],
     options: Partial<TyphaClientOptions> = {},
   ): TestConsumer {
-    const consumer = new TestConsumer();
     const addresses = Array.isArray(address) ? address : [address];
     const syncer = new TyphaSyncer({
       syncer: "felix",
@@ -78,8 +83,7 @@ export class TestConsumer implements SyncerSink, AsyncDisposable {
       retryMs: 10,
       ...options,
     });
-    consumer.#running = syncer.run(consumer, consumer.#aborter.signal);
-    return consumer;
+    return TestConsumer.run(syncer);
   }
 
   get status(): SyncStatus | undefined {
