@@ -1,0 +1,380 @@
+// The plugin on a real API server: pods, their annotations, addresses in custom resources; our own cases by ID, and the
+// recordings of the original when they lie beside the checkout.
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { load } from "js-yaml";
+import { canRun, CniHost, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
+import { type ApiServer, findApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
+
+const found = canRun ? findApiServer() : { missing: "needs root and the executable" };
+if ("missing" in found) {
+  const loud = `KUBERNETES TESTS OF THE CNI PLUGIN SKIPPED: ${found.missing}`;
+  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
+  console.error(loud);
+}
+const suite = "missing" in found ? test.skip : test;
+const crds = join(import.meta.dir, "../../manifests/crds");
+const recordings = join(import.meta.dir, "../../../shared/golden/cni/kubernetes");
+const CALICO = "/apis/crd.projectcalico.org/v1";
+
+type Json = Record<string, unknown>;
+let server: ApiServer;
+
+async function api(method: string, path: string, body?: unknown): Promise<Json> {
+  const answer = await fetch(`${server.url}${path}`, {
+    method,
+    headers: { authorization: `Bearer ${server.adminToken}`, "content-type": "application/json" },
+    tls: { rejectUnauthorized: false },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const json = (await answer.json()) as Json;
+  if (!answer.ok && answer.status !== 404) throw new Error(`${method} ${path}: ${json["message"]}`);
+  return json;
+}
+const create = (path: string, kind: string, metadata: object, rest: object = {}) =>
+  api("POST", path, {
+    apiVersion: path.startsWith(CALICO) ? "crd.projectcalico.org/v1" : "v1",
+    kind,
+    metadata,
+    ...rest,
+  });
+const itemsOf = async (path: string) =>
+  ((await api("GET", path))["items"] ?? []) as (Json & {
+    metadata: { name: string; namespace?: string; annotations?: Record<string, string> };
+  })[];
+
+beforeAll(async () => {
+  if ("missing" in found) return;
+  server = await startApiServer(found.path);
+  for (const file of readdirSync(crds))
+    await api(
+      "POST",
+      "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+      load(readFileSync(join(crds, file), "utf8")),
+    );
+  await Bun.sleep(500); // definitions are served a moment after they are taken
+  await create("/api/v1/namespaces", "Namespace", { name: "ns1" });
+  await create("/api/v1/namespaces", "Namespace", {
+    name: "ns2",
+    annotations: { "cni.projectcalico.org/ipv4pools": '["10.66.0.0/24"]' },
+  });
+  await create(
+    "/api/v1/nodes",
+    "Node",
+    { name: "n1" },
+    { spec: { podCIDR: "10.244.1.0/24", podCIDRs: ["10.244.1.0/24", "fd00:244:1::/64"] } },
+  );
+  await create(
+    `${CALICO}/ippools`,
+    "IPPool",
+    { name: "p4" },
+    { spec: { cidr: "10.65.0.0/24", blockSize: 26, nodeSelector: "all()" } },
+  );
+  await create(
+    `${CALICO}/ippools`,
+    "IPPool",
+    { name: "p6" },
+    { spec: { cidr: "fd00:65::/112", blockSize: 122, nodeSelector: "all()" } },
+  );
+  await create(
+    `${CALICO}/ippools`,
+    "IPPool",
+    { name: "other" },
+    { spec: { cidr: "10.66.0.0/24", blockSize: 26, nodeSelector: "!all()" } },
+  );
+  await create(
+    `${CALICO}/clusterinformations`,
+    "ClusterInformation",
+    { name: "default" },
+    { spec: { datastoreReady: true } },
+  );
+}, 600_000);
+afterAll(async () => await server?.[Symbol.asyncDispose]());
+
+/** A host that reaches the API server from inside its namespace, and a cluster without pods and addresses. */
+class Cluster implements AsyncDisposable {
+  readonly kubeconfig: string;
+  readonly #forwarder;
+  private constructor(readonly host: CniHost) {
+    const target = new URL(server.url);
+    this.#forwarder = host.handle.run(() =>
+      Bun.listen<{ to?: ReturnType<typeof connect> }>({
+        hostname: "127.0.0.1",
+        port: 0,
+        data: {},
+        socket: {
+          open(socket) {
+            const to = connect(Number(target.port), target.hostname);
+            socket.data = { to };
+            to.on("data", (chunk: Buffer) => socket.write(chunk));
+            to.on("close", () => socket.end());
+            to.on("error", () => socket.end());
+          },
+          data: (socket, chunk) => void socket.data.to?.write(chunk),
+          close: (socket) => void socket.data.to?.destroy(),
+        },
+      }),
+    );
+    this.kubeconfig = join(host.folder, "kubeconfig");
+    const url = `https://127.0.0.1:${this.#forwarder.port}`;
+    writeFileSync(this.kubeconfig, kubeconfigText(url, server.ca, server.adminToken));
+  }
+
+  static async create(isReady = true): Promise<Cluster> {
+    for (const kind of ["ipamblocks", "blockaffinities", "ipamhandles", "ipamconfigs"])
+      for (const item of await itemsOf(`${CALICO}/${kind}`))
+        await api("DELETE", `${CALICO}/${kind}/${item.metadata.name}`);
+    for (const pod of await itemsOf("/api/v1/pods"))
+      await api(
+        "DELETE",
+        `/api/v1/namespaces/${pod.metadata.namespace}/pods/${pod.metadata.name}?gracePeriodSeconds=0`,
+      );
+    const info = (await api("GET", `${CALICO}/clusterinformations/default`)) as Json & { spec: object };
+    await api("PUT", `${CALICO}/clusterinformations/default`, {
+      ...info,
+      spec: { ...info.spec, datastoreReady: isReady },
+    });
+    return new Cluster(await CniHost.create());
+  }
+
+  conf(more: Json = {}): Json {
+    return {
+      cniVersion: "1.0.0",
+      name: "k8s-pod-network",
+      datastore_type: "kubernetes",
+      kubernetes: { kubeconfig: this.kubeconfig },
+      policy: { type: "k8s" },
+      ...more,
+    };
+  }
+  async pod(
+    name: string,
+    annotations: Record<string, string> = {},
+    more: { namespace?: string; spec?: object } = {},
+  ): Promise<void> {
+    const { namespace = "ns1", spec = {} } = more;
+    const noted = Object.fromEntries(Object.entries(annotations).map(([k, v]) => [`cni.projectcalico.org/${k}`, v]));
+    await create(
+      `/api/v1/namespaces/${namespace}/pods`,
+      "Pod",
+      { name, annotations: noted, labels: { app: "a" } },
+      {
+        spec: { nodeName: "n1", serviceAccountName: "sa1", containers: [{ name: "c", image: "i" }], ...spec },
+      },
+    );
+  }
+  add(pod: Pod, name: string, conf: Json = {}, namespace = "ns1"): Promise<PluginRun> {
+    return this.host.add(pod, { conf: this.conf(conf), ...k8s(namespace, name) });
+  }
+  del(pod: Pod, name: string, conf: Json = {}, namespace = "ns1"): Promise<PluginRun> {
+    return this.host.del(pod, { conf: this.conf(conf), ...k8s(namespace, name) });
+  }
+  async annotations(name: string, namespace = "ns1"): Promise<Record<string, string>> {
+    const pod = (await api("GET", `/api/v1/namespaces/${namespace}/pods/${name}`)) as {
+      metadata: { annotations?: Record<string, string> };
+    };
+    return Object.fromEntries(
+      Object.entries(pod.metadata.annotations ?? {}).map(([key, value]) => [
+        key.replace("cni.projectcalico.org/", ""),
+        value,
+      ]),
+    );
+  }
+  async handles(): Promise<string[]> {
+    return (await itemsOf(`${CALICO}/ipamhandles`)).map((item) => item.metadata.name);
+  }
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#forwarder.stop(true);
+    await this.host[Symbol.asyncDispose]();
+  }
+}
+const ips = (run: PluginRun): string[] => ((run.json["ips"] ?? []) as { address: string }[]).map((ip) => ip.address);
+
+suite("CI-032 CI-033 the pod's annotations tell its addresses and container; DEL empties the addresses only", async () => {
+  await using cluster = await Cluster.create();
+  await cluster.pod("p1");
+  const pod = cluster.host.pod("cid1");
+  const dual = { ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
+  expect(ips(await cluster.add(pod, "p1", dual))).toEqual(["10.65.0.128/32", "fd00:65::2880/128"]);
+  expect(await cluster.annotations("p1")).toEqual({
+    containerID: "cid1",
+    podIP: "10.65.0.128/32",
+    podIPs: "10.65.0.128/32,fd00:65::2880/128",
+  });
+  expect((await cluster.del(pod, "p1", dual)).code).toBe(0);
+  expect(await cluster.annotations("p1")).toEqual({ containerID: "cid1", podIP: "", podIPs: "" });
+  expect(await cluster.handles()).toEqual([]);
+});
+
+suite("CI-025 pools by pod, by namespace, by name, and none such", async () => {
+  await using cluster = await Cluster.create();
+  await cluster.pod("named", { ipv4pools: '["other"]' });
+  await cluster.pod("cidr", { ipv4pools: '["10.66.0.0/24"]' });
+  await cluster.pod("missing", { ipv4pools: '["nope"]' });
+  await cluster.pod("inherits", {}, { namespace: "ns2" });
+  await cluster.pod("insists", { ipv4pools: '["p4"]' }, { namespace: "ns2" });
+  const address = async (name: string, namespace = "ns1") =>
+    ips(await cluster.add(cluster.host.pod(), name, {}, namespace))[0];
+  expect(await address("named")).toStartWith("10.66.0.");
+  expect(await address("cidr")).toStartWith("10.66.0.");
+  expect(await address("inherits", "ns2")).toStartWith("10.66.0.");
+  expect(await address("insists", "ns2")).toStartWith("10.65.0.");
+  expect((await cluster.add(cluster.host.pod(), "missing")).json["msg"]).toContain('error parsing pool "nope"');
+});
+
+suite("CI-026 CI-027 CI-028 CI-030 families, fixed addresses and MAC by annotation", async () => {
+  await using cluster = await Cluster.create();
+  await cluster.pod("six", { ipFamilies: '["IPv6"]' });
+  await cluster.pod("fixed", { ipAddrs: '["10.65.0.50"]' });
+  await cluster.pod("again", { ipAddrs: '["10.65.0.50"]' });
+  await cluster.pod("free", { ipAddrsNoIpam: '["10.99.0.9"]' });
+  await cluster.pod("mac", { hwAddr: "0a:0b:0c:0d:0e:0f" });
+  expect(ips(await cluster.add(cluster.host.pod(), "six"))).toEqual(["fd00:65::2880/128"]);
+  const fixed = cluster.host.pod("fixed1");
+  expect(ips(await cluster.add(fixed, "fixed"))).toEqual(["10.65.0.50/32"]);
+  expect((await cluster.add(cluster.host.pod(), "again")).json["msg"]).toContain("resource already exists: 10.65.0.50");
+  // The same pod in a new container may have its own address again.
+  expect(ips(await cluster.add(cluster.host.pod("fixed2"), "fixed"))).toEqual(["10.65.0.50/32"]);
+  const before = await cluster.handles();
+  expect((await cluster.add(cluster.host.pod(), "free")).json["msg"]).toBe(
+    "requested feature is not enabled: ip_addrs_no_ipam",
+  );
+  const gate = { feature_control: { ip_addrs_no_ipam: true } };
+  expect(ips(await cluster.add(cluster.host.pod(), "free", gate))).toEqual(["10.99.0.9/32"]);
+  expect(await cluster.handles()).toEqual(before);
+  const mac = cluster.host.pod();
+  expect((await cluster.add(mac, "mac")).code).toBe(0);
+  expect(mac.kernel.links.get("eth0")?.mac).toBe("0a:0b:0c:0d:0e:0f");
+});
+
+suite("CI-029 floating addresses are gated, and without the gate the pod's address goes back", async () => {
+  await using cluster = await Cluster.create();
+  await cluster.pod("p1", { floatingIPs: '["1.2.3.4"]' });
+  expect((await cluster.add(cluster.host.pod(), "p1")).json["msg"]).toBe(
+    "requested feature is not enabled: floating_ips",
+  );
+  expect(await cluster.handles()).toEqual([]);
+  expect((await cluster.add(cluster.host.pod(), "p1", { feature_control: { floating_ips: true } })).code).toBe(0);
+});
+
+suite("CI-034 host-local takes the node's pod CIDRs, and DEL works without them", async () => {
+  await using cluster = await Cluster.create();
+  await cluster.pod("p1");
+  const ipam = {
+    type: "host-local",
+    dataDir: `${cluster.host.folder}/hl`,
+    ranges: [[{ subnet: "usePodCidr" }], [{ subnet: "usePodCidrIPv6" }]],
+  };
+  const pod = cluster.host.pod();
+  expect(ips(await cluster.add(pod, "p1", { ipam }))).toEqual(["10.244.1.2/32", "fd00:244:1::2/128"]);
+  expect((await cluster.del(pod, "p1", { ipam })).code).toBe(0);
+});
+
+suite("CI-024 CI-043 a pod that is gone fails ADD and not DEL; without policy.type the profile step fails it", async () => {
+  await using cluster = await Cluster.create();
+  const pod = cluster.host.pod();
+  expect((await cluster.add(pod, "absent")).json["msg"]).toContain('pods "absent" not found');
+  expect((await cluster.del(pod, "absent")).code).toBe(0);
+  await cluster.pod("p1");
+  expect((await cluster.add(pod, "p1", { policy: {} })).code).toBe(1);
+  expect(await cluster.handles()).toEqual([]);
+});
+
+suite("CI-002 -t asks the API server too", async () => {
+  await using cluster = await Cluster.create();
+  const { collect, DIST } = await import("../functional/cni/cni-host.ts");
+  const child = cluster.host.start(`${DIST}/calico`, ["-t"], {});
+  const done = collect(child);
+  child.stdin?.end(JSON.stringify(cluster.host.conf(cluster.conf())));
+  expect(await done).toMatchObject({ code: 0, stdout: "" });
+});
+
+// --- recordings -------------------------------------------------------------------------------------------------
+interface Recorded {
+  readonly ready: boolean;
+  readonly pods: readonly {
+    metadata: { name: string; namespace: string; annotations?: Record<string, string> };
+    serviceAccountName?: string;
+  }[];
+  readonly steps: readonly {
+    readonly command?: string;
+    readonly env: Record<string, string>;
+    readonly stdin: Json;
+    readonly exitCode: number;
+    readonly stdout: unknown;
+    readonly after?: { readonly objects?: Record<string, Json>; readonly removed?: readonly string[] };
+  }[];
+}
+if (!existsSync(recordings)) console.log("the recordings are not beside this checkout: their pods are not replayed");
+else
+  for (const file of readdirSync(recordings).filter((name) => name.endsWith(".json") && name !== "test-flag.json"))
+    suite(`recorded: ${file.replace(".json", "")}`, async () => {
+      const recorded = JSON.parse(readFileSync(join(recordings, file), "utf8")) as Recorded;
+      await using cluster = await Cluster.create(recorded.ready);
+      for (const { metadata, serviceAccountName } of recorded.pods) {
+        const annotations = Object.fromEntries(
+          Object.entries(metadata.annotations ?? {}).map(([k, v]) => [k.replace("cni.projectcalico.org/", ""), v]),
+        );
+        await cluster.pod(metadata.name, annotations, { namespace: metadata.namespace, spec: { serviceAccountName } });
+      }
+      const pods = new Map<string, Pod>();
+      for (const [i, step] of recorded.steps.entries()) {
+        const id = step.env["CNI_CONTAINERID"]!;
+        const pod = pods.get(id) ?? cluster.host.pod(id);
+        pods.set(id, pod);
+        const { kubernetes: _, nodename: __, ...rest } = step.stdin;
+        const ipam = rest["ipam"] as Json;
+        const conf = {
+          ...rest,
+          kubernetes: { kubeconfig: cluster.kubeconfig },
+          ipam: { ...ipam, ...("dataDir" in ipam ? { dataDir: `${cluster.host.folder}/hl` } : {}) },
+        };
+        const run = await cluster.host.call(step.env["CNI_COMMAND"]!, pod, {
+          conf,
+          env: { CNI_ARGS: step.env["CNI_ARGS"] },
+        });
+        const where = `step ${i + 1}`;
+        expect([where, run.code]).toEqual([where, step.exitCode]);
+        if (step.exitCode !== 0) expect(run.json["code"]).toBe((step.stdout as Json)["code"] as number);
+        else if (step.stdout === "") expect(run.stdout).toBe("");
+        else expect(run.json).toEqual(step.stdout as Json);
+        for (const [name, object] of Object.entries(step.after?.objects ?? {})) {
+          const [kind = "", namespace = "", podName = ""] = name.split("/");
+          if (kind === "pods") {
+            const want = Object.fromEntries(
+              Object.entries(object["annotations"] as Record<string, string>).map(([k, v]) => [
+                k.replace("cni.projectcalico.org/", ""),
+                v,
+              ]),
+            );
+            expect(await cluster.annotations(podName, namespace)).toEqual(want);
+          } else if (kind !== "ipamconfigs") {
+            const got = await api("GET", `${CALICO}/${name}`);
+            expect(comparable(got["spec"])).toEqual(comparable(object["spec"]));
+          }
+        }
+        for (const name of step.after?.removed ?? []) expect((await api("GET", `${CALICO}/${name}`))["code"]).toBe(404);
+      }
+    });
+
+/** Without what differs from run to run, and without what later versions of the original write besides. */
+function comparable(spec: unknown): unknown {
+  const {
+    sequenceNumber: _,
+    sequenceNumberForAllocation: __,
+    affinityClaimTime: ___,
+    type: ____,
+    attributes,
+    ...rest
+  } = spec as Json;
+  if (!Array.isArray(attributes)) return rest;
+  return {
+    ...rest,
+    attributes: attributes.map(({ handle_id, secondary }: Json) => ({
+      handle_id,
+      secondary: { ...(secondary as Json), timestamp: "" },
+    })),
+  };
+}
