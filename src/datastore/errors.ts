@@ -100,11 +100,14 @@ export class Compacted extends DatastoreError {
 /** The server does not have this kind at all: its API is not installed. */
 export class NotServed extends DatastoreError {
   override readonly name = "NotServed";
+  /** A kind of others: many clusters do not have it. One of ours is about to be installed. */
+  readonly isOptional: boolean;
   constructor(
     readonly kind: string,
-    options?: ErrorOptions,
+    options?: ErrorOptions & { readonly isOptional?: boolean },
   ) {
-    super(`the server does not serve ${kind}`, options);
+    super(`the server does not serve ${kind}: its custom resource definition is not installed`, options);
+    this.isOptional = options?.isOptional ?? false;
   }
 }
 

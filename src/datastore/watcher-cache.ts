@@ -24,7 +24,7 @@ export interface SyncTimings {
   readonly afterListErrorMs: number;
   /** Between lists of what cannot be watched. */
   readonly pollMs: number;
-  /** Before asking again for a kind the server does not have. */
+  /** Before asking again for a kind of others that the server does not have. */
   readonly notServedMs: number;
   /** Failing this long, we no longer claim to know. */
   readonly giveUpMs: number;
@@ -107,7 +107,7 @@ export class WatcherCache {
       if (signal.aborted) return 0;
       if (error instanceof NotServed) {
         await this.#adopt([], signal);
-        return this.#timings.notServedMs;
+        return error.isOptional ? this.#timings.notServedMs : this.#timings.pollMs;
       }
       this.#failed(error);
       return this.#timings.afterListErrorMs;

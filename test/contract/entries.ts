@@ -8,7 +8,7 @@ export const pool = (name: string, cidr = "10.0.0.0/16"): Entry<ResourceKey> & {
   value: {
     apiVersion: "projectcalico.org/v3",
     kind: "IPPool",
-    metadata: { name, uid: `uid-${name}`, creationTimestamp: "2026-01-02T03:04:05Z" },
+    metadata: { name },
     spec: { cidr },
   },
 });

@@ -1,9 +1,22 @@
 // A workload endpoint's name is made of its node, orchestrator, workload and interface; nobody chooses another.
 import { type Resource, type SpecOf, workloadEndpointName, WorkloadNameError } from "../../model/index.ts";
-import { ValidationFailed } from "../errors.ts";
-import type { Flow } from "./flow.ts";
+import { Unsupported, ValidationFailed } from "../errors.ts";
+import type { Flow, FlowContext } from "./flow.ts";
+
+/** In Kubernetes an endpoint is its pod: the CNI plugin notes addresses there, nobody else writes any. */
+function refuseInKubernetes(operation: string, { kind, metadata }: Resource, { store }: FlowContext): void {
+  if (store.name !== "kubernetes") return;
+  const id = `${kind}(${metadata.namespace ?? ""}/${metadata.name})`;
+  throw new Unsupported(operation, id, "it is made from its pod");
+}
 
 export const workloadEndpointFlow: Flow = {
+  beforeCreate: async (resource, context) => refuseInKubernetes("Create", resource, context),
+  beforeUpdate: async (resource, _current, context) => refuseInKubernetes("Update", resource, context),
+  beforeDelete: async ({ value }, context) => {
+    refuseInKubernetes("Delete", value, context);
+    return undefined;
+  },
   prepare: (resource) => {
     const spec = resource.spec as SpecOf<"WorkloadEndpoint">;
     const name = computedName(resource);

@@ -142,16 +142,17 @@ export class KubeApi {
   async json<T>(request: KubeRequest): Promise<T> {
     await this.#limit.take(request.signal);
     for (let attempt = 0; ; attempt++) {
-      const response = await this.#send(request, this.#timeoutMs);
-      const text = await readAll(response, this.#timeoutMs);
-      const code = response.statusCode ?? 0;
+      const answer = await this.#exchange(request, attempt);
+      if (answer === undefined) continue;
+      const { response, text, code } = answer;
       if (code >= 200 && code < 300) return (text === "" ? undefined : parse(request.lossless)(text)) as T;
       const error = statusError(request, code, text, response);
       if (code === 401 && attempt === 0) {
         this.#access.forget();
         continue;
       }
-      if (code === 429 && attempt < 3) {
+      // The server is busy, or starting, and says when to come back.
+      if ((code === 429 || (code >= 500 && error.retryAfterSeconds !== undefined)) && attempt < 3) {
         await delay(Math.min(10, error.retryAfterSeconds ?? 1) * 1000, request.signal);
         continue;
       }
@@ -179,25 +180,42 @@ export class KubeApi {
       if (code === 401) this.#access.forget();
       throw statusError(request, code, await readAll(response, this.#timeoutMs), response);
     }
-    response.socket?.setTimeout(this.#watchIdleMs, () =>
-      response.destroy(new Unavailable(this.endpoint, `watch ${path} was silent for ${this.#watchIdleMs / 1000} s`)),
-    );
+    const silence = new Unavailable(this.endpoint, `watch ${path} was silent for ${this.#watchIdleMs / 1000} s`);
+    const idle = setTimeout(() => response.destroy(silence), this.#watchIdleMs);
     let rest = "";
     const decoder = new TextDecoder();
     try {
       for await (const chunk of response as AsyncIterable<Uint8Array>) {
+        idle.refresh();
         const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
         rest = lines.pop() ?? "";
         const events = lines.filter((line) => line !== "").map((line) => parse(lossless)(line) as KubeWatchEvent);
         if (events.length > 0) yield events;
       }
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      if (error instanceof Unavailable) throw error;
+      throw new Unavailable(this.endpoint, `watch ${path} broke off: ${(error as Error).message}`, { cause: error });
     } finally {
+      clearTimeout(idle);
       response.destroy();
     }
   }
 
   close(): void {
     this.#agent.destroy();
+  }
+
+  /** Undefined: the connection was kept from earlier and the server has left it meanwhile; reading may be repeated. */
+  async #exchange(request: KubeRequest, attempt: number) {
+    try {
+      const response = await this.#send(request, this.#timeoutMs);
+      return { response, text: await readAll(response, this.#timeoutMs), code: response.statusCode ?? 0 };
+    } catch (error) {
+      const { code } = ((error as Error).cause ?? {}) as { readonly code?: string };
+      if (request.method === "GET" && attempt === 0 && (code === "ECONNRESET" || code === "EPIPE")) return undefined;
+      throw error;
+    }
   }
 
   async #send(request: KubeRequest, timeoutMs: number): Promise<IncomingMessage> {

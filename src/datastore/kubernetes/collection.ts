@@ -17,12 +17,18 @@ export interface Collection<K extends StoredKey = StoredKey> {
   readonly lossless?: boolean;
   /** Deletion goes in two steps, mark and remove, so that a reader never meets a name twice. */
   readonly marked?: boolean;
+  /** Not of ours: the server may well not have it. */
+  readonly isOptional?: boolean;
   /** Where the objects of a query are; the query may match fewer than what comes back. */
   select(query: StoredQuery): Selection;
+  /** For lists, where several narrow ones together beat the one that a watch needs. */
+  selectForList?(query: StoredQuery): readonly Selection[];
+  /** The key an object has, readable or not; undefined for one that is none of ours. */
+  keyOf(object: KubeObject): K | undefined;
   itemPath(key: K): string;
   /** The path new objects are posted to. */
   createPath(key: K): string;
-  /** Undefined for an object that is none of ours; throws what says why it is unreadable. */
+  /** Marked ones too. Undefined for an object that is none of ours; throws what says why it is unreadable. */
   decode(object: KubeObject): Stored<K> | undefined;
   encode(entry: Entry<K>): KubeObject;
   /** Whether the object is marked as deleted, and how to mark it. */

@@ -65,6 +65,15 @@ export class CustomResources implements Collection<ResourceKey> {
     return query.name === undefined ? { path } : { path, fieldSelector: `metadata.name=${query.name}` };
   }
 
+  keyOf(object: KubeObject): ResourceKey {
+    return {
+      type: "resource",
+      kind: this.#name,
+      name: object.metadata.name, // policies may be stored under another name than their users see
+      ...(this.#namespaced ? { namespace: object.metadata.namespace ?? "" } : {}),
+    };
+  }
+
   itemPath(key: ResourceKey): string {
     return `${this.#path(key.namespace)}/${encodeURIComponent(key.name)}`;
   }
@@ -86,14 +95,8 @@ export class CustomResources implements Collection<ResourceKey> {
       spec,
       ...(object.status === undefined ? {} : { status: object.status }),
     };
-    const key: ResourceKey = {
-      type: "resource",
-      kind: this.#name,
-      name: metadata.name,
-      ...(this.#namespaced ? { namespace: object.metadata.namespace ?? "" } : {}),
-    };
     const { resourceVersion = "", uid } = object.metadata;
-    return { key, value, revision: resourceVersion, ...(uid === undefined ? {} : { uid }) };
+    return { key: this.keyOf(object), value, revision: resourceVersion, ...(uid === undefined ? {} : { uid }) };
   }
 
   encode(entry: Entry<ResourceKey>): KubeObject {

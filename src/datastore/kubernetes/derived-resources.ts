@@ -3,6 +3,7 @@ import {
   API_VERSION,
   isWorkloadPod,
   kubernetesNodeFrom,
+  liveMigrationFromKubeVirt,
   type KindName,
   type Metadata,
   nodeFromKubernetes,
@@ -15,6 +16,7 @@ import {
   type ResourceKey,
   type StoredQuery,
   workloadEndpointFromPod,
+  workloadEndpointName,
 } from "../../model/index.ts";
 import type { Entry, Stored } from "../datastore.ts";
 import { NotFound, Unsupported } from "../errors.ts";
@@ -43,6 +45,9 @@ export class Nodes implements Collection<ResourceKey> {
   select(query: StoredQuery): Selection {
     const name = (query as ResourceQuery).name;
     return { path: "/api/v1/nodes", ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }) };
+  }
+  keyOf(object: KubeObject): ResourceKey {
+    return { type: "resource", kind: "Node", name: object.metadata.name };
   }
   itemPath(key: ResourceKey): string {
     return `/api/v1/nodes/${encodeURIComponent(key.name)}`;
@@ -81,7 +86,15 @@ export class Endpoints implements Collection<ResourceKey> {
     const { namespace, name, namePrefix } = query as ResourceQuery;
     const path = namespace === undefined ? "/api/v1/pods" : podsPath(namespace);
     const pod = podOf(name) ?? podOf(namePrefix === undefined ? undefined : `${namePrefix.replace(/-$/, "")}-eth0`);
-    return pod === undefined ? { path } : { path, fieldSelector: `metadata.name=${pod}` };
+    if (pod !== undefined) return { path, fieldSelector: `metadata.name=${pod}` };
+    const node = /^(.*[^-])-k8s-$/.exec(namePrefix ?? "")?.[1]?.replaceAll("--", "-");
+    return node === undefined ? { path } : { path, fieldSelector: `spec.nodeName=${node}` };
+  }
+  keyOf(object: KubeObject & { readonly spec?: { readonly nodeName?: string } }): ResourceKey | undefined {
+    if (!isWorkloadPod(object)) return undefined;
+    const { name: pod, namespace = "" } = object.metadata;
+    const identity = { node: object.spec?.nodeName ?? "", orchestrator: "k8s", pod, endpoint: "eth0" };
+    return { type: "resource", kind: "WorkloadEndpoint", namespace, name: workloadEndpointName(identity) };
   }
   itemPath(key: ResourceKey): string {
     const pod = podOf(key.name);
@@ -106,8 +119,9 @@ export class Endpoints implements Collection<ResourceKey> {
     return annotations === undefined ? undefined : { metadata: { annotations, ...(uid === undefined ? {} : { uid }) } };
   }
   /** What its deletion changes: the notes become empty, so that readers know the addresses are free. */
-  erasure(): object {
-    return { metadata: { annotations: { [POD_IP_ANNOTATION]: "", [POD_IPS_ANNOTATION]: "" } } };
+  erasure(uid: string | undefined): object {
+    const annotations = { [POD_IP_ANNOTATION]: "", [POD_IPS_ANNOTATION]: "" };
+    return { metadata: { annotations, ...(uid === undefined ? {} : { uid }) } };
   }
 }
 
@@ -120,6 +134,7 @@ function podOf(endpointName: string | undefined): string | undefined {
 
 /** Objects of Kubernetes handed on as they are, under a kind of ours. */
 export class RawObjects implements Collection<ResourceKey> {
+  readonly isOptional = true;
   constructor(
     readonly kind: KindName,
     readonly group: string,
@@ -131,13 +146,17 @@ export class RawObjects implements Collection<ResourceKey> {
     const { namespace, name } = query as ResourceQuery;
     return { path: this.#path(namespace), ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }) };
   }
+  keyOf(object: KubeObject): ResourceKey {
+    const { name, namespace } = object.metadata;
+    return { type: "resource", kind: this.kind, name, ...(namespace === undefined ? {} : { namespace }) };
+  }
   itemPath(key: ResourceKey): string {
     return `${this.#path(key.namespace)}/${encodeURIComponent(key.name)}`;
   }
   createPath(key: ResourceKey): string {
     throw new Unsupported("Create", nameOfKey(key), "it belongs to Kubernetes");
   }
-  decode(object: KubeObject & { readonly spec?: unknown }): Stored<ResourceKey> {
+  decode(object: KubeObject & { readonly spec?: unknown }): Stored<ResourceKey> | undefined {
     const value: Resource = {
       ...object,
       apiVersion: API_VERSION,
@@ -153,5 +172,16 @@ export class RawObjects implements Collection<ResourceKey> {
   #path(namespace?: string): string {
     const root = this.group === "v1" ? "/api/v1" : `/apis/${this.group}`;
     return `${root}${this.namespaced && namespace !== undefined ? `/namespaces/${encodeURIComponent(namespace)}` : ""}/${this.plural}`;
+  }
+}
+
+/** Virtual machines on the move, from KubeVirt's migrations, while they are under way. */
+export class LiveMigrations extends RawObjects {
+  constructor() {
+    super("LiveMigration", "kubevirt.io/v1", "virtualmachineinstancemigrations", true);
+  }
+  override decode(object: KubeObject): Stored<ResourceKey> | undefined {
+    const value = liveMigrationFromKubeVirt(object);
+    return value === undefined ? undefined : stored(value, object);
   }
 }

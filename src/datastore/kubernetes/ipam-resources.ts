@@ -1,7 +1,7 @@
 // Blocks, affinities, handles and IPAM configuration as custom resources. Names are made from CIDRs and ids; the real
 // values stand in the spec. Deletion marks first: a writer that lost the race sees the mark, not an empty place.
 import { createHash } from "node:crypto";
-import { parseCidr, type Cidr, ipVersion } from "../../lib/ip.ts";
+import { type Cidr, ipVersion, tryParseCidr } from "../../lib/ip.ts";
 import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import {
   type BlockAffinityKey,
@@ -21,14 +21,15 @@ import { type ApiGroup, CRD_V1, hideMetadata } from "./custom-resources.ts";
 type Spec = Readonly<Record<string, unknown>>;
 type CustomObject = KubeObject & { readonly spec?: Spec };
 const MAX_NAME = 253;
+const HOSTNAME_HASH = "projectcalico.org/hostname-hash";
 
 abstract class IpamCollection {
-  readonly marked = true;
   readonly lossless = true;
   constructor(
     readonly group: ApiGroup,
     readonly kind: string,
     readonly plural: string,
+    readonly marked = true,
   ) {}
 
   get path(): string {
@@ -76,12 +77,9 @@ abstract class IpamCollection {
     );
   }
 
-  protected cidrOf(object: CustomObject): Cidr {
-    try {
-      return parseCidr(String(object.spec?.["cidr"]));
-    } catch (error) {
-      throw new UnreadableEntry(`${this.path}/${object.metadata.name}`, (error as Error).message);
-    }
+  protected unreadable(object: CustomObject): never {
+    const cidr = JSON.stringify(object.spec?.["cidr"]);
+    throw new UnreadableEntry(`${this.path}/${object.metadata.name}`, `cidr: ${cidr} is no CIDR`);
   }
 }
 
@@ -89,11 +87,15 @@ export class Blocks extends IpamCollection implements Collection<BlockKey> {
   constructor(group: ApiGroup) {
     super(group, "IPAMBlock", "ipamblocks");
   }
+  keyOf(object: CustomObject): BlockKey | undefined {
+    const cidr = tryParseCidr(String(object.spec?.["cidr"]));
+    return cidr === undefined ? undefined : { type: "block", cidr };
+  }
   itemPath(key: BlockKey): string {
     return `${this.path}/${cidrName(key.cidr)}`;
   }
   decode(object: CustomObject): Stored<BlockKey> {
-    const key: BlockKey = { type: "block", cidr: this.cidrOf(object) };
+    const key = this.keyOf(object) ?? this.unreadable(object);
     const text = this.codecText(object, { affinityClaimTime: "affinity_claim_time" });
     return { key, value: decodeValue(key, text), ...this.origin(object) };
   }
@@ -112,25 +114,35 @@ export class Affinities extends IpamCollection implements Collection<BlockAffini
   constructor(group: ApiGroup) {
     super(group, "BlockAffinity", "blockaffinities");
   }
+  /** A host's own by its label, and those of earlier programs that have none. */
+  selectForList(query: StoredQuery): readonly Selection[] {
+    const { path } = this;
+    if (query.type !== "blockAffinity" || query.host === undefined) return [{ path }];
+    return [
+      { path, labelSelector: `${HOSTNAME_HASH}=${hostnameHash(query.host)}` },
+      { path, labelSelector: `!${HOSTNAME_HASH}` },
+    ];
+  }
+  keyOf(object: CustomObject): BlockAffinityKey | undefined {
+    const { node: host = "", type, cidr: text } = (object.spec ?? {}) as Readonly<Record<string, string>>;
+    const cidr = tryParseCidr(String(text));
+    const affinityType = type === "virtual" ? "virtual" : "host";
+    return cidr === undefined ? undefined : { type: "blockAffinity", affinityType, host, cidr };
+  }
   itemPath(key: BlockAffinityKey): string {
     return `${this.path}/${affinityName(key)}`;
   }
-  decode(object: CustomObject): Stored<BlockAffinityKey> | undefined {
-    if (this.isMarked(object)) return undefined;
-    const { node = "", type, state = "" } = (object.spec ?? {}) as Readonly<Record<string, string>>;
-    const key: BlockAffinityKey = {
-      type: "blockAffinity",
-      affinityType: type === "virtual" ? "virtual" : "host",
-      host: node,
-      cidr: this.cidrOf(object),
-    };
-    return { key, value: decodeValue(key, JSON.stringify({ state, deleted: false })), ...this.origin(object) };
+  decode(object: CustomObject): Stored<BlockAffinityKey> {
+    const { state = "" } = (object.spec ?? {}) as Readonly<Record<string, string>>;
+    const key = this.keyOf(object) ?? this.unreadable(object);
+    const text = JSON.stringify({ state, deleted: this.isMarked(object) });
+    return { key, value: decodeValue(key, text), ...this.origin(object) };
   }
   encode(entry: Entry<BlockAffinityKey>): KubeObject {
     const { host, cidr, affinityType } = entry.key;
     const { state, deleted } = entry.value;
     const labels = {
-      "projectcalico.org/hostname-hash": hostnameHash(host),
+      [HOSTNAME_HASH]: hostnameHash(host),
       "projectcalico.org/affinity-type": affinityType,
       "projectcalico.org/ip-version": String(ipVersion(cidr)),
     };
@@ -149,14 +161,14 @@ export class Handles extends IpamCollection implements Collection<IpamHandleKey>
   constructor(group: ApiGroup) {
     super(group, "IPAMHandle", "ipamhandles");
   }
+  keyOf(object: CustomObject): IpamHandleKey {
+    return { type: "ipamHandle", handleId: String(object.spec?.["handleID"] ?? object.metadata.name) };
+  }
   itemPath(key: IpamHandleKey): string {
     return `${this.path}/${encodeURIComponent(key.handleId.toLowerCase())}`;
   }
   decode(object: CustomObject): Stored<IpamHandleKey> {
-    const key: IpamHandleKey = {
-      type: "ipamHandle",
-      handleId: String(object.spec?.["handleID"] ?? object.metadata.name),
-    };
+    const key = this.keyOf(object);
     return { key, value: decodeValue(key, this.codecText(object, {})), ...this.origin(object) };
   }
   encode(entry: Entry<IpamHandleKey>): KubeObject {
@@ -171,9 +183,15 @@ export class IpamConfigs extends IpamCollection implements Collection<IpamConfig
       group,
       group === CRD_V1 ? "IPAMConfig" : "IPAMConfiguration",
       group === CRD_V1 ? "ipamconfigs" : "ipamconfigurations",
+      false,
     );
   }
-  override readonly marked = false as unknown as true;
+  keyOf(object: CustomObject): IpamConfigKey | undefined {
+    return object.metadata.name === "default" ? { type: "ipamConfig" } : undefined;
+  }
+  override isMarked(): boolean {
+    return false;
+  }
   itemPath(): string {
     return `${this.path}/default`;
   }

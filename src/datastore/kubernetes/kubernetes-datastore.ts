@@ -1,14 +1,7 @@
 // The Kubernetes API as datastore: Calico's kinds as custom resources, the rest derived from what Kubernetes keeps.
 import { describeError } from "../../lib/log.ts";
-import {
-  KINDS,
-  keyMatches,
-  type KindName,
-  kindOf,
-  type ResourceKey,
-  type StoredKey,
-  type StoredQuery,
-} from "../../model/index.ts";
+import { keyMatches, type KindName, type ResourceKey, type StoredKey, type StoredQuery } from "../../model/index.ts";
+import { pathOf } from "../codec.ts";
 import type { KubernetesConfig, OpenOptions } from "../config.ts";
 import type {
   CallOptions,
@@ -35,28 +28,15 @@ import {
 } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { resolveAccess } from "./access.ts";
-import { KubeApi, type KubeObject, KubeStatusError } from "./api-client.ts";
+import { KubeApi, type KubeList, type KubeObject, KubeStatusError } from "./api-client.ts";
 import type { Collection } from "./collection.ts";
-import { type ApiGroup, CRD_V1, CRD_V3, CustomResources } from "./custom-resources.ts";
-import { Endpoints, Nodes, RawObjects } from "./derived-resources.ts";
+import { Collections } from "./collections.ts";
+import { type ApiGroup, CRD_V1, CRD_V3 } from "./custom-resources.ts";
 import { translate } from "./failures.ts";
-import { Affinities, Blocks, Handles, IpamConfigs } from "./ipam-resources.ts";
 import { Profiles } from "./profiles.ts";
 import { KubeWatch } from "./watch.ts";
 
-type IpamKeyType = "block" | "blockAffinity" | "ipamHandle" | "ipamConfig";
 const STRATEGIC_MERGE = "application/strategic-merge-patch+json";
-const RAW: Readonly<Partial<Record<KindName, RawObjects>>> = {
-  KubernetesNetworkPolicy: new RawObjects("KubernetesNetworkPolicy", "networking.k8s.io/v1", "networkpolicies", true),
-  KubernetesClusterNetworkPolicy: new RawObjects(
-    "KubernetesClusterNetworkPolicy",
-    "policy.networking.k8s.io/v1alpha2",
-    "clusternetworkpolicies",
-    false,
-  ),
-  KubernetesEndpointSlice: new RawObjects("KubernetesEndpointSlice", "discovery.k8s.io/v1", "endpointslices", true),
-  KubernetesService: new RawObjects("KubernetesService", "v1", "services", true),
-};
 
 export async function openKubernetes(
   config: KubernetesConfig,
@@ -85,72 +65,53 @@ async function apiGroup(api: KubeApi, wanted: string | undefined): Promise<ApiGr
 
 export class KubernetesDatastore implements Datastore {
   readonly name = "kubernetes";
-  readonly #resources = new Map<KindName, Collection<ResourceKey>>();
-  readonly #ipam: Readonly<Record<IpamKeyType, Collection>>;
-  readonly #nodes: Nodes;
-  readonly #endpoints: Endpoints;
+  readonly #collections: Collections;
   readonly #profiles: Profiles;
   readonly #onUnreadable: (error: UnreadableEntry) => void;
 
   constructor(
     readonly api: KubeApi,
     group: ApiGroup,
-    readonly config: Pick<KubernetesConfig, "usePodCidr">,
+    config: Pick<KubernetesConfig, "usePodCidr">,
     options: Pick<OpenOptions, "onUnreadable"> = {},
   ) {
     this.#onUnreadable = options.onUnreadable ?? (() => {});
     const prefix = process.env["FELIX_INTERFACEPREFIX"]?.split(",")[0];
-    this.#nodes = new Nodes({ usePodCidr: config.usePodCidr });
-    this.#endpoints = new Endpoints(() => {}, prefix === undefined || prefix === "" ? {} : { interfacePrefix: prefix });
     this.#profiles = new Profiles(api);
-    for (const { name, served } of KINDS) if (served) this.#resources.set(name, new CustomResources(name, group));
-    for (const [name, collection] of Object.entries(RAW)) this.#resources.set(name as KindName, collection);
-    this.#resources.set("Node", this.#nodes);
-    this.#resources.set("WorkloadEndpoint", this.#endpoints);
-    this.#ipam = {
-      block: new Blocks(group) as unknown as Collection,
-      blockAffinity: new Affinities(group) as unknown as Collection,
-      ipamHandle: new Handles(group) as unknown as Collection,
-      ipamConfig: new IpamConfigs(group) as unknown as Collection,
-    };
+    this.#collections = new Collections(group, {
+      usePodCidr: config.usePodCidr,
+      ...(prefix === undefined || prefix === "" ? {} : { interfacePrefix: prefix }),
+    });
   }
 
   async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
-    const collection = this.#collectionOf<K>("Create", entry.key);
+    const collection = this.#collections.of<K>("Create", checked(entry.key));
     if (isKey(entry.key, "WorkloadEndpoint")) return this.#patchEndpoint(entry, options);
     const { revision: _, ...fresh } = entry;
+    const path = collection.createPath(entry.key);
     const body = collection.encode(fresh as Entry<K>);
-    try {
-      const path = collection.createPath(entry.key);
-      return this.#decoded(
-        collection,
-        await this.#json(collection, { method: "POST", path, body, signal: options.signal }),
-      );
-    } catch (error) {
-      const fault = translate(error, entry.key);
-      if (!(fault instanceof AlreadyExists)) throw fault;
-      throw new AlreadyExists(nameOfKey(entry.key), await this.#getIfThere(entry.key, options), { cause: error });
-    }
+    for (let attempt = 0; ; attempt++)
+      try {
+        return this.#decoded(collection, await this.#json(collection, { method: "POST", path, body, ...options }));
+      } catch (error) {
+        const fault = translate(error, entry.key);
+        if (!(fault instanceof AlreadyExists)) throw fault;
+        // Reading finishes the removal of one that is only marked; then its name is free.
+        const existing = await this.#getIfThere(entry.key, options);
+        if (existing === undefined && collection.marked === true && attempt === 0) continue;
+        throw new AlreadyExists(nameOfKey(entry.key), existing, { cause: error });
+      }
   }
 
   async update<K extends StoredKey>(entry: Entry<K>, options: UpdateOptions = {}): Promise<Stored<K>> {
-    const collection = this.#collectionOf<K>("Update", entry.key);
+    const collection = this.#collections.of<K>("Update", checked(entry.key));
     if (entry.revision === undefined || !/^\d+$/.test(entry.revision))
       throw new ValidationFailed([
         { field: "ResourceVersion", value: entry.revision ?? "", reason: "field must be a revision read before" },
       ]);
     if (isKey(entry.key, "WorkloadEndpoint")) return this.#patchEndpoint(entry, options);
     try {
-      const item = collection.itemPath(entry.key);
-      const isNode = isKey(entry.key, "Node");
-      const body = isNode
-        ? this.#nodes.merge(entry as unknown as Entry<ResourceKey>, await this.api.get(item, options))
-        : collection.encode(entry);
-      const path = isNode || options.subresource === "status" ? `${item}/status` : item;
-      return this.#decoded(
-        collection,
-        await this.#json(collection, { method: "PUT", path, body, signal: options.signal }),
-      );
+      return this.#decoded(collection, await this.#put(collection, entry, options));
     } catch (error) {
       const fault = translate(error, entry.key);
       if (!(fault instanceof Conflict)) throw fault;
@@ -176,61 +137,57 @@ export class KubernetesDatastore implements Datastore {
   }
 
   async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Removed<K>> {
-    const collection = this.#collectionOf<K>("Delete", key);
+    const collection = this.#collections.of<K>("Delete", checked(key));
     if (isKey(key, "Node")) throw new Unsupported("Delete", nameOfKey(key), "nodes are removed by Kubernetes");
-    const item = collection.itemPath(key);
-    try {
-      const before = await this.#get(collection, item, options.signal);
-      const current = this.#decoded(collection, before);
-      if (isKey(key, "WorkloadEndpoint")) {
-        const body = this.#endpoints.erasure();
-        await this.api.json({
-          method: "PATCH",
-          path: `${item}/status`,
-          body,
-          contentType: STRATEGIC_MERGE,
-          signal: options.signal,
-        });
-        return current;
+    const isPinned = options.revision !== undefined && options.revision !== "0" && options.revision !== "";
+    for (let attempt = 0; ; attempt++)
+      try {
+        return await this.#delete(collection, key, options, isPinned);
+      } catch (error) {
+        const fault = translate(error, key);
+        // Who gave no revision means the key, whatever somebody wrote there a moment ago.
+        if (!(fault instanceof Conflict) || isPinned || attempt >= 5) throw fault;
       }
-      if (options.revision !== undefined && options.revision !== "0" && options.revision !== current.revision)
-        throw new Conflict(nameOfKey(key), current);
-      const uid = options.uid ?? before.metadata.uid;
-      let resourceVersion = options.revision === undefined ? undefined : before.metadata.resourceVersion;
-      if (collection.mark !== undefined && collection.marked === true) {
-        const marked = await this.#json(collection, {
-          method: "PUT",
-          path: item,
-          body: collection.mark(before),
-          signal: options.signal,
-        });
-        resourceVersion = marked.metadata.resourceVersion;
-      }
-      const preconditions = { uid, ...(resourceVersion === undefined ? {} : { resourceVersion }) };
-      await this.api.json({
-        method: "DELETE",
-        path: item,
-        body: { kind: "DeleteOptions", apiVersion: "v1", preconditions },
-        signal: options.signal,
-      });
+  }
+
+  async #delete<K extends StoredKey>(
+    collection: Collection<K>,
+    key: K,
+    options: DeleteOptions,
+    isPinned: boolean,
+  ): Promise<Removed<K>> {
+    const path = collection.itemPath(key);
+    const { signal } = options;
+    const before = await this.#json(collection, { method: "GET", path, signal });
+    const current = this.#decoded(collection, before);
+    if (isKey(key, "WorkloadEndpoint")) {
+      await this.#patchPod(path, this.#collections.endpoints.erasure(options.uid), signal);
       return current;
-    } catch (error) {
-      throw translate(error, key);
     }
+    if (isPinned && options.revision !== current.revision) throw new Conflict(nameOfKey(key), current);
+    const isMarking = collection.marked === true && collection.mark !== undefined;
+    const last =
+      isMarking && collection.isMarked?.(before) !== true
+        ? await this.#json(collection, { method: "PUT", path, body: collection.mark?.(before), signal })
+        : before;
+    const revision = isPinned || isMarking ? last.metadata.resourceVersion : undefined;
+    await this.#remove(path, options.uid ?? last.metadata.uid, revision, signal);
+    return current;
   }
 
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
     if (isKey(key, "Profile"))
       return (await this.#profiles.get(key as unknown as ResourceKey, options)) as unknown as Stored<K>;
-    const collection = this.#collectionOf<K>("Get", key);
+    const collection = this.#collections.of<K>("Get", checked(key));
     try {
-      const item = collection.itemPath(key);
-      const object = await this.#get(collection, item, options.signal);
-      if (collection.marked === true && collection.isMarked?.(object) === true) {
-        await this.#finishDelete(item, object, options.signal);
+      const path = collection.itemPath(key);
+      const object = await this.#json(collection, { method: "GET", path, signal: options.signal });
+      if (collection.isMarked?.(object) === true) {
+        await this.#finishDelete(path, object, options.signal);
         throw new NotFound(nameOfKey(key));
       }
       const found = this.#decoded(collection, object);
+      // A pod of the name may be on another node, an affinity's name may be made from another host.
       if (nameOfKey(found.key) !== nameOfKey(key)) throw new NotFound(nameOfKey(key));
       return found;
     } catch (error) {
@@ -242,27 +199,27 @@ export class KubernetesDatastore implements Datastore {
     type K = KeyOfQuery<Q>;
     if (query.type === "resource" && query.kind === "Profile")
       return (await this.#profiles.list(query.name, options)) as unknown as ListResult<K>;
-    const collection = this.#collectionOf<K>("List", query);
-    const { path, fieldSelector, labelSelector } = collection.select(query);
-    const at =
-      options.revision === undefined || options.revision === "0" || options.revision === ""
-        ? undefined
-        : options.revision;
-    const past = at === undefined ? {} : { resourceVersion: at, resourceVersionMatch: "NotOlderThan" };
+    const collection = this.#collections.of<K>("List", query);
+    const isFresh = options.revision === undefined || options.revision === "0" || options.revision === "";
+    const since = isFresh ? {} : { resourceVersion: options.revision, resourceVersionMatch: "NotOlderThan" };
     try {
-      const request = {
-        query: { fieldSelector, labelSelector, ...past },
-        signal: options.signal,
-        lossless: collection.lossless,
-      };
-      const { items, metadata } = await this.api.list(path, request);
-      const found = items
-        .flatMap((object) => this.#decodeListed(collection, object))
-        .filter(({ key }) => keyMatches(query, key));
-      return { items: found, revision: metadata.resourceVersion ?? "" };
+      const found: Stored<K>[] = [];
+      let revision: string | undefined;
+      for (const selection of collection.selectForList?.(query) ?? [collection.select(query)]) {
+        const { fieldSelector, labelSelector } = selection;
+        const request = { query: { fieldSelector, labelSelector, ...since }, signal: options.signal };
+        const { items, metadata }: KubeList = await this.api.list(selection.path, {
+          ...request,
+          lossless: collection.lossless,
+        });
+        revision ??= metadata.resourceVersion; // of several the oldest: a watch from there misses nothing
+        for (const object of items)
+          for (const item of this.#decodeListed(collection, object)) if (keyMatches(query, item.key)) found.push(item);
+      }
+      return { items: found, revision: revision ?? "" };
     } catch (error) {
       if (error instanceof KubeStatusError && error.code === 404)
-        throw new NotServed(collection.kind, { cause: error });
+        throw new NotServed(collection.kind, { cause: error, isOptional: collection.isOptional ?? false });
       throw translate(error, collection.kind);
     }
   }
@@ -274,9 +231,9 @@ export class KubernetesDatastore implements Datastore {
     type K = KeyOfQuery<Q>;
     if (query.type === "resource" && query.kind === "Profile")
       return (await this.#profiles.watch(query.name, options.after, options.signal)) as unknown as Watch<K>;
-    const collection = this.#collectionOf<K>("Watch", query);
+    const collection = this.#collections.of<K>("Watch", query);
     const isFresh = options.after === undefined || options.after === "0" || options.after === "";
-    const start = isFresh ? await this.list(query, options) : undefined;
+    const start = isFresh ? await this.list(query, { signal: options.signal }) : undefined;
     return new KubeWatch<K>({
       api: this.api,
       collection,
@@ -292,41 +249,47 @@ export class KubernetesDatastore implements Datastore {
     this.api.close();
   }
 
-  #collectionOf<K extends StoredKey>(operation: string, key: StoredKey | StoredQuery): Collection<K> {
-    if (key.type === "resource") {
-      const collection = this.#resources.get(key.kind);
-      if (collection !== undefined && key.kind !== "Profile") return collection as unknown as Collection<K>;
-      const id = "name" in key && key.name !== undefined ? `${key.kind}(${key.name})` : kindOf(key.kind).name;
-      throw new Unsupported(operation, id, "it is derived from Kubernetes");
+  async #put<K extends StoredKey>(
+    collection: Collection<K>,
+    entry: Entry<K>,
+    { subresource, signal }: UpdateOptions,
+  ): Promise<KubeObject> {
+    const path = collection.itemPath(entry.key);
+    if (isKey(entry.key, "Node")) {
+      const kubernetes = await this.api.get<KubeObject>(path, { signal });
+      const body = this.#collections.nodes.merge(entry as unknown as Entry<ResourceKey>, kubernetes);
+      return this.api.json({ method: "PUT", path: `${path}/status`, body, signal });
     }
-    if (key.type in this.#ipam && !this.config.usePodCidr)
-      return this.#ipam[key.type as IpamKeyType] as unknown as Collection<K>;
-    throw new Unsupported(operation, key.type, "the Kubernetes datastore keeps none");
+    const body = collection.encode(entry);
+    if (subresource === "status")
+      try {
+        return await this.#json(collection, { method: "PUT", path: `${path}/status`, body, signal });
+      } catch (error) {
+        // Definitions installed by others may keep status and spec together.
+        if (!(error instanceof KubeStatusError && error.code === 404)) throw error;
+      }
+    return this.#json(collection, { method: "PUT", path, body, signal });
   }
 
-  async #patchEndpoint<K extends StoredKey>(entry: Entry<K>, options: CallOptions): Promise<Stored<K>> {
+  /** An endpoint is its pod: all that is written of it are notes of its addresses there. */
+  async #patchEndpoint<K extends StoredKey>(entry: Entry<K>, { signal }: CallOptions): Promise<Stored<K>> {
+    const { endpoints } = this.#collections;
     const endpoint = entry as unknown as Entry<ResourceKey>;
     try {
-      const item = this.#endpoints.itemPath(endpoint.key);
-      const body = this.#endpoints.patch(endpoint);
-      const pod =
-        body === undefined
-          ? await this.api.get<KubeObject>(item, options)
-          : await this.api.json<KubeObject>({
-              method: "PATCH",
-              path: `${item}/status`,
-              body,
-              contentType: STRATEGIC_MERGE,
-              signal: options.signal,
-            });
-      return this.#decoded(this.#endpoints, pod) as unknown as Stored<K>;
+      const path = endpoints.itemPath(endpoint.key);
+      const body = endpoints.patch(endpoint);
+      const pod = await (body === undefined
+        ? this.api.get<KubeObject>(path, { signal })
+        : this.#patchPod(path, body, signal));
+      return this.#decoded(endpoints, pod) as unknown as Stored<K>;
     } catch (error) {
       throw translate(error, entry.key);
     }
   }
 
-  #get(collection: Pick<Collection, "lossless">, path: string, signal: AbortSignal | undefined): Promise<KubeObject> {
-    return this.#json(collection, { method: "GET", path, signal });
+  #patchPod(path: string, body: object, signal: AbortSignal | undefined): Promise<KubeObject> {
+    const contentType = STRATEGIC_MERGE;
+    return this.api.json<KubeObject>({ method: "PATCH", path: `${path}/status`, body, contentType, signal });
   }
 
   #json(collection: Pick<Collection, "lossless">, request: Parameters<KubeApi["json"]>[0]): Promise<KubeObject> {
@@ -344,17 +307,15 @@ export class KubernetesDatastore implements Datastore {
       return collection.decode(object);
     } catch (error) {
       if (error instanceof UnreadableEntry) throw error;
-      const { namespace, name } = object.metadata;
-      throw new UnreadableEntry(
-        `${collection.kind}(${namespace === undefined ? "" : `${namespace}/`}${name})`,
-        describeError(error),
-      );
+      const key = collection.keyOf(object);
+      const name = key === undefined ? `${collection.kind}(${object.metadata.name})` : nameOfKey(key);
+      throw new UnreadableEntry(name, describeError(error), key, { cause: error });
     }
   }
 
   #decodeListed<K extends StoredKey>(collection: Collection<K>, object: KubeObject): Stored<K>[] {
     try {
-      if (collection.marked === true && collection.isMarked?.(object) === true) return [];
+      if (collection.isMarked?.(object) === true) return [];
       const found = this.#decode(collection, object);
       return found === undefined ? [] : [found];
     } catch (error) {
@@ -373,16 +334,21 @@ export class KubernetesDatastore implements Datastore {
     }
   }
 
+  /** Exactly the object that was read: same identity, unchanged since. */
+  async #remove(
+    path: string,
+    uid: string | undefined,
+    resourceVersion: string | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const body = { kind: "DeleteOptions", apiVersion: "v1", preconditions: { uid, resourceVersion } };
+    await this.api.json({ method: "DELETE", path, body, signal });
+  }
+
   /** Somebody marked it and died before removing it. */
   async #finishDelete(path: string, object: KubeObject, signal: AbortSignal | undefined): Promise<void> {
-    const preconditions = { uid: object.metadata.uid };
     try {
-      await this.api.json({
-        method: "DELETE",
-        path,
-        body: { kind: "DeleteOptions", apiVersion: "v1", preconditions },
-        signal,
-      });
+      await this.#remove(path, object.metadata.uid, undefined, signal);
     } catch (error) {
       if (!(error instanceof KubeStatusError && [404, 409].includes(error.code))) throw error;
     }
@@ -390,3 +356,9 @@ export class KubernetesDatastore implements Datastore {
 }
 
 const isKey = (key: StoredKey, kind: KindName): boolean => key.type === "resource" && key.kind === kind;
+
+/** A name that no path can hold never reaches the server, where it would name something else. */
+function checked<K extends StoredKey>(key: K): K {
+  pathOf(key);
+  return key;
+}

@@ -92,6 +92,7 @@ function source(path: string, convert: (object: KubeObject) => Resource): Collec
   return {
     kind: "Profile",
     select: () => ({ path }),
+    keyOf: (object) => profileKey(convert(object).metadata.name),
     itemPath: unused,
     createPath: unused,
     encode: unused,

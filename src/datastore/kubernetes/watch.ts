@@ -1,11 +1,16 @@
 // A watch on one collection as the driver's callers see it. Kubernetes ends watches as it pleases; ours goes on from the
 // last revision it saw until it is told to stop or the server has forgotten that revision.
+import { describeError } from "../../lib/log.ts";
+import { delay } from "../../lib/retry.ts";
 import type { StoredKey } from "../../model/index.ts";
 import type { Stored, Watch, WatchEvent } from "../datastore.ts";
 import { Compacted, NotServed, UnreadableEntry } from "../errors.ts";
+import { nameOfKey } from "../key-name.ts";
 import { type KubeApi, type KubeObject, KubeStatusError } from "./api-client.ts";
 import type { Collection, Selection } from "./collection.ts";
 import { translate } from "./failures.ts";
+
+const SHORT_WATCH_MS = 500;
 
 export interface KubeWatchOptions<K extends StoredKey> {
   readonly api: KubeApi;
@@ -35,6 +40,7 @@ export class KubeWatch<K extends StoredKey> implements Watch<K> {
     }
     const query = { fieldSelector: selection.fieldSelector, labelSelector: selection.labelSelector };
     while (!signal.aborted) {
+      const started = performance.now();
       try {
         for await (const batch of api.watch(
           selection.path,
@@ -50,10 +56,12 @@ export class KubeWatch<K extends StoredKey> implements Watch<K> {
           }
           if (events.length > 0) yield events;
         }
+        // The server ends a watch after half an hour or more; one that ends at once is not to be asked in a tight loop.
+        if (performance.now() - started < SHORT_WATCH_MS) await delay(SHORT_WATCH_MS, signal);
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof KubeStatusError && error.code === 404)
-          throw new NotServed(collection.kind, { cause: error });
+          throw new NotServed(collection.kind, { cause: error, isOptional: collection.isOptional ?? false });
         if (error instanceof KubeStatusError && error.code === 410) throw new Compacted(revision, { cause: error });
         throw translate(error, collection.kind);
       }
@@ -67,15 +75,19 @@ export class KubeWatch<K extends StoredKey> implements Watch<K> {
   #event(type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK", object: KubeObject, revision: string): WatchEvent<K>[] {
     if (type === "BOOKMARK") return [{ type: "bookmark", revision }];
     const { collection, accepts } = this.#options;
+    const key = collection.keyOf(object);
+    if (key === undefined || !accepts(key)) return [{ type: "bookmark", revision }];
+    const isGone = type === "DELETED" || collection.isMarked?.(object) === true;
     let item: Stored<K> | undefined;
     try {
       item = collection.decode(object);
     } catch (error) {
-      const path = `${collection.kind}(${object.metadata.namespace ?? ""}/${object.metadata.name})`;
-      return [{ type: "error", error: new UnreadableEntry(path, (error as Error).message), revision }];
+      if (isGone) return [{ type: "deleted", key, revision }];
+      const unreadable = new UnreadableEntry(nameOfKey(key), describeError(error), key, { cause: error });
+      return [{ type: "error", error: unreadable, revision }];
     }
-    if (item === undefined || !accepts(item.key)) return [{ type: "bookmark", revision }];
-    if (type === "DELETED") return [{ type: "deleted", key: item.key, previous: item, revision }];
+    if (item === undefined) return [{ type: "deleted", key, revision }];
+    if (isGone) return [{ type: "deleted", key, previous: item, revision }];
     return [{ type: type === "ADDED" ? "added" : "modified", item, revision }];
   }
 }

@@ -1,0 +1,54 @@
+// Which collection of the API holds what.
+import { KINDS, type KindName, type ResourceKey, type StoredKey, type StoredQuery } from "../../model/index.ts";
+import { Unsupported } from "../errors.ts";
+import type { Collection } from "./collection.ts";
+import { type ApiGroup, CustomResources } from "./custom-resources.ts";
+import { Endpoints, LiveMigrations, Nodes, RawObjects } from "./derived-resources.ts";
+import { Affinities, Blocks, Handles, IpamConfigs } from "./ipam-resources.ts";
+
+const CLUSTER_POLICIES = "policy.networking.k8s.io/v1alpha2";
+
+export class Collections {
+  readonly nodes: Nodes;
+  readonly endpoints: Endpoints;
+  readonly #resources = new Map<KindName, Collection<ResourceKey>>();
+  readonly #ipam: ReadonlyMap<StoredKey["type"], unknown>;
+
+  constructor(group: ApiGroup, options: { readonly usePodCidr: boolean; readonly interfacePrefix?: string }) {
+    this.nodes = new Nodes(options);
+    this.endpoints = new Endpoints(() => {}, options);
+    for (const { name, served } of KINDS) if (served) this.#resources.set(name, new CustomResources(name, group));
+    for (const raw of [
+      new RawObjects("KubernetesNetworkPolicy", "networking.k8s.io/v1", "networkpolicies", true),
+      new RawObjects("KubernetesClusterNetworkPolicy", CLUSTER_POLICIES, "clusternetworkpolicies", false),
+      new RawObjects("KubernetesEndpointSlice", "discovery.k8s.io/v1", "endpointslices", true),
+      new RawObjects("KubernetesService", "v1", "services", true),
+      new LiveMigrations(),
+    ])
+      this.#resources.set(raw.kind, raw);
+    this.#resources.set("Node", this.nodes);
+    this.#resources.set("WorkloadEndpoint", this.endpoints);
+    this.#resources.delete("Profile"); // made from two collections: its own part of the driver
+    // With addresses from the nodes' pod CIDRs nobody keeps IPAM objects.
+    this.#ipam = new Map<StoredKey["type"], unknown>(
+      options.usePodCidr
+        ? []
+        : [
+            ["block", new Blocks(group)],
+            ["blockAffinity", new Affinities(group)],
+            ["ipamHandle", new Handles(group)],
+            ["ipamConfig", new IpamConfigs(group)],
+          ],
+    );
+  }
+
+  /** `Unsupported` for what has no place in Kubernetes. */
+  of<K extends StoredKey>(operation: string, key: StoredKey | StoredQuery): Collection<K> {
+    const isResource = key.type === "resource";
+    const found = isResource ? this.#resources.get(key.kind) : this.#ipam.get(key.type);
+    if (found !== undefined) return found as Collection<K>;
+    if (!isResource) throw new Unsupported(operation, key.type, "the Kubernetes datastore keeps none");
+    const id = key.name === undefined ? key.kind : `${key.kind}(${key.name})`;
+    throw new Unsupported(operation, id, "it is derived from Kubernetes");
+  }
+}

@@ -1,0 +1,156 @@
+// What the suites of this folder share: an API server with our custom resource definitions installed, an
+// administrator's client, and the configuration a driver is opened with. Where none can be had the suites are skipped,
+// loudly; with REQUIRE_KUBERNETES=1 they fail instead.
+import { test } from "bun:test";
+import { execFileSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { load } from "js-yaml";
+import type { KubernetesConfig } from "../../src/datastore/index.ts";
+import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
+import { KubeApi, type KubeObject, KubeStatusError } from "../../src/datastore/kubernetes/api-client.ts";
+import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
+
+const CRDS = join(import.meta.dir, "../../manifests/crds");
+/** Recordings of the original system, when they lie beside the checkout. */
+export const RECORDINGS = join(import.meta.dir, "../../../shared/golden");
+const V1 = "/apis/crd.projectcalico.org/v1";
+const DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+const found = findApiServer();
+if ("missing" in found) {
+  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
+  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
+  console.error(loud);
+}
+/** `test`, or `test.skip` where no API server can be had. */
+export const suite = "missing" in found ? test.skip : test;
+export const isAvailable = !("missing" in found);
+
+export interface Cluster extends AsyncDisposable {
+  readonly server: ApiServer;
+  /** An administrator's. */
+  readonly api: KubeApi;
+  readonly config: KubernetesConfig;
+  /** Creates or, for an object that is there, replaces. */
+  put<T extends KubeObject>(path: string, object: object): Promise<T>;
+  delete(path: string): Promise<void>;
+  /** Removes every custom resource of ours. */
+  clear(): Promise<void>;
+  /** Makes the server forget the past: its etcd compacted, its own memory gone with a restart. */
+  compact(): Promise<void>;
+}
+
+export async function startCluster(options: { readonly namespaces?: readonly string[] } = {}): Promise<Cluster> {
+  if ("missing" in found) throw new Error(found.missing);
+  const server = await startApiServer(found.path);
+  const config = configOf(server.kubeconfig);
+  const api = new KubeApi(await resolveAccess(config, {}), { qps: 10_000, burst: 10_000 });
+  try {
+    const plurals = await installDefinitions(api);
+    for (const name of options.namespaces ?? [])
+      await api.json({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
+    return {
+      server,
+      api,
+      config,
+      put: (path, object) => put(api, path, object),
+      delete: async (path) => {
+        await ifThere(api.json({ method: "DELETE", path, query: { gracePeriodSeconds: "0" } }));
+      },
+      clear: () => clear(api, plurals),
+      compact: async () => {
+        await server.stop();
+        const status = etcdctl(server.etcdUrl, "endpoint", "status", "--write-out=json");
+        const [{ Status: answer }] = JSON.parse(status) as [{ Status: { header: { revision: number } } }];
+        etcdctl(server.etcdUrl, "compact", String(answer.header.revision));
+        await server.start();
+      },
+      async [Symbol.asyncDispose]() {
+        api.close();
+        await server[Symbol.asyncDispose]();
+      },
+    };
+  } catch (error) {
+    api.close();
+    await server[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+export function configOf(kubeconfig: string): KubernetesConfig {
+  return {
+    type: "kubernetes",
+    kubeconfig,
+    insecureSkipTlsVerify: false,
+    disableNodePoll: false,
+    usePodCidr: false,
+    clientQps: 10_000,
+    clientBurst: 10_000,
+  };
+}
+
+async function installDefinitions(api: KubeApi): Promise<readonly { plural: string; namespaced: boolean }[]> {
+  const definitions = readdirSync(CRDS).map(
+    (file) =>
+      load(readFileSync(join(CRDS, file), "utf8")) as {
+        readonly spec: { readonly names: { readonly plural: string }; readonly scope: string };
+      },
+  );
+  await Promise.all(definitions.map((body) => api.json({ method: "POST", path: DEFINITIONS, body })));
+  const plurals = definitions.map(({ spec }) => ({ plural: spec.names.plural, namespaced: spec.scope !== "Cluster" }));
+  const deadline = performance.now() + 30_000;
+  for (const { plural } of plurals)
+    for (;;) {
+      try {
+        await api.list(`${V1}/${plural}`);
+        break;
+      } catch (error) {
+        if (performance.now() > deadline) throw error;
+        await Bun.sleep(20);
+      }
+    }
+  return plurals;
+}
+
+async function put<T extends KubeObject>(api: KubeApi, path: string, object: object): Promise<T> {
+  const body = object as KubeObject;
+  try {
+    return await api.json<T>({ method: "POST", path, body });
+  } catch (error) {
+    if (!(error instanceof KubeStatusError && error.reason === "AlreadyExists")) throw error;
+  }
+  const item = `${path}/${body.metadata.name}`;
+  const { metadata } = await api.get<KubeObject>(item);
+  const merged = { ...body, metadata: { ...body.metadata, resourceVersion: metadata.resourceVersion } };
+  return api.json<T>({ method: "PUT", path: item, body: merged });
+}
+
+async function clear(
+  api: KubeApi,
+  plurals: readonly { readonly plural: string; readonly namespaced: boolean }[],
+): Promise<void> {
+  await Promise.all(
+    plurals.map(async ({ plural, namespaced }) => {
+      const { items } = await api.list(`${V1}/${plural}`);
+      if (!namespaced && items.length > 0) await api.json({ method: "DELETE", path: `${V1}/${plural}` });
+      const namespaces = new Set(namespaced ? items.map(({ metadata }) => metadata.namespace) : []);
+      for (const namespace of namespaces)
+        await api.json({ method: "DELETE", path: `${V1}/namespaces/${namespace}/${plural}` });
+    }),
+  );
+}
+
+function etcdctl(url: string, ...args: readonly string[]): string {
+  const env = { ...process.env, ETCDCTL_API: "3" };
+  return execFileSync("etcdctl", ["--endpoints", url, ...args], { env, encoding: "utf8" });
+}
+
+async function ifThere<T>(request: Promise<T>): Promise<T | undefined> {
+  try {
+    return await request;
+  } catch (error) {
+    if (error instanceof KubeStatusError && error.code === 404) return undefined;
+    throw error;
+  }
+}
