@@ -1,5 +1,5 @@
 // Gathers the state from resources: all at once for a plan, or update by update from a syncer.
-import { parseCidr } from "../lib/ip.ts";
+import { type Cidr, parseCidr, tryParseCidr } from "../lib/ip.ts";
 import { type BlockAffinity, convertPool, keyPath, type Pool, type Resource } from "../model/index.ts";
 import type { SyncerUpdate } from "../datastore/index.ts";
 import {
@@ -26,6 +26,13 @@ export class BgpCollector {
   readonly #pools = new Map<string, Pool>();
   readonly #blocks = new Map<string, Block & { readonly host: string }>();
   readonly #problems = new Map<string, readonly Problem[]>();
+  readonly #podCidrs = new Map<string, readonly Cidr[]>();
+  readonly #usePodCidr: boolean;
+
+  /** @param options.usePodCidr a node's pod CIDRs, which Kubernetes gave it, are its blocks */
+  constructor(options: { readonly usePodCidr?: boolean } = {}) {
+    this.#usePodCidr = options.usePodCidr ?? false;
+  }
 
   onUpdate(update: SyncerUpdate): void {
     const { key, value } = update;
@@ -39,8 +46,10 @@ export class BgpCollector {
     const problems: Problem[] = [];
     const read = <T>(parse: (resource: Resource, report: (problem: string) => void) => T): T | undefined =>
       resource === undefined ? undefined : parseOrReport(resource, parse, problems);
-    if (kind === "Node") put(this.#nodes, name, read(parseNode));
-    else if (kind === "BGPConfiguration") put(this.#configurations, name, read(parseConfiguration));
+    if (kind === "Node") {
+      put(this.#nodes, name, read(parseNode));
+      if (this.#usePodCidr) put(this.#podCidrs, name, read(podCidrsOf));
+    } else if (kind === "BGPConfiguration") put(this.#configurations, name, read(parseConfiguration));
     else if (kind === "BGPPeer") put(this.#peers, name, read(parsePeer));
     else if (kind === "BGPFilter")
       put(
@@ -69,10 +78,19 @@ export class BgpCollector {
       peers: sorted(this.#peers),
       filters: sorted(this.#filters),
       pools: [...this.#pools.values()],
-      blocks: [...this.#blocks.values()].filter(({ host }) => host === node),
+      blocks: [
+        ...[...this.#blocks.values()].filter(({ host }) => host === node),
+        ...(this.#podCidrs.get(node) ?? []).map((cidr) => ({ cidr, state: "confirmed" as const })),
+      ],
       problems: [...this.#problems.values()].flat(),
     };
   }
+}
+
+function podCidrsOf(resource: Resource): readonly Cidr[] {
+  if (resource.status === undefined) return [];
+  const status = new JsonReader(resource.status, "status");
+  return status.texts("podCIDRs").map((text) => tryParseCidr(text) ?? status.fail("podCIDRs", `CIDRs, not ${text}`));
 }
 
 /** A block still being claimed, or already given up, is nobody's to announce. */

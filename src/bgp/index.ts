@@ -5,3 +5,20 @@ export type * from "./plan-types.ts";
 export { hashedRouterId } from "./router-id.ts";
 export type { LocalWorkload } from "./sessions.ts";
 export type { BgpState, Problem, SecretRef } from "./state.ts";
+export { BIRD_SOCKETS, BirdControl, BirdRefused, BirdUnreachable, connectBird } from "./bird/control.ts";
+export {
+  type BirdProtocol,
+  type BirdRoute,
+  type BirdSession,
+  type BirdStatus,
+  bgpSessions,
+  parseProtocols,
+  parseRoutes,
+  parseStatus,
+} from "./bird/replies.ts";
+export { type Bird, birdProcess } from "./service/install.ts";
+export { BgpService, type BgpServiceOptions, CONFIG_FILE } from "./service/service.ts";
+export { sessionCause } from "./session-cause.ts";
+
+/** `calico-node -confd`. */
+export const main = async (argv: readonly string[]): Promise<number> => (await import("./confd.ts")).main(argv);

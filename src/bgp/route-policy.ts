@@ -1,6 +1,15 @@
 // What a node announces and what it lets into its kernel. Blocks are announced as a whole: the addresses inside stay
 // private, but for those that are just moving in. Addresses borrowed from others' blocks are announced one by one.
-import { addressBits, cidrLength, type Cidr, type IpVersion, ipVersion, maskCidr, tryParseCidr } from "../lib/ip.ts";
+import {
+  addressBits,
+  cidrContains,
+  cidrLength,
+  type Cidr,
+  type IpVersion,
+  ipVersion,
+  maskCidr,
+  tryParseCidr,
+} from "../lib/ip.ts";
 import type { Pool } from "../model/index.ts";
 import { isCommunity } from "./filter-plan.ts";
 import type { BgpPlan, RouteStep } from "./plan-types.ts";
@@ -46,7 +55,7 @@ export function routePolicy(
       blocks.some(({ cidr }) => ipVersion(cidr) === family) ||
       announced.some(isFamily(family)) ||
       hasStaticRoute(family),
-    kernel: kernelExport(state, node, family, services.rejected.filter(isFamily(family)), priority(family)),
+    kernel: kernelExport(state, node, family, keptFromKernel(services).filter(isFamily(family)), priority(family)),
     bgp: bgpExport(state, node, family, announced.filter(isFamily(family))),
   });
   const [v4, v6] = [ofFamily(4), ofFamily(6)];
@@ -191,6 +200,16 @@ const isFamily =
   (family: IpVersion) =>
   (text: string): boolean =>
     text.includes(":") === (family === 6);
+/** Ranges of services, and single addresses outside them. */
+function keptFromKernel({ rejected, addresses }: ServiceRoutes): readonly string[] {
+  return [...rejected, ...addresses.filter((address) => !rejected.some((range) => covers(range, address)))];
+}
+
+/** Whether a prefix lies inside another, larger one. */
+function covers(outer: string, inner: string): boolean {
+  const [large, small] = [tryParseCidr(outer), tryParseCidr(inner)];
+  return large !== undefined && small !== undefined && large !== small && cidrContains(large, small);
+}
 const keyText = (cidr: string): string => cidr.replace("/", "-");
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 const sortTexts = (texts: readonly string[]): readonly string[] =>

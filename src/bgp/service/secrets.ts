@@ -1,0 +1,68 @@
+// Passwords of sessions, from Kubernetes' Secrets of one namespace. Only secrets that some session names are followed.
+import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+import type { SecretRef } from "../state.ts";
+import { KubernetesObjects } from "./kubernetes-objects.ts";
+
+/** How long a plan waits for a secret it has not seen before. */
+const FIRST_READ_MS = 500;
+
+export interface PasswordSource {
+  /** Undefined when there is no such secret, or none of that key. */
+  get(ref: SecretRef): string | undefined;
+  /** From now on these are wanted, and no others. Resolves when they have been looked for. */
+  follow(refs: readonly SecretRef[]): Promise<void>;
+}
+
+export const noPasswords: PasswordSource = { get: () => undefined, follow: async () => {} };
+
+export class KubernetesSecrets implements PasswordSource {
+  readonly #api: KubeApi;
+  readonly #namespace: string;
+  readonly #onChange: () => void;
+  readonly #onFailure: (error: unknown) => void;
+  readonly #signal: AbortSignal;
+  readonly #followed = new Map<string, { readonly objects: KubernetesObjects; readonly abort: AbortController }>();
+
+  constructor(options: {
+    readonly api: KubeApi;
+    readonly namespace: string;
+    readonly onChange: () => void;
+    readonly onFailure: (error: unknown) => void;
+    readonly signal: AbortSignal;
+  }) {
+    this.#api = options.api;
+    this.#namespace = options.namespace;
+    this.#onChange = options.onChange;
+    this.#onFailure = options.onFailure;
+    this.#signal = options.signal;
+  }
+
+  get({ name, key }: SecretRef): string | undefined {
+    const [secret] = this.#followed.get(name)?.objects.values() ?? [];
+    const encoded = (secret as (KubeObject & { readonly data?: Readonly<Record<string, string>> }) | undefined)?.data?.[
+      key
+    ];
+    return encoded === undefined ? undefined : Buffer.from(encoded, "base64").toString("utf8");
+  }
+
+  async follow(refs: readonly SecretRef[]): Promise<void> {
+    const wanted = new Set(refs.map(({ name }) => name));
+    for (const [name, { abort }] of this.#followed) {
+      if (wanted.has(name)) continue;
+      abort.abort();
+      this.#followed.delete(name);
+    }
+    const started = [...wanted].filter((name) => !this.#followed.has(name)).map((name) => this.#start(name));
+    if (started.length === 0) return;
+    await Promise.race([Promise.all(started), Bun.sleep(FIRST_READ_MS)]);
+  }
+
+  #start(name: string): Promise<void> {
+    const path = `/api/v1/namespaces/${encodeURIComponent(this.#namespace)}/secrets`;
+    const objects = new KubernetesObjects(this.#api, path, this.#onChange, { name });
+    const abort = new AbortController();
+    this.#followed.set(name, { objects, abort });
+    void objects.run(AbortSignal.any([abort.signal, this.#signal]), this.#onFailure);
+    return objects.ready;
+  }
+}

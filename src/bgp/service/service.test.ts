@@ -1,0 +1,240 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createSyncer, openSqliteInMemory } from "../../datastore/index.ts";
+import { parseCidr } from "../../lib/ip.ts";
+import { silentLogger } from "../../lib/log.ts";
+import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
+import type { BgpPlan } from "../plan-types.ts";
+import { type Bird, ConfigurationRefused, installConfiguration } from "./install.ts";
+import { LocalWorkloads } from "./local-workloads.ts";
+import { BgpService, type BgpServiceOptions } from "./service.ts";
+
+const root = mkdtempSync(join(tmpdir(), "calico-bgp-"));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+let folders = 0;
+const freshFolder = (): string => {
+  const folder = join(root, String(folders++));
+  mkdirSync(folder);
+  return folder;
+};
+
+/** A BIRD that takes what `refuses` does not name, and remembers. */
+class FakeBird implements Bird {
+  reloads = 0;
+  checks = 0;
+  isRunning = true;
+  refuses: (text: string) => string | undefined = () => undefined;
+  async check(file: string): Promise<string | undefined> {
+    this.checks++;
+    return this.refuses(readFileSync(file, "utf8"));
+  }
+  async reload(): Promise<"reconfigured" | "absent"> {
+    this.reloads++;
+    return this.isRunning ? "reconfigured" : "absent";
+  }
+}
+
+const resource = (kind: KindName, name: string, spec: object = {}, labels?: Record<string, string>) => ({
+  key: { type: "resource", kind, name } as const,
+  value: {
+    apiVersion: API_VERSION,
+    kind,
+    metadata: { name, ...(labels === undefined ? {} : { labels }) },
+    spec,
+  } as Resource,
+});
+const node = (name: string, address: string) => resource("Node", name, { bgp: { ipv4Address: `${address}/24` } });
+
+async function start(options: Partial<BgpServiceOptions> = {}) {
+  const datastore = await openSqliteInMemory();
+  const folder = freshFolder();
+  const birds = { 4: new FakeBird(), 6: new FakeBird() };
+  const abort = new AbortController();
+  const plans: BgpPlan[] = [];
+  let resume = () => {};
+  const service = new BgpService({
+    nodeName: "n1",
+    syncer: createSyncer("bgp", datastore, { hostname: "n1" }),
+    folder,
+    birds,
+    endpointStatusFolder: join(folder, "endpoint-status"),
+    logger: silentLogger,
+    onPlan: (plan) => {
+      plans.push(plan);
+      resume();
+    },
+    ...options,
+  });
+  const until = async (what: (plan: BgpPlan) => boolean): Promise<BgpPlan> => {
+    for (;;) {
+      const last = plans.at(-1);
+      if (last !== undefined && what(last)) return last;
+      await new Promise<void>((resolve) => (resume = resolve));
+    }
+  };
+  const read = (file: string) => readFileSync(join(folder, file), "utf8");
+  const run = (once = false) => service.run(abort.signal, { once });
+  return { datastore, folder, birds, abort, plans, until, read, run };
+}
+
+describe("the service", () => {
+  test("NB-073 NB-071 follows the datastore: files in place, BIRD told, only when something changed", async () => {
+    const { datastore, birds, abort, until, read, run, plans } = await start();
+    await datastore.apply(node("n1", "10.0.0.1") as never);
+    const running = run();
+    await until(({ peers }) => peers.length === 0);
+    expect(read("bird.cfg")).toContain("router id 10.0.0.1;");
+    expect(read("bird6.cfg")).toContain("speaks no BGP");
+    expect([birds[4].reloads, birds[6].reloads]).toEqual([1, 1]);
+    await datastore.apply(node("n2", "10.0.0.2") as never);
+    await until(({ peers }) => peers.length === 1);
+    expect(read("bird.cfg")).toContain("neighbor 10.0.0.2 as 64512;");
+    expect([birds[4].reloads, birds[6].reloads]).toEqual([2, 1]); // nothing new for IPv6
+    const before = plans.length;
+    await datastore.apply(resource("Node", "n2", { bgp: { ipv4Address: "10.0.0.2/24" } }, { a: "b" }) as never);
+    while (plans.length === before) await Bun.sleep(1);
+    expect(birds[4].reloads).toBe(2); // a label changed, the file did not
+    abort.abort();
+    await running;
+  });
+
+  test("NB-075 runs once on request", async () => {
+    const { datastore, run, read } = await start();
+    await datastore.apply(node("n1", "10.0.0.1") as never);
+    await run(true);
+    expect(read("bird.cfg")).toContain("router id 10.0.0.1;");
+  });
+
+  test("NB-076 pending affinities are not announced; pod CIDRs are, where those are the blocks", async () => {
+    const { datastore, run, read } = await start();
+    await datastore.apply(node("n1", "10.0.0.1") as never);
+    for (const [cidr, state] of [
+      ["192.168.1.0/26", "confirmed"],
+      ["192.168.2.0/26", "pending"],
+    ] as const)
+      await datastore.apply({
+        key: { type: "blockAffinity", affinityType: "host", host: "n1", cidr: parseCidr(cidr) },
+        value: { state, deleted: false },
+      });
+    await run(true);
+    expect(read("bird.cfg")).toContain("route 192.168.1.0/26 blackhole;");
+    expect(read("bird.cfg")).not.toContain("192.168.2.0/26");
+    const pods = await start({ usePodCidr: true });
+    const { key, value } = node("n1", "10.0.0.1");
+    await pods.datastore.apply({ key, value: { ...value, status: { podCIDRs: ["10.244.1.0/24"] } } } as never);
+    await pods.run(true);
+    expect(pods.read("bird.cfg")).toContain("route 10.244.1.0/24 blackhole;");
+  });
+
+  test("its own node gone, it keeps what BIRD has, and can be stopped", async () => {
+    const { datastore, abort, until, read, run } = await start();
+    const { key } = node("n1", "10.0.0.1");
+    await datastore.apply(node("n1", "10.0.0.1") as never);
+    const running = run();
+    await until(() => true);
+    const before = read("bird.cfg");
+    await datastore.delete(key);
+    await Bun.sleep(20);
+    expect(read("bird.cfg")).toBe(before);
+    abort.abort();
+    await running;
+  });
+
+  test("NB-072 a failed attempt is repeated until it works", async () => {
+    const { datastore, birds, abort, until, run, folder } = await start();
+    let failures = 2;
+    birds[4].refuses = () => (failures-- > 0 ? "busy" : undefined);
+    await datastore.apply(node("n1", "10.0.0.1") as never);
+    const running = run();
+    await until(() => true);
+    expect(existsSync(join(folder, "bird.cfg"))).toBe(true);
+    abort.abort();
+    await running;
+  });
+
+  test("a session BIRD does not take is left out and reported, the rest is applied", async () => {
+    const { datastore, birds, run, read, plans } = await start();
+    birds[4].refuses = (text) => (text.includes("10.0.0.3") ? "bad neighbour" : undefined);
+    for (const [name, address] of [
+      ["n1", "10.0.0.1"],
+      ["n2", "10.0.0.2"],
+      ["n3", "10.0.0.3"],
+    ] as const)
+      await datastore.apply(node(name, address) as never);
+    await run(true);
+    expect(read("bird.cfg")).toContain("neighbor 10.0.0.2");
+    expect(read("bird.cfg")).not.toContain("10.0.0.3");
+    expect(plans.at(-1)?.problems).toEqual([
+      { object: "node-to-node mesh, node n3", problem: "no session with 10.0.0.3: bad neighbour" },
+    ]);
+  });
+
+  test("a filter BIRD does not take goes with its sessions: nothing passes unfiltered", async () => {
+    const { datastore, birds, run, read } = await start();
+    birds[4].refuses = (text) => (text.includes("10.66.0.0/16") ? "bad filter" : undefined);
+    await datastore.apply(node("n1", "10.0.0.1") as never);
+    const rule = { action: "Reject", matchOperator: "In", cidr: "10.66.0.0/16" };
+    await datastore.apply(resource("BGPFilter", "f", { importV4: [rule] }) as never);
+    await datastore.apply(resource("BGPPeer", "p", { peerIP: "10.9.0.1", asNumber: 65100, filters: ["f"] }) as never);
+    await datastore.apply(resource("BGPPeer", "q", { peerIP: "10.9.0.2", asNumber: 65100 }) as never);
+    await run(true);
+    expect(read("bird.cfg")).toContain("10.9.0.2");
+    expect(read("bird.cfg")).not.toContain("10.9.0.1");
+  });
+});
+
+describe("NB-071 installing a file", () => {
+  test("a refused one leaves the old, and nothing beside it", async () => {
+    const folder = freshFolder();
+    const file = join(folder, "bird.cfg");
+    const bird = new FakeBird();
+    expect(await installConfiguration(file, "one", bird)).toBe("reconfigured");
+    expect(await installConfiguration(file, "one", bird)).toBe("unchanged");
+    bird.refuses = () => "line 1: syntax error";
+    const failure = installConfiguration(file, "two", bird);
+    expect(failure).rejects.toBeInstanceOf(ConfigurationRefused);
+    expect(failure).rejects.toThrow("line 1: syntax error");
+    await failure.catch(() => {});
+    expect(readFileSync(file, "utf8")).toBe("one");
+    expect(existsSync(join(folder, ".bird.cfg.new"))).toBe(false);
+    expect(bird.reloads).toBe(1);
+  });
+  test("it is readable by its owner alone: passwords stand in it", async () => {
+    const file = join(freshFolder(), "bird.cfg");
+    writeFileSync(file, "old", { mode: 0o644 });
+    await installConfiguration(file, "new", new FakeBird());
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+  });
+  test("without BIRD it is ready for when it starts", async () => {
+    const bird = new FakeBird();
+    bird.isRunning = false;
+    expect(await installConfiguration(join(freshFolder(), "bird.cfg"), "x", bird)).toBe("absent");
+  });
+});
+
+test("NB-097 workloads that speak BGP are read from the endpoints' status files", async () => {
+  const folder = freshFolder();
+  const put = (name: string, content: unknown) =>
+    writeFileSync(join(folder, name), typeof content === "string" ? content : JSON.stringify(content));
+  put("a", {
+    ifaceName: "cali1",
+    ipv4Nets: ["192.168.1.5/32", "192.168.1.6/32"],
+    ipv6Nets: ["fd80::5/128"],
+    bgpPeerName: "lw",
+  });
+  put("b", { ifaceName: "cali2", ipv4Nets: ["192.168.1.7/32"], ipv6Nets: [], bgpPeerName: "" });
+  put("c", "half a fi");
+  let changes = 0;
+  const workloads = new LocalWorkloads(folder, () => changes++);
+  expect(workloads.current as unknown).toEqual([{ peerName: "lw", addresses: ["192.168.1.5", "fd80::5"] }]);
+  const abort = new AbortController();
+  const running = workloads.run(abort.signal);
+  put("b", { ifaceName: "cali2", ipv4Nets: ["192.168.1.7/32"], ipv6Nets: [], bgpPeerName: "lw" });
+  while (workloads.current.length < 2) await Bun.sleep(5);
+  expect(changes).toBe(2);
+  abort.abort();
+  await running;
+  expect(new LocalWorkloads(join(folder, "nowhere"), () => {}).current).toEqual([]);
+});

@@ -1,0 +1,260 @@
+// The BGP service: follows the datastore and this node, and keeps BIRD's two configurations equal to the plan.
+//
+//   syncer ─► collector ─┐
+//   services, secrets ───┼─► plan ─► text ─► BIRD tries it ─► file in place ─► BIRD reads it
+//   local workloads ─────┘
+//
+// Nothing is written before every source has told all it knows. A failed attempt is repeated, slower and slower.
+import { join } from "node:path";
+import type { KubeApi, Syncer, SyncerUpdate, SyncStatus } from "../../datastore/index.ts";
+import type { IpVersion } from "../../lib/ip.ts";
+import type { Logger } from "../../lib/log.ts";
+import { backoffDelay } from "../../lib/retry.ts";
+import { birdConfiguration, isUsablePassword, type RenderInputs } from "../bird/configuration.ts";
+import { BgpCollector } from "../collect.ts";
+import { type LocalInputs, NoSuchNode, plan } from "../plan.ts";
+import type { BgpPlan } from "../plan-types.ts";
+import { serviceAddresses } from "../service-addresses.ts";
+import type { BgpState, Problem, SecretRef } from "../state.ts";
+import { type Bird, ConfigurationRefused, installConfiguration } from "./install.ts";
+import { KubernetesObjects } from "./kubernetes-objects.ts";
+import { LocalWorkloads } from "./local-workloads.ts";
+import { salvage } from "./salvage.ts";
+import { KubernetesSecrets, noPasswords, type PasswordSource } from "./secrets.ts";
+
+const BACKOFF = { firstMs: 250, maxMs: 5000 };
+const EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers";
+export const CONFIG_FILE: Readonly<Record<IpVersion, string>> = { 4: "bird.cfg", 6: "bird6.cfg" };
+
+export interface BgpServiceOptions {
+  readonly nodeName: string;
+  /** How Kubernetes calls this node, where it is another name. */
+  readonly kubernetesNodeName?: string;
+  readonly syncer: Syncer;
+  /** Where `bird.cfg` and `bird6.cfg` go. */
+  readonly folder: string;
+  readonly birds: Readonly<Record<IpVersion, Bird>>;
+  /** Felix' endpoint status files. */
+  readonly endpointStatusFolder: string;
+  /** For services and secrets; without it neither is known. */
+  readonly kubernetes?: KubeApi;
+  readonly secretNamespace?: string;
+  readonly routerId?: string;
+  readonly clusterIps?: readonly string[];
+  /** Addresses come from the nodes' pod CIDRs: those are the blocks. */
+  readonly usePodCidr?: boolean;
+  readonly logger: Logger;
+  /** Told of each plan that is in force. */
+  readonly onPlan?: (plan: BgpPlan) => void;
+}
+
+export class BgpService {
+  readonly #options: BgpServiceOptions;
+  readonly #logger: Logger;
+  readonly #collector: BgpCollector;
+  readonly #workloads: LocalWorkloads;
+  #services: KubernetesObjects | undefined;
+  #slices: KubernetesObjects | undefined;
+  #passwords: PasswordSource = noPasswords;
+  #status: SyncStatus = "wait-for-ready";
+  #isReady = false;
+  #isDirty = false;
+  #wake: (() => void) | undefined;
+  /** What was said of problems, so that each is said once. */
+  #said = "";
+
+  constructor(options: BgpServiceOptions) {
+    this.#options = options;
+    this.#logger = options.logger;
+    this.#collector = new BgpCollector({ usePodCidr: options.usePodCidr ?? false });
+    this.#workloads = new LocalWorkloads(options.endpointStatusFolder, () => this.#touch());
+  }
+
+  /** Until the signal aborts; with `once`, until the first plan is in force. */
+  async run(signal: AbortSignal, options: { readonly once?: boolean } = {}): Promise<void> {
+    const stop = new AbortController();
+    const all = AbortSignal.any([signal, stop.signal]);
+    const wake = () => this.#wake?.();
+    all.addEventListener("abort", wake, { once: true });
+    const sources = [this.#follow(all), this.#workloads.run(all), ...this.#followKubernetes(all)];
+    try {
+      await this.#keepUp(all, options.once === true);
+    } finally {
+      stop.abort();
+      await Promise.all(sources);
+    }
+  }
+
+  #follow(signal: AbortSignal): Promise<void> {
+    return this.#options.syncer.run(
+      {
+        onStatus: (status) => {
+          this.#status = status;
+          this.#touch();
+        },
+        onUpdates: (updates: readonly SyncerUpdate[]) => {
+          for (const update of updates) this.#collector.onUpdate(update);
+          this.#touch();
+        },
+        onUnreadable: (path, reason) => this.#logger.warn("A datastore entry is not used", { path, reason }),
+      },
+      signal,
+    );
+  }
+
+  #followKubernetes(signal: AbortSignal): readonly Promise<void>[] {
+    const { kubernetes: api, secretNamespace = "kube-system" } = this.#options;
+    const touch = () => this.#touch();
+    if (api === undefined) {
+      this.#isReady = true;
+      return [];
+    }
+    const onFailure = (error: unknown) => this.#logger.warn("Kubernetes does not answer; trying again", { error });
+    this.#passwords = new KubernetesSecrets({ api, namespace: secretNamespace, onChange: touch, onFailure, signal });
+    this.#services = new KubernetesObjects(api, "/api/v1/services", touch);
+    this.#slices = new KubernetesObjects(api, "/apis/discovery.k8s.io/v1/endpointslices", touch);
+    void Promise.all([this.#services.ready, this.#slices.ready]).then(() => {
+      this.#isReady = true;
+      this.#touch();
+    });
+    return [this.#services.run(signal, onFailure), this.#slices.run(signal, onFailure)];
+  }
+
+  #touch(): void {
+    this.#isDirty = true;
+    this.#wake?.();
+  }
+
+  async #keepUp(signal: AbortSignal, once: boolean): Promise<void> {
+    let failures = 0;
+    while (!signal.aborted) {
+      if (!this.#isDirty || this.#status !== "in-sync" || !this.#isReady) {
+        await this.#wait(signal);
+        continue;
+      }
+      this.#isDirty = false;
+      try {
+        await this.#apply();
+        failures = 0;
+        if (once) return;
+      } catch (error) {
+        if (error instanceof NoSuchNode)
+          this.#logger.warn("This node is not in the datastore: BIRD keeps what it has", { node: error.node });
+        else this.#logger.error("BIRD's configuration could not be brought up to date; trying again", { error });
+        this.#isDirty = !(error instanceof NoSuchNode); // when it comes back we hear of it
+        await this.#wait(signal, backoffDelay(BACKOFF, failures++));
+      }
+    }
+  }
+
+  /** For news, or for a time. */
+  #wait(signal: AbortSignal, ms?: number): Promise<void> {
+    return new Promise((resolve) => {
+      if (signal.aborted) return resolve();
+      const timer = ms === undefined ? undefined : setTimeout(resolve, ms);
+      if (ms === undefined)
+        this.#wake = () => {
+          this.#wake = undefined;
+          resolve();
+        };
+      else
+        signal.addEventListener(
+          "abort",
+          () => {
+            clearTimeout(timer);
+            resolve();
+          },
+          { once: true },
+        );
+    });
+  }
+
+  async #apply(): Promise<void> {
+    const state = this.#collector.stateFor(this.#options.nodeName);
+    await this.#passwords.follow(secretsOf(state));
+    const made = plan(state, this.#options.nodeName, this.#inputs(state));
+    const inputs: RenderInputs = {
+      password: (secret) => {
+        const slash = secret.indexOf("/");
+        return this.#passwords.get({ name: secret.slice(0, slash), key: secret.slice(slash + 1) });
+      },
+    };
+    const problems: Problem[] = [...made.problems];
+    for (const family of [4, 6] as const) problems.push(...(await this.#install(made, family, inputs)));
+    this.#tellProblems(problems);
+    this.#options.onPlan?.({ ...made, problems });
+  }
+
+  #inputs(state: BgpState): LocalInputs {
+    const { routerId, clusterIps, nodeName, kubernetesNodeName } = this.#options;
+    return {
+      ...(routerId === undefined ? {} : { routerId }),
+      ...(clusterIps === undefined ? {} : { clusterIps }),
+      workloads: this.#workloads.current,
+      hasSecret: (ref) => isUsablePassword(this.#passwords.get(ref) ?? ""),
+      serviceAddresses:
+        this.#services === undefined || this.#slices === undefined
+          ? []
+          : serviceAddresses({
+              services: this.#services.values(),
+              slices: this.#slices.values(),
+              nodeName: kubernetesNodeName ?? nodeName,
+              configuration: state.configurations.get("default"),
+              clusterIps,
+              isExcluded: state.nodes.get(nodeName)?.labels[EXCLUDE_LABEL] === "true",
+            }),
+    };
+  }
+
+  async #install(made: BgpPlan, family: IpVersion, inputs: RenderInputs): Promise<readonly Problem[]> {
+    const file = join(this.#options.folder, CONFIG_FILE[family]);
+    const bird = this.#options.birds[family];
+    const put = async (wanted: BgpPlan) => {
+      const started = performance.now();
+      const result = await installConfiguration(file, birdConfiguration(wanted, family, inputs), bird);
+      if (result !== "unchanged")
+        this.#logger.info("BIRD has a new configuration", {
+          file,
+          result,
+          sessions: wanted.peers.filter((peer) => peer.family === family).length,
+          ms: Math.round(performance.now() - started),
+        });
+    };
+    try {
+      await put(made);
+      return [];
+    } catch (error) {
+      if (!(error instanceof ConfigurationRefused)) throw error;
+      const saved = await salvage(made, family, inputs, (text) => this.#judge(file, text, bird));
+      if (saved === undefined) throw error;
+      await put(saved.plan);
+      return saved.problems;
+    }
+  }
+
+  async #judge(file: string, text: string, bird: Bird): Promise<string | undefined> {
+    const trial = `${file}.trial`;
+    await Bun.write(trial, text, { mode: 0o600 });
+    try {
+      return await bird.check(trial);
+    } finally {
+      await Bun.file(trial).delete();
+    }
+  }
+
+  #tellProblems(problems: readonly Problem[]): void {
+    const text = JSON.stringify(problems);
+    if (text === this.#said) return;
+    this.#said = text;
+    for (const { object, problem } of problems)
+      this.#logger.warn("Not all of BGP's configuration is used", { object, problem });
+  }
+}
+
+function secretsOf(state: BgpState): readonly SecretRef[] {
+  const mesh = state.configurations.get("default")?.meshPassword;
+  return [
+    ...(mesh === undefined ? [] : [mesh]),
+    ...[...state.peers.values()].flatMap(({ password }) => password ?? []),
+  ];
+}
