@@ -3,6 +3,7 @@
 type Program = (argv: readonly string[]) => Promise<number> | number;
 
 const roles: Readonly<Record<string, () => Promise<{ main: Program }>>> = {
+  "-confd": () => import("../bgp/index.ts"),
   "-felix": () => import("../felix/index.ts"),
   "-startup": () => import("./startup-command.ts"),
 };
