@@ -21,10 +21,10 @@ export async function addKubernetes(
   const assigned = await addressesFor(context, facts, existing);
   const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
   const allowSpoofed = facts?.wishes.allowedSourcePrefixes;
-  return rollingBack(context, async () => {
+  return rollingBack(context, async (undo) => {
     const ipNATs = floatingAddresses(context, facts, networks);
     const { hwAddr } = facts?.wishes ?? {};
-    const attached = await attach(context, {
+    const attached = await attach(context, undo, {
       mtu,
       networks,
       routes,

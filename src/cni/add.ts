@@ -51,8 +51,8 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
   const here = namespace === undefined ? context : { ...context, identity: { ...identity, namespace } };
   const assigned = requireAddresses(await ipamAdd(here, conf.ipam), "cni");
   checkDataplane(conf.dataplaneOptions);
-  return rollingBack(here, async () => {
-    const attached = await attach(here, {
+  return rollingBack(here, async (undo) => {
+    const attached = await attach(here, undo, {
       mtu,
       networks: assigned.ips.map((ip) => hostNetwork(ip.address)),
       routes: containerRoutes(request.config, conf.includeDefaultRoutes),

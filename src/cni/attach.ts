@@ -1,5 +1,5 @@
 // The steps both kinds of ADD share once the addresses are there: wire, endpoint, result, and the way back.
-import { openRouteKernel } from "../kernel/index.ts";
+import { openRouteKernel, removeLink } from "../kernel/index.ts";
 import type { IpNetwork } from "../lib/ip.ts";
 import type { CniContext } from "./context.ts";
 import { type AddressRequest, Wire } from "./datapath.ts";
@@ -7,6 +7,7 @@ import { type EndpointDraft, type StoredEndpoint, writeEndpoint } from "./endpoi
 import { CniError, INTERNAL } from "./error.ts";
 import { hostInterfaceName } from "./identity.ts";
 import { ipamDel } from "./ipam-delegation.ts";
+import type { NetConf } from "./net-conf.ts";
 import { ensureProfile } from "./profile.ts";
 import { type CniResult, hostNetwork } from "./result.ts";
 
@@ -18,9 +19,10 @@ export interface Attached {
   readonly mac: string;
 }
 
-/** Makes the wire and gives the pod its addresses; on failure the wire is taken away again. */
+/** Makes the wire and gives the pod its addresses. */
 export async function attach(
   context: CniContext,
+  undo: Undo,
   wanted: Omit<AddressRequest, "addresses" | "allowIpForwarding"> & {
     readonly mtu: number;
     readonly networks: readonly IpNetwork[];
@@ -44,17 +46,13 @@ export async function attach(
     },
     context.log,
   );
-  try {
-    await wire.addAddresses({
-      addresses: wanted.networks,
-      routes: wanted.routes,
-      hostRoutes: wanted.hostRoutes,
-      allowIpForwarding: conf.allowIpForwarding,
-    });
-  } catch (error) {
-    host.links.delete(hostName);
-    throw error;
-  }
+  undo.push(() => removeLink(hostName));
+  await wire.addAddresses({
+    addresses: wanted.networks,
+    routes: wanted.routes,
+    hostRoutes: wanted.hostRoutes,
+    allowIpForwarding: conf.allowIpForwarding,
+  });
   return { hostName, mac: wire.mac };
 }
 
@@ -71,18 +69,24 @@ export async function finish(
 }
 
 /** Runs the steps after the addresses were assigned; when one fails, the addresses and the wire go back. */
-export async function rollingBack<T>(context: CniContext, steps: () => Promise<T>): Promise<T> {
+export async function rollingBack<T>(context: CniContext, steps: (undo: Undo) => Promise<T>): Promise<T> {
+  const undo: Undo = [() => ipamDel(context, AbortSignal.timeout(rollbackMs(context.conf)))];
   try {
-    return await steps();
+    return await steps(undo);
   } catch (error) {
-    try {
-      await ipamDel(context, AbortSignal.timeout(context.conf.datastoreTimeoutSeconds * ROLLBACK_SHARE * 1000));
-    } catch (second) {
-      context.log.error("Could not give back the addresses of a failed ADD; its DEL will", { error: second });
-    }
+    for (const step of undo)
+      try {
+        await step();
+      } catch (second) {
+        context.log.error("Could not undo all of a failed ADD; its DEL will", { error: second });
+      }
     throw error;
   }
 }
+/** What takes back a step that was done. */
+export type Undo = (() => Promise<void>)[];
+
+const rollbackMs = (conf: NetConf): number => conf.datastoreTimeoutSeconds * ROLLBACK_SHARE * 1000;
 
 export function checkDataplane(options: Readonly<Record<string, unknown>> | undefined): void {
   const type = options?.["type"];
