@@ -1,7 +1,7 @@
 // calico-node -startup: what must be in the datastore and on the host before the agents run. Everything is repeatable;
 // the Node is written only when something about it changed.
 import { existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import {
   Client,
   chooseDatastore,
@@ -37,8 +37,11 @@ import { type NodeSettings, readSettings } from "./settings.ts";
 
 export type NodeResource = ResourceOf<"Node">;
 
-/** @returns the node's name */
-export async function startUp(env: Environment, log: Logger): Promise<string> {
+/**
+ * @param root where the host's folders are, for tests
+ * @returns the node's name
+ */
+export async function startUp(env: Environment, log: Logger, root = "/"): Promise<string> {
   const settings = readSettings(env);
   const name = nodeName({ env, file: settings.nodenameFile }, log);
   await using store = await open(env);
@@ -46,7 +49,7 @@ export async function startUp(env: Environment, log: Logger): Promise<string> {
   const client = new Client(store, { log });
   const facts = await kubernetesFacts(settings, name);
   await configureNode(client, name, settings, facts, log);
-  makeDirectories(settings, log);
+  makeDirectories(settings, root, log);
   await createPools(client, settings, facts, log);
   const words = [settings.clusterType, facts?.kubeadm && "kubeadm", facts?.isRancher === true && "rancher"];
   await ensureDefaults(client, name, { clusterType: words.filter(Boolean).join(","), version: BUILD.version });
@@ -189,12 +192,12 @@ async function writeNode(
   else await client.create({ apiVersion: API_VERSION, kind: "Node", metadata: { name }, spec });
 }
 
-function makeDirectories({ backend, fileLogging }: NodeSettings, log: Logger): void {
+function makeDirectories({ backend, fileLogging }: NodeSettings, root: string, log: Logger): void {
   const folders = [
-    ...(backend === "bird" ? ["/var/run/calico"] : []),
-    "/var/lib/calico",
-    ...(fileLogging ? ["/var/log/calico"] : []),
-  ];
+    ...(backend === "bird" ? ["var/run/calico"] : []),
+    "var/lib/calico",
+    ...(fileLogging ? ["var/log/calico"] : []),
+  ].map((folder) => join(root, folder));
   for (const folder of folders) {
     if (existsSync(folder)) continue;
     log.warn("made a directory that should be mounted from the host", { folder });
