@@ -6,6 +6,7 @@ const roles: Readonly<Record<string, () => Promise<{ main: Program }>>> = {
   "-confd": () => import("../bgp/index.ts"),
   "-felix": () => import("../felix/index.ts"),
   "-startup": () => import("./startup-command.ts"),
+  "-allocate-tunnel-addrs": () => import("./tunnel-command.ts"),
 };
 
 export async function main(argv: readonly string[]): Promise<number> {

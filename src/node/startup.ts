@@ -4,13 +4,10 @@ import { existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import {
   Client,
-  chooseDatastore,
-  configFromEnvironment,
   type Datastore,
   DatastoreError,
   type Environment,
   NotFound,
-  openDatastore,
   Unauthorized,
   Unavailable,
 } from "../datastore/index.ts";
@@ -32,6 +29,7 @@ import {
   parseAsNumber,
   withoutDetected,
 } from "./node-addresses.ts";
+import { openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
 import { type NodeSettings, readSettings } from "./settings.ts";
 
@@ -44,7 +42,8 @@ export type NodeResource = ResourceOf<"Node">;
 export async function startUp(env: Environment, log: Logger, root = "/"): Promise<string> {
   const settings = readSettings(env);
   const name = nodeName({ env, file: settings.nodenameFile }, log);
-  await using store = await open(env);
+  await using opened = await openNodeDatastore(env);
+  const { store } = opened;
   if (settings.waitForDatastore) await waitForDatastore(store, log);
   const client = new Client(store, { log });
   const facts = await kubernetesFacts(settings, name);
@@ -56,15 +55,6 @@ export async function startUp(env: Environment, log: Logger, root = "/"): Promis
   writeNodename(settings.nodenameFile, name);
   log.info("node is ready to start its agents", { name });
   return name;
-}
-
-async function open(env: Environment): Promise<Datastore & AsyncDisposable> {
-  try {
-    const store = await openDatastore(chooseDatastore(configFromEnvironment(env), { env }));
-    return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
-  } catch (error) {
-    throw new NodeFailure(`cannot open the datastore: ${describeError(error)}`, { cause: error });
-  }
 }
 
 async function waitForDatastore(store: Datastore, log: Logger): Promise<void> {

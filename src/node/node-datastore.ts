@@ -1,0 +1,30 @@
+// The datastore that the environment names, for the parts of a node.
+import {
+  chooseDatastore,
+  configFromEnvironment,
+  type Datastore,
+  type Environment,
+  openDatastore,
+} from "../datastore/index.ts";
+import { describeError } from "../lib/log.ts";
+import { NodeFailure } from "./failure.ts";
+
+export interface NodeDatastore extends AsyncDisposable {
+  readonly store: Datastore;
+  /** Addresses come from the nodes' pod CIDRs, not from IPAM. */
+  readonly usesPodCidrs: boolean;
+}
+
+export async function openNodeDatastore(env: Environment): Promise<NodeDatastore> {
+  try {
+    const config = chooseDatastore(configFromEnvironment(env), { env });
+    const store = await openDatastore(config);
+    return {
+      store,
+      usesPodCidrs: config.type === "kubernetes" && config.usePodCidr,
+      [Symbol.asyncDispose]: () => store.close(),
+    };
+  } catch (error) {
+    throw new NodeFailure(`cannot open the datastore: ${describeError(error)}`, { cause: error });
+  }
+}

@@ -1,0 +1,111 @@
+// calico-node -allocate-tunnel-addrs: once, or whenever a pool or this node's keys change.
+import { Client, type Datastore, type SyncerSink, WatcherSyncer } from "../datastore/index.ts";
+import { Ipam } from "../ipam/index.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { backoffDelay, delay } from "../lib/retry.ts";
+import { passThrough, type ResourceOf } from "../model/index.ts";
+import { NodeFailure } from "./failure.ts";
+import { openNodeDatastore } from "./node-datastore.ts";
+import { nodeLogger } from "./log.ts";
+import { runUntilSignal } from "./signals.ts";
+import { reconcileTunnels } from "./tunnel-addresses.ts";
+
+export async function main(argv: readonly string[]): Promise<number> {
+  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
+  try {
+    const node = process.env["NODENAME"] ?? "";
+    if (node === "") throw new NodeFailure("NODENAME environment is not set");
+    await using opened = await openNodeDatastore(process.env);
+    if (opened.usesPodCidrs) return 0; // addresses come from the nodes' own ranges
+    if (argv.includes("--run-once")) await reconcileTunnels(tunnelInputs(opened.store, node, log));
+    else await runUntilSignal((signal) => watchTunnels(opened.store, node, log, signal));
+    return 0;
+  } catch (error) {
+    log.error("tunnel addresses could not be allocated", { error: describeError(error) });
+    return 1;
+  }
+}
+
+const tunnelInputs = (store: Datastore, node: string, log: Logger, signal?: AbortSignal) => ({
+  client: new Client(store, { log }),
+  ipam: new Ipam({ datastore: store, log }),
+  node,
+  log,
+  ...(signal && { signal }),
+});
+
+const BACKOFF = { firstMs: 250, maxMs: 30_000, jitter: 0.2 };
+
+/** Follows pools and this node until the signal; a failure is told and tried again. */
+export async function watchTunnels(store: Datastore, node: string, log: Logger, signal: AbortSignal): Promise<void> {
+  const inputs = tunnelInputs(store, node, log, signal);
+  const wishes = new Wishes();
+  const sink = sinkFor(node, wishes);
+  // Pools as they are: in the form that Felix gets them, a changed selector is no change.
+  const syncer = new WatcherSyncer(store, () => [
+    { query: { type: "resource", kind: "IPPool" }, processor: passThrough },
+    { query: { type: "resource", kind: "Node", name: node }, processor: passThrough },
+  ]).run(sink, signal);
+  let failures = 0;
+  const work = (async () => {
+    while (await wishes.next(signal))
+      try {
+        await reconcileTunnels(inputs);
+        failures = 0;
+      } catch (error) {
+        if (signal.aborted) return;
+        log.warn("tunnel addresses could not be brought in order, trying again", { error: describeError(error) });
+        await delay(backoffDelay(BACKOFF, failures++), signal).catch(() => {});
+        wishes.add();
+      }
+  })();
+  await Promise.all([syncer, work]);
+}
+
+function sinkFor(node: string, wishes: Wishes): SyncerSink {
+  let inSync = false;
+  let keys = "";
+  return {
+    onStatus: (status) => {
+      if (status !== "in-sync") return;
+      inSync = true;
+      wishes.add();
+    },
+    onUpdates: (updates) => {
+      let changed = false;
+      for (const { key, value } of updates) {
+        if (key.type !== "resource") continue;
+        if (key.kind === "IPPool") changed = true;
+        if (key.kind !== "Node" || key.name !== node) continue;
+        const { status, metadata } = (value ?? {}) as Partial<ResourceOf<"Node">>;
+        const now = JSON.stringify([status?.wireguardPublicKey, status?.wireguardPublicKeyV6, metadata?.labels]);
+        if (now !== keys) changed = true;
+        keys = now;
+      }
+      if (changed && inSync) wishes.add();
+    },
+  };
+}
+
+/** Many wishes while one is being worked on are one. */
+class Wishes {
+  #pending = false;
+  #wake: (() => void) | undefined;
+
+  add(): void {
+    this.#pending = true;
+    this.#wake?.();
+  }
+
+  /** True when there is one; false at the end. */
+  async next(signal: AbortSignal): Promise<boolean> {
+    while (!this.#pending && !signal.aborted)
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+        signal.addEventListener("abort", () => resolve(), { once: true });
+      });
+    this.#wake = undefined;
+    this.#pending = false;
+    return !signal.aborted;
+  }
+}
