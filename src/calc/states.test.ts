@@ -8,7 +8,7 @@ import { NAMED_STATES, type NamedState } from "./testing/states.ts";
 import { summarize } from "./testing/summary.ts";
 
 for (const { name, state, want, settings } of NAMED_STATES)
-  test(`FC-106 FC-108 state: ${name}`, () => {
+  test(`FC-084 FC-106 FC-108 state: ${name}`, () => {
     const bench = new GraphBench(settings);
     bench.give(...state);
     bench.inSync();

@@ -1,0 +1,168 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { type Cidr, cidrContains } from "../../lib/ip.ts";
+import { parseSelector } from "../../model/index.ts";
+import { endpointSlice, hep, networkSet, policy, REMOTE, rule, wep } from "../testing/build.ts";
+import { GraphBench } from "../testing/run.ts";
+import { summarize } from "../testing/summary.ts";
+import { namedPortSet, selectorSet, serviceSet } from "./ip-set.ts";
+import { MemberSet } from "./member-set.ts";
+
+const vectors = [
+  { name: "everything", id: selectorSet(parseSelector("all()")).id, want: "s:5y5I3VdRZfDU01O--xXAPx2yxCQQqMf0M6IWug" },
+  {
+    name: "a selector written carelessly",
+    id: selectorSet(parseSelector("! (has( b)||! has(a ))")).id,
+    want: "s:Iss0uCleLYv1GSv_pNm7hAO58kE9jAx1NKyG3Q",
+  },
+  { name: "a service", id: serviceSet("default/nginx", true).id, want: "svc:RETMWMZ3VCy3Kifv2Qin5MvOA9hFePnt82nebg" },
+];
+for (const { name, id, want } of vectors) test(`FC-092 the name of a set: ${name}`, () => expect(id).toBe(want));
+
+test("FC-092 sets of different sorts never share a name", () => {
+  const all = parseSelector("all()");
+  const ids = [
+    selectorSet(all).id,
+    namedPortSet(all, "tcp", "http").id,
+    namedPortSet(all, "udp", "http").id,
+    namedPortSet(all, "any", "http").id,
+    serviceSet("a/b", true).id,
+    serviceSet("a/b", false).id,
+  ];
+  expect(new Set(ids).size).toBe(ids.length);
+  expect(serviceSet("a/b", false).type).toBe("net");
+  expect(serviceSet("a/b", true).type).toBe("ipAndPort");
+});
+
+/** A set that writes down what it says. */
+function memberSet(withoutOverlaps: boolean) {
+  const programmed = new Set<string>();
+  const events: string[] = [];
+  const set = new MemberSet(
+    "s:x",
+    {
+      onMemberAdded: (_, member) => {
+        if (programmed.has(member)) throw new Error(`${member} added twice`);
+        programmed.add(member);
+        events.push(`+${member}`);
+      },
+      onMemberRemoved: (_, member) => {
+        if (!programmed.delete(member)) throw new Error(`${member} removed twice`);
+        events.push(`-${member}`);
+      },
+    },
+    withoutOverlaps,
+  );
+  return { set, programmed, events };
+}
+
+test("FC-048 a member stays until its last reason goes", () => {
+  const { set, events } = memberSet(false);
+  set.add("10.0.0.1/32");
+  set.add("10.0.0.1/32");
+  set.remove("10.0.0.1/32");
+  expect(events).toEqual(["+10.0.0.1/32"]);
+  set.remove("10.0.0.1/32");
+  expect(events).toEqual(["+10.0.0.1/32", "-10.0.0.1/32"]);
+  expect(() => set.remove("10.0.0.1/32")).toThrow();
+});
+
+const arbPrefix = fc
+  .tuple(
+    fc.constantFrom(
+      "10.0.0.0/8",
+      "10.1.0.0/16",
+      "10.1.2.0/24",
+      "10.1.2.3/32",
+      "10.2.0.0/16",
+      "10.2.3.4/32",
+      "fd00::/8",
+      "fd00::1/128",
+    ),
+  )
+  .map(([prefix]) => prefix as Cidr);
+
+test("FC-051 only the outermost prefixes are programmed, whatever the order", () =>
+  fc.assert(
+    fc.property(fc.array(fc.tuple(arbPrefix, fc.boolean()), { maxLength: 40 }), (steps) => {
+      const { set, programmed } = memberSet(true);
+      const reasons: Cidr[] = [];
+      for (const [prefix, add] of steps) {
+        if (add) {
+          reasons.push(prefix);
+          set.add(prefix);
+        } else if (reasons.includes(prefix)) {
+          reasons.splice(reasons.indexOf(prefix), 1);
+          set.remove(prefix);
+        }
+        const members = [...new Set(reasons)];
+        const outermost = members.filter((one) => !members.some((other) => other !== one && cidrContains(other, one)));
+        expect([...programmed].sort()).toEqual(outermost.sort());
+      }
+    }),
+  ));
+
+const bySelector = (selector: string) => policy("p", { inboundRules: [rule({ from: { selector } })] });
+const setOf = (bench: GraphBench, name: string) => summarize(bench.dataplane, [name]).sets[name];
+
+test("FC-048 a changed address is added before the old one is removed, and what stays is not mentioned", () => {
+  const bench = new GraphBench({ routes: "none" });
+  const labels = { id: "x" };
+  bench.give(
+    wep("ep1"),
+    bySelector("id == 'x'"),
+    wep("r", { host: REMOTE, labels, nets: ["10.1.0.1/32", "10.1.0.2/32"] }),
+  );
+  bench.inSync();
+  const deltas: unknown[] = [];
+  const take = bench.dataplane.take.bind(bench.dataplane);
+  bench.dataplane.take = (message) => {
+    if (message.type === "ipSetDeltaUpdate") deltas.push([message.added, message.removed]);
+    take(message);
+  };
+  bench.give(wep("r", { host: REMOTE, labels, nets: ["10.1.0.2/32", "10.1.0.3/32"] })).flush();
+  expect(deltas).toEqual([[["10.1.0.3/32"], ["10.1.0.1/32"]]]);
+});
+
+test("FC-049 named ports: protocol must agree, names may repeat, host endpoints have them, network sets do not", () => {
+  const bench = new GraphBench({ routes: "none" });
+  const port = (name: string, protocol: string, number: number) => ({ name, protocol, port: number });
+  bench.give(
+    wep("ep1", {
+      nets: ["10.0.0.1/32"],
+      ports: [port("web", "tcp", 80), port("web", "tcp", 81), port("web", "udp", 82)],
+    }),
+    hep("eth0", { host: REMOTE, addresses: ["10.0.0.9"], ports: [port("web", "TCP", 90), port("other", "tcp", 91)] }),
+    networkSet("n", ["10.5.0.0/16"], {}),
+    policy("p", { inboundRules: [rule({ protocol: "tcp", to: { ports: [{ name: "web" }] } })] }),
+  );
+  bench.inSync();
+  expect(setOf(bench, "all() | tcp:web")).toEqual(["10.0.0.1,tcp:80", "10.0.0.1,tcp:81", "10.0.0.9,tcp:90"]);
+});
+
+test("FC-050 the whole space becomes two halves", () => {
+  const bench = new GraphBench({ routes: "none" });
+  bench.give(wep("ep1"), bySelector("n == '1'"), networkSet("n", ["0.0.0.0/0", "::/0"], { n: "1" })).inSync();
+  expect(setOf(bench, "n == '1'")).toEqual(["0.0.0.0/1", "128.0.0.0/1", "8000::/1", "::/1"]);
+});
+
+test("FC-051 with iptables alone overlaps are left as they are", () => {
+  const bench = new GraphBench({ routes: "none", withoutOverlaps: false });
+  bench.give(wep("ep1"), bySelector("n == '1'"), networkSet("n", ["10.0.0.0/8", "10.1.0.0/16"], { n: "1" })).inSync();
+  expect(setOf(bench, "n == '1'")).toEqual(["10.0.0.0/8", "10.1.0.0/16"]);
+});
+
+test("FC-053 a service's sets follow its slices, ready or not, with ports and without", () => {
+  const bench = new GraphBench({ routes: "none" });
+  const service = { name: "nginx", namespace: "default" };
+  bench.give(
+    wep("ep1"),
+    policy("p", { inboundRules: [rule({ from: { service } })], outboundRules: [rule({ to: { service } })] }),
+    endpointSlice("a", "nginx", ["10.0.0.1"], [{ port: 80 }, {}]),
+  );
+  bench.inSync();
+  expect(setOf(bench, "svc default/nginx")).toEqual(["10.0.0.1,tcp:80"]);
+  expect(setOf(bench, "svcnoport default/nginx")).toEqual(["10.0.0.1/32"]);
+  bench.give(endpointSlice("a", "nginx", ["10.0.0.2", "host.example"], [{ protocol: "SCTP", port: 80 }])).flush();
+  expect(setOf(bench, "svc default/nginx")).toEqual(["10.0.0.2,sctp:80"]);
+});

@@ -1,0 +1,143 @@
+import { expect, test } from "bun:test";
+import type { Cidr } from "../../lib/ip.ts";
+import { parseSelector, printSelector, type Rule } from "../../model/index.ts";
+import type { IpSetSpec } from "../ipsets/ip-set.ts";
+import { rule } from "../testing/build.ts";
+import { convertRule } from "./convert.ts";
+import { nameRules } from "./rule-ids.ts";
+import { SelectorSets } from "./selector-sets.ts";
+
+/** The rule with readable names for its sets. */
+function convert(given: Rule) {
+  const used: IpSetSpec[] = [];
+  const selectorSets = new SelectorSets();
+  const proto = convertRule(given, {
+    selectorSets,
+    use: (set) => {
+      used.push(set);
+      const { content } = set;
+      if (content.kind === "service") return `${content.ports ? "svc" : "svcnoport"} ${content.service}`;
+      return content.kind === "selector"
+        ? content.selector
+        : `${content.selector} | ${content.protocol}:${content.port}`;
+    },
+  });
+  return { proto, used };
+}
+const text = (selector: string) => printSelector(parseSelector(selector));
+const cidrs = (...list: string[]) => list as Cidr[];
+
+test("FC-088 everything a rule can say arrives", () => {
+  const { proto } = convert({
+    action: "next-tier",
+    ipVersion: 6,
+    protocol: 58,
+    notProtocol: "udp",
+    icmp: { type: 8, code: 0 },
+    notIcmp: { type: 3 },
+    source: {
+      nets: cidrs("10.0.0.0/8"),
+      notNets: cidrs("10.1.0.0/16"),
+      ports: [{ min: 1, max: 2 }],
+      notPorts: [{ min: 3, max: 3 }],
+      original: {
+        selector: "a",
+        namespaceSelector: "b",
+        notSelector: "c",
+        serviceAccountNames: ["robot"],
+        serviceAccountSelector: "d",
+      },
+    },
+    destination: { nets: cidrs("fd00::/8"), original: { selector: "e", serviceAccountSelector: "f" } },
+  });
+  expect(proto).toMatchObject({
+    action: "next-tier",
+    ipVersion: 6,
+    protocol: { number: 58 },
+    notProtocol: { name: "udp" },
+    icmp: { type: 8, code: 0 },
+    notIcmp: { type: 3 },
+    srcNet: ["10.0.0.0/8"],
+    notSrcNet: ["10.1.0.0/16"],
+    srcPorts: [{ first: 1, last: 2 }],
+    notSrcPorts: [{ first: 3, last: 3 }],
+    dstNet: ["fd00::/8"],
+    original: {
+      srcSelector: "a",
+      srcNamespaceSelector: "b",
+      notSrcSelector: "c",
+      srcServiceAccount: { names: ["robot"], selector: "d" },
+      dstSelector: "e",
+      dstServiceAccount: { names: [], selector: "f" },
+    },
+  });
+});
+
+const versions = [
+  { protocol: "icmp", want: 4 },
+  { protocol: "icmpv6", want: 6 },
+  { protocol: "tcp", want: undefined },
+] as const;
+for (const { protocol, want } of versions)
+  test(`FC-088 ${protocol} is of IP version ${want ?? "any"}`, () =>
+    expect(convert(rule({ protocol })).proto.ipVersion).toBe(want));
+
+test("FC-089 a negation joins a selector of its side, and stands alone without one", () => {
+  const { proto } = convert(
+    rule({ from: { selector: "has(a)", notSelector: "has(b)" }, to: { notSelector: "has(c)" } }),
+  );
+  expect(proto.srcIpSetIds).toEqual([text("(has(a)) && (!(has(b)))")]);
+  expect(proto.notSrcIpSetIds).toEqual([]);
+  expect(proto.dstIpSetIds).toEqual([]);
+  expect(proto.notDstIpSetIds).toEqual(["has(c)"]);
+});
+
+test("FC-089 named ports are sets of what the selector selects; beside numbers the selector speaks for itself", () => {
+  const only = convert(rule({ protocol: "tcp", to: { selector: "has(a)", ports: [{ name: "http" }] } })).proto;
+  expect(only.dstNamedPortIpSetIds).toEqual(["has(a) | tcp:http"]);
+  expect(only.dstIpSetIds).toEqual([]);
+  const both = convert(
+    rule({ protocol: "udp", from: { selector: "has(a)", ports: [{ name: "dns" }, { min: 53, max: 54 }] } }),
+  ).proto;
+  expect(both.srcNamedPortIpSetIds).toEqual(["has(a) | udp:dns"]);
+  expect(both.srcPorts).toEqual([{ first: 53, last: 54 }]);
+  expect(both.srcIpSetIds).toEqual(["has(a)"]);
+  const negated = convert(rule({ to: { notPorts: [{ name: "http" }] } })).proto;
+  expect(negated.notDstNamedPortIpSetIds).toEqual(["all() | any:http"]);
+  expect(convert(rule({ protocol: 132, to: { ports: [{ name: "x" }] } })).proto.dstNamedPortIpSetIds).toEqual([
+    "all() | sctp:x",
+  ]);
+  expect(convert(rule({ protocol: 99, to: { ports: [{ name: "x" }] } })).proto.dstNamedPortIpSetIds).toEqual([
+    "all() | tcp:x",
+  ]);
+});
+
+test("FC-090 HTTP, service accounts and annotations are handed through", () => {
+  const http = { methods: ["GET"], paths: [{ exact: "/a" }, { prefix: "/b" }] };
+  const { proto } = convert(rule({ http, annotations: { why: "because" } }));
+  expect(proto.httpMatch).toEqual(http);
+  expect(proto.annotations).toEqual({ why: "because" });
+});
+
+test("FC-091 a service at the source is a set of addresses, at the destination of addresses with ports", () => {
+  const service = { name: "nginx", namespace: "web" };
+  const { proto } = convert(rule({ from: { service }, to: { service } }));
+  expect(proto.srcIpSetIds).toEqual(["svcnoport web/nginx"]);
+  expect(proto.dstIpPortSetIds).toEqual(["svc web/nginx"]);
+  expect(proto.original.srcService).toEqual(service);
+});
+
+test("FC-093 a rule's name follows from its text, its place, the rules before it and its owner", () => {
+  const named = (seed: string, ...rules: Rule[]) =>
+    nameRules(
+      rules.map((each) => convert(each).proto),
+      seed,
+    ).map(({ ruleId }) => ruleId);
+  const [allow, deny] = [rule(), rule({ action: "deny" })];
+  const ids = named("pol-in-default/a", allow, allow, deny);
+  expect(new Set(ids).size).toBe(3);
+  expect(ids.every((id) => /^[\w-]{16}$/.test(id))).toBe(true);
+  expect(named("pol-in-default/a", allow, allow, deny)).toEqual(ids);
+  expect(named("pol-in-default/b", allow)[0]).not.toBe(ids[0]!);
+  expect(named("pol-in-default/a", deny, allow)[1]).not.toBe(ids[1]!);
+});
