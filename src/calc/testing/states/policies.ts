@@ -1,5 +1,5 @@
 // Policies, profiles, tiers and network sets.
-import { hep, networkSet, node, policy, profile, REMOTE, rule, tier, wep } from "../build.ts";
+import { hep, networkSet, policy, profile, REMOTE, rule, tier, wep } from "../build.ts";
 import type { NamedState } from "../states.ts";
 
 const WEB = { id: "web" };
