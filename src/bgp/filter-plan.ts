@@ -9,8 +9,15 @@ const MAX_PREFERENCE = 2147483647;
 const MAX_NAME = 45;
 const DIRECTIONS = ["import", "export"] as const;
 
+export interface ReadFilters {
+  readonly functions: readonly FilterFunction[];
+  /** Names of filters that make no sense: who needs one of them must not go without. */
+  readonly unreadable: ReadonlySet<string>;
+}
+
 /** By family, then by filter; a filter that makes no sense is reported and left out whole. */
-export function filterFunctions(state: BgpState, problems: Problem[]): readonly FilterFunction[] {
+export function readFilters(state: BgpState, problems: Problem[]): ReadFilters {
+  const unreadable = new Set<string>();
   const readable = [...state.filters.values()].flatMap((filter) => {
     try {
       return [
@@ -18,6 +25,7 @@ export function filterFunctions(state: BgpState, problems: Problem[]): readonly 
       ];
     } catch (error) {
       if (!isValueError(error)) throw error;
+      unreadable.add(filter.name);
       problems.push({ object: `BGPFilter(${filter.name})`, problem: `${error.message}: left out` });
       return [];
     }
@@ -30,7 +38,7 @@ export function filterFunctions(state: BgpState, problems: Problem[]): readonly 
           object: `BGPFilter(${name})`,
           problem: `spec.${direction}V${family}[${i}].prefixLength: no length lies between ${rule.prefixLength?.min} and ${rule.prefixLength?.max}`,
         });
-  return functions;
+  return { functions, unreadable };
 }
 
 /** Lengths that make no range: nothing lies in it. */

@@ -18,6 +18,7 @@ export {
 } from "./bird/replies.ts";
 export { type Bird, birdProcess } from "./service/install.ts";
 export { BgpService, type BgpServiceOptions, CONFIG_FILE } from "./service/service.ts";
+export type { PasswordSource } from "./service/secrets.ts";
 export { sessionCause } from "./session-cause.ts";
 
 /** `calico-node -confd`. */

@@ -5,7 +5,7 @@
 //   filters ──────────────────────► functions ──┘   │
 //   pools, blocks, services ──────► route policy ───┴──► plan ──► BIRD's configuration
 import { hostCidr, ipVersion } from "../lib/ip.ts";
-import { filterCalls, filterFunctions } from "./filter-plan.ts";
+import { filterCalls, readFilters } from "./filter-plan.ts";
 import type { BgpPlan, DebugSetting, FilterFunction, PlannedPeer } from "./plan-types.ts";
 import { routePolicy, type ServiceRoutes, serviceRanges } from "./route-policy.ts";
 import { routerIdOf } from "./router-id.ts";
@@ -49,10 +49,16 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
   const problems: Problem[] = [...state.problems];
   const configuration = state.configurations.get("default");
   const families = ([4, 6] as const).filter((family) => node.networks[family] !== undefined);
-  const sessions = sessionsOf(state, node, inputs.workloads ?? [], problems).filter(
-    ({ address }) => node.networks[ipVersion(address)] !== undefined,
-  );
-  const functions = filterFunctions(state, problems);
+  const { functions, unreadable } = readFilters(state, problems);
+  const sessions = sessionsOf(state, node, inputs.workloads ?? [], problems).filter(({ address, filters, because }) => {
+    const lost = filters.find((name) => unreadable.has(name));
+    if (lost !== undefined)
+      problems.push({
+        object: because,
+        problem: `filter ${lost} makes no sense: no session with ${address} without it`,
+      });
+    return lost === undefined && node.networks[ipVersion(address)] !== undefined;
+  });
   const peers = sessions
     .map((session) => plannedPeer(state, node, session, functions, inputs, problems))
     .sort(byFamilyAndName);

@@ -38,6 +38,8 @@ export interface BgpServiceOptions {
   readonly endpointStatusFolder: string;
   /** For services and secrets; without it neither is known. */
   readonly kubernetes?: KubeApi;
+  /** In place of Kubernetes' secrets. */
+  readonly passwords?: PasswordSource;
   readonly secretNamespace?: string;
   readonly routerId?: string;
   readonly clusterIps?: readonly string[];
@@ -106,11 +108,14 @@ export class BgpService {
     const { kubernetes: api, secretNamespace = "kube-system" } = this.#options;
     const touch = () => this.#touch();
     if (api === undefined) {
+      this.#passwords = this.#options.passwords ?? noPasswords;
       this.#isReady = true;
       return [];
     }
     const onFailure = (error: unknown) => this.#logger.warn("Kubernetes does not answer; trying again", { error });
-    this.#passwords = new KubernetesSecrets({ api, namespace: secretNamespace, onChange: touch, onFailure, signal });
+    this.#passwords =
+      this.#options.passwords ??
+      new KubernetesSecrets({ api, namespace: secretNamespace, onChange: touch, onFailure, signal });
     this.#services = new KubernetesObjects(api, "/api/v1/services", touch);
     this.#slices = new KubernetesObjects(api, "/apis/discovery.k8s.io/v1/endpointslices", touch);
     void Promise.all([this.#services.ready, this.#slices.ready]).then(() => {

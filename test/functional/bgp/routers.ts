@@ -1,0 +1,221 @@
+// Routers on one switch, each a network namespace with our BGP service and real BIRDs, all on one datastore. Gone
+// afterwards, whatever happened.
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  BirdControl,
+  type BirdSession,
+  type BirdStatus,
+  bgpSessions,
+  birdProcess,
+  BgpService,
+  CONFIG_FILE,
+  type PasswordSource,
+  parseProtocols,
+  parseStatus,
+} from "../../../src/bgp/index.ts";
+import { createSyncer, type Datastore, openSqliteInMemory } from "../../../src/datastore/index.ts";
+import type { IpVersion } from "../../../src/lib/ip.ts";
+import { parseCidr } from "../../../src/lib/ip.ts";
+import { silentLogger } from "../../../src/lib/log.ts";
+import { API_VERSION, type KindName } from "../../../src/model/index.ts";
+
+let networks = 0;
+
+export class RouterNetwork implements AsyncDisposable {
+  readonly id = `cb${process.pid}x${networks++}`;
+  readonly folder = mkdtempSync(join(tmpdir(), "calico-routers-"));
+  readonly #namespaces: string[] = [];
+  readonly #children: ChildProcess[] = [];
+  /** BIRDs by socket. */
+  readonly #birds = new Map<string, ChildProcess>();
+  readonly #services: { readonly abort: AbortController; readonly running: Promise<void> }[] = [];
+  readonly datastore: Datastore;
+
+  static async create(): Promise<RouterNetwork> {
+    return new RouterNetwork(await openSqliteInMemory());
+  }
+
+  private constructor(datastore: Datastore) {
+    this.datastore = datastore;
+    this.#addNamespace("sw");
+    this.ip("sw", "link add br0 type bridge");
+    this.ip("sw", "link set br0 up");
+  }
+
+  #addNamespace(name: string): void {
+    execFileSync("ip", ["netns", "add", this.nameOf(name)]);
+    this.#namespaces.push(this.nameOf(name));
+    this.ip(name, "link set lo up");
+  }
+
+  nameOf(name: string): string {
+    return `${this.id}-${name}`;
+  }
+
+  ip(name: string, words: string): string {
+    return execFileSync("ip", ["-n", this.nameOf(name), ...words.split(" ")], { encoding: "utf8" });
+  }
+
+  /** A host on the switch: 10.77.0.N and fd77::N on eth0. */
+  addHost(name: string, number: number): void {
+    this.#addNamespace(name);
+    const port = `p${number}`;
+    execFileSync("ip", [
+      "-n",
+      this.nameOf("sw"),
+      "link",
+      "add",
+      port,
+      "type",
+      "veth",
+      "peer",
+      "name",
+      "eth0",
+      "netns",
+      this.nameOf(name),
+    ]);
+    this.ip("sw", `link set ${port} master br0 up`);
+    this.ip(name, `addr add 10.77.0.${number}/24 dev eth0`);
+    this.ip(name, `addr add fd77::${number}/64 dev eth0 nodad`);
+    this.ip(name, "link set eth0 up");
+  }
+
+  /** A program in a host's namespace, ended with the network. */
+  start(name: string, command: readonly string[]): ChildProcess {
+    const child = spawn("ip", ["netns", "exec", this.nameOf(name), ...command], {
+      stdio: ["ignore", "ignore", "ignore"],
+    });
+    this.#children.push(child);
+    return child;
+  }
+
+  async put(kind: KindName, name: string, spec: object, labels?: Readonly<Record<string, string>>): Promise<void> {
+    const metadata = { name, ...(labels === undefined ? {} : { labels }) };
+    await this.datastore.apply({
+      key: { type: "resource", kind, name },
+      value: { apiVersion: API_VERSION, kind, metadata, spec },
+    });
+  }
+
+  /** A node of ours: host, Node resource, one block, service and BIRDs. */
+  async addNode(
+    name: string,
+    number: number,
+    options: {
+      readonly bgp?: object;
+      readonly labels?: Readonly<Record<string, string>>;
+      readonly passwords?: PasswordSource;
+    } = {},
+  ): Promise<void> {
+    this.addHost(name, number);
+    await this.put(
+      "Node",
+      name,
+      { bgp: { ipv4Address: `10.77.0.${number}/24`, ipv6Address: `fd77::${number}/64`, ...options.bgp } },
+      options.labels,
+    );
+    for (const cidr of [`192.168.${number}.0/26`, `fd80:${number}::/122`])
+      await this.datastore.apply({
+        key: { type: "blockAffinity", affinityType: "host", host: name, cidr: parseCidr(cidr) },
+        value: { state: "confirmed", deleted: false },
+      });
+    const folder = join(this.folder, name);
+    mkdirSync(folder);
+    const abort = new AbortController();
+    const planned = Promise.withResolvers<void>();
+    const service = new BgpService({
+      nodeName: name,
+      syncer: createSyncer("bgp", this.datastore, { hostname: name }),
+      folder,
+      birds: {
+        4: birdProcess({ socket: this.socketOf(name, 4) }),
+        6: birdProcess({ socket: this.socketOf(name, 6) }),
+      },
+      endpointStatusFolder: join(folder, "endpoint-status"),
+      ...(options.passwords === undefined ? {} : { passwords: options.passwords }),
+      logger: silentLogger,
+      onPlan: () => planned.resolve(),
+    });
+    this.#services.push({ abort, running: service.run(abort.signal) });
+    await planned.promise;
+    for (const family of [4, 6] as const) this.startBird(name, family);
+  }
+
+  startBird(name: string, family: IpVersion, ...flags: readonly string[]): ChildProcess {
+    const config = join(this.folder, name, CONFIG_FILE[family]);
+    const bird = this.start(name, ["bird", "-f", ...flags, "-c", config, "-s", this.socketOf(name, family)]);
+    this.#birds.set(this.socketOf(name, family), bird);
+    return bird;
+  }
+
+  /** As `kill -9` does. */
+  async killBird(name: string, family: IpVersion): Promise<void> {
+    const bird = this.#birds.get(this.socketOf(name, family));
+    if (bird === undefined) throw new Error(`${name} has no BIRD`);
+    const gone = new Promise((resolve) => bird.once("exit", resolve));
+    bird.kill("SIGKILL"); // \`ip netns exec\` has become BIRD itself
+    await gone;
+  }
+
+  socketOf(name: string, family: IpVersion): string {
+    return join(this.folder, name, family === 4 ? "bird.ctl" : "bird6.ctl");
+  }
+
+  async sessions(name: string, family: IpVersion): Promise<readonly BirdSession[]> {
+    using control = await BirdControl.connect(this.socketOf(name, family));
+    return bgpSessions(parseProtocols(await control.ask("show protocols all")));
+  }
+
+  async status(name: string, family: IpVersion): Promise<BirdStatus> {
+    using control = await BirdControl.connect(this.socketOf(name, family));
+    return parseStatus(await control.ask("show status"));
+  }
+
+  /** Neighbours of established sessions. */
+  async established(name: string, family: IpVersion): Promise<readonly string[]> {
+    const sessions = await this.sessions(name, family).catch(() => []);
+    return sessions
+      .filter(({ bgpState }) => bgpState === "Established")
+      .map(({ neighbor }) => String(neighbor))
+      .sort();
+  }
+
+  /** Destinations BIRD wrote to the kernel, with their way. */
+  routes(name: string, family: IpVersion): string {
+    return this.ip(name, `-${family} route show proto bird`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { abort } of this.#services) abort.abort();
+    await Promise.all(this.#services.map(({ running }) => running));
+    for (const child of this.#children) child.kill("SIGKILL");
+    await Promise.all(
+      this.#children.map((child) =>
+        child.exitCode === null && child.signalCode === null
+          ? new Promise((resolve) => child.once("exit", resolve))
+          : undefined,
+      ),
+    );
+    for (const name of this.#namespaces) execFileSync("ip", ["netns", "del", name]);
+    await this.datastore.close();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** Waits for a condition; on time-out says how it last stood. */
+export async function eventually<T>(
+  look: () => Promise<T> | T,
+  isRight: (value: T) => boolean,
+  withinMs = 20_000,
+): Promise<T> {
+  const end = performance.now() + withinMs;
+  for (;;) {
+    const value = await look();
+    if (isRight(value)) return value;
+    if (performance.now() > end) throw new Error(`not within ${withinMs} ms; last seen: ${JSON.stringify(value)}`);
+    await Bun.sleep(50);
+  }
+}

@@ -1,0 +1,97 @@
+// Real BIRDs, configured by our service, in namespaces on one switch.
+import { expect, test } from "bun:test";
+import { execFileSync } from "node:child_process";
+import { eventually, RouterNetwork } from "./routers.ts";
+
+if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
+const has =
+  (...wanted: string[]) =>
+  (seen: readonly string[]) =>
+    JSON.stringify(seen) === JSON.stringify(wanted);
+
+test("NB-080 NB-107 NB-109 NB-122 a mesh of three, in both families: blocks reach every kernel; a node that leaves takes its routes along", async () => {
+  await using net = await RouterNetwork.create();
+  await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+  await net.put("IPPool", "p6", { cidr: "fd80::/16" });
+  for (const number of [1, 2, 3]) await net.addNode(`n${number}`, number);
+  await eventually(() => net.established("n1", 4), has("10.77.0.2", "10.77.0.3"));
+  await eventually(() => net.established("n3", 6), has("fd77::1", "fd77::2"));
+  const v4 = await eventually(
+    () => net.routes("n1", 4),
+    (text) => text.includes("192.168.2.0/26") && text.includes("192.168.3.0/26"),
+  );
+  expect(v4).toContain("192.168.2.0/26 via 10.77.0.2 dev eth0 metric 1024");
+  expect(v4).toContain("blackhole 192.168.1.0/26");
+  await eventually(
+    () => net.routes("n1", 6),
+    (text) => text.includes("fd80:2::/122") && text.includes("fd80:3::/122"),
+  );
+
+  await net.datastore.delete({ type: "resource", kind: "Node", name: "n3" });
+  await eventually(
+    () => net.routes("n1", 4),
+    (text) => !text.includes("192.168.3.0/26"),
+  );
+  expect(net.routes("n1", 4)).toContain("192.168.2.0/26 via 10.77.0.2");
+}, 90_000);
+
+test("NB-087 NB-083 reflectors by selector: clients learn each other's blocks through two reflectors", async () => {
+  await using net = await RouterNetwork.create();
+  await net.put("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false });
+  await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+  await net.put("BGPPeer", "to-reflectors", { nodeSelector: "all()", peerSelector: "has(rr)" });
+  for (const number of [1, 2])
+    await net.addNode(`r${number}`, number, { bgp: { routeReflectorClusterID: "244.0.0.1" }, labels: { rr: "yes" } });
+  for (const number of [3, 4, 5]) await net.addNode(`c${number}`, number);
+  await eventually(() => net.established("r1", 4), has("10.77.0.2", "10.77.0.3", "10.77.0.4", "10.77.0.5"));
+  await eventually(() => net.established("c5", 4), has("10.77.0.1", "10.77.0.2"));
+  const routes = await eventually(
+    () => net.routes("c5", 4),
+    (text) => text.includes("192.168.3.0/26") && text.includes("192.168.1.0/26"),
+  );
+  expect(routes).toContain("192.168.3.0/26 via 10.77.0.3 dev eth0"); // straight to the client, not over the reflector
+}, 90_000);
+
+test("NB-113 NB-106 a pool that Felix routes stays out of BIRD's kernel, and disabled export stays at home", async () => {
+  await using net = await RouterNetwork.create();
+  await net.put("IPPool", "p4", { cidr: "192.168.1.0/24", vxlanMode: "Always" });
+  await net.put("IPPool", "q4", { cidr: "192.168.2.0/24", disableBGPExport: true });
+  for (const number of [1, 2, 3]) await net.addNode(`n${number}`, number);
+  await net.put("IPPool", "r4", { cidr: "192.168.3.0/24" });
+  await eventually(
+    () => net.routes("n2", 4),
+    (text) => text.includes("192.168.3.0/26"),
+  );
+  expect(net.routes("n2", 4)).not.toContain("192.168.1.0/26"); // VXLAN: Felix' work
+  expect(net.routes("n1", 4)).not.toContain("192.168.2.0/26"); // not announced
+}, 60_000);
+
+test("NB-086 NB-104 NB-105 other ports, and BIRD bound to the node's address", async () => {
+  await using net = await RouterNetwork.create();
+  await net.put("BGPConfiguration", "default", { listenPort: 1790, bindMode: "NodeIP" });
+  for (const number of [1, 2]) await net.addNode(`n${number}`, number);
+  await eventually(() => net.established("n1", 4), has("10.77.0.2"));
+  const listening = execFileSync("ip", ["netns", "exec", net.nameOf("n1"), "ss", "-Hltn"], { encoding: "utf8" });
+  expect(listening).toContain("10.77.0.1:1790");
+  expect(listening).not.toContain("0.0.0.0:1790");
+}, 60_000);
+
+test("a killed BIRD comes back without its peers or its kernel losing a route", async () => {
+  await using net = await RouterNetwork.create();
+  await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+  for (const number of [1, 2]) await net.addNode(`n${number}`, number);
+  const isWhole = () =>
+    net.routes("n2", 4).includes("192.168.1.0/26") && net.routes("n1", 4).includes("192.168.2.0/26");
+  await eventually(isWhole, Boolean);
+  let lost = 0;
+  const watch = setInterval(() => (lost += isWhole() ? 0 : 1), 50);
+  await net.killBird("n1", 4);
+  net.startBird("n1", 4, "-R"); // as supervision starts it: the kernel's routes are kept until the peers have told theirs
+  await eventually(() => net.established("n1", 4), has("10.77.0.2"));
+  await eventually(
+    () => net.status("n1", 4),
+    ({ isRecovering }) => !isRecovering,
+  );
+  clearInterval(watch);
+  expect(lost).toBe(0);
+}, 60_000);

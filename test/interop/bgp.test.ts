@@ -1,0 +1,174 @@
+// Sessions between our nodes and routers of others: stock BIRD, FRR and GoBGP as top-of-rack switches in another AS.
+import { expect, test } from "bun:test";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { execFileSync } from "node:child_process";
+import { eventually, RouterNetwork } from "../functional/bgp/routers.ts";
+
+if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
+const TOR = 254;
+const OURS = "192.168.1.0/26";
+/** What the rack announces to us. */
+const THEIRS = "172.30.0.0/16";
+
+const isThere = (seen: readonly string[]) => seen.includes(`10.77.0.${TOR}`);
+
+interface Tor {
+  readonly name: string;
+  /** Starts it in the namespace `tor`; returns how to see what it has learnt. */
+  start(net: RouterNetwork, password: string | undefined): () => string;
+}
+
+const inside = (net: RouterNetwork, ...command: readonly string[]): string =>
+  execFileSync("ip", ["netns", "exec", net.nameOf("tor"), ...command], {
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+const orNothing = (look: () => string) => () => {
+  try {
+    return look();
+  } catch {
+    return ""; // not up yet
+  }
+};
+
+const tors: readonly Tor[] = [
+  {
+    name: "stock BIRD",
+    start: (net, password) => {
+      const file = join(net.folder, "tor.conf");
+      writeFileSync(
+        file,
+        `router id 10.77.0.${TOR};
+protocol device {}
+protocol static { ipv4; route ${THEIRS} blackhole; }
+protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password === undefined ? "" : `password "${password}";`} ipv4 { import all; export where source = RTS_STATIC; }; }
+`,
+      );
+      const socket = join(net.folder, "tor.ctl");
+      net.start("tor", ["bird", "-f", "-c", file, "-s", socket]);
+      return orNothing(() => execFileSync("birdc", ["-s", socket, "show", "route"], { encoding: "utf8" }));
+    },
+  },
+  {
+    name: "FRR",
+    start: (net, password) => {
+      const folder = join(net.folder, "frr");
+      mkdirSync(folder);
+      const file = join(folder, "bgpd.conf");
+      writeFileSync(
+        file,
+        `hostname tor
+router bgp 65100
+ bgp router-id 10.77.0.${TOR}
+ no bgp ebgp-requires-policy
+ no bgp network import-check
+ neighbor 10.77.0.1 remote-as 64512
+${password === undefined ? "" : ` neighbor 10.77.0.1 password ${password}\n`} address-family ipv4 unicast
+  network ${THEIRS}
+`,
+      );
+      chmodSync(net.folder, 0o755);
+      net.start("tor", [
+        "/usr/lib/frr/bgpd",
+        "-Z",
+        "-n",
+        "-S",
+        "-u",
+        "root",
+        "-g",
+        "root",
+        "-f",
+        file,
+        "-i",
+        join(folder, "pid"),
+        "--vty_socket",
+        folder,
+        "-p",
+        "179",
+        "-A",
+        "127.0.0.1",
+        "-P",
+        "0",
+      ]);
+      return orNothing(() =>
+        execFileSync("vtysh", ["--vty_socket", folder, "-d", "bgpd", "-c", "show bgp ipv4 unicast"], {
+          encoding: "utf8",
+          stdio: ["ignore", "pipe", "ignore"],
+        }),
+      );
+    },
+  },
+  {
+    name: "GoBGP",
+    start: (net, password) => {
+      const file = join(net.folder, "gobgp.toml");
+      writeFileSync(
+        file,
+        `[global.config]
+as = 65100
+router-id = "10.77.0.${TOR}"
+[[neighbors]]
+[neighbors.config]
+neighbor-address = "10.77.0.1"
+peer-as = 64512
+${password === undefined ? "" : `auth-password = "${password}"\n`}`,
+      );
+      net.start("tor", ["gobgpd", "-f", file, "--api-hosts", "127.0.0.1:50051", "--pprof-disable"]);
+      let isAnnounced = false;
+      return orNothing(() => {
+        if (!isAnnounced) {
+          inside(net, "gobgp", "global", "rib", "add", THEIRS);
+          isAnnounced = true;
+        }
+        return inside(net, "gobgp", "global", "rib");
+      });
+    },
+  },
+];
+
+for (const tor of tors) {
+  test(`NB-083 eBGP with ${tor.name}: both sides learn, the pod network is announced as a block`, async () => {
+    await using net = await RouterNetwork.create();
+    await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+    net.addHost("tor", TOR);
+    const learnt = tor.start(net, undefined);
+    await net.put("BGPPeer", "tor", { node: "n1", peerIP: `10.77.0.${TOR}`, asNumber: 65100 });
+    await net.addNode("n1", 1);
+    await eventually(() => net.established("n1", 4), isThere, 40_000);
+    await eventually(learnt, (text) => text.includes(OURS));
+    const routes = await eventually(
+      () => net.routes("n1", 4),
+      (text) => text.includes(THEIRS),
+    );
+    expect(routes).toContain(`${THEIRS} via 10.77.0.${TOR} dev eth0`);
+  }, 90_000);
+
+  test(`NB-090 a password with ${tor.name}: a session with the right one, none with another`, async () => {
+    await using net = await RouterNetwork.create();
+    await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+    net.addHost("tor", TOR);
+    tor.start(net, "s3cret");
+    const put = (key: string) =>
+      net.put("BGPPeer", "tor", {
+        node: "n1",
+        peerIP: `10.77.0.${TOR}`,
+        asNumber: 65100,
+        password: { secretKeyRef: { name: "bgp", key } },
+      });
+    await put("right");
+    const passwords = {
+      get: ({ key }: { readonly key: string }) => (key === "right" ? "s3cret" : "other"),
+      follow: async () => {},
+    };
+    await net.addNode("n1", 1, { passwords });
+    await eventually(() => net.established("n1", 4), isThere, 60_000);
+    await put("wrong");
+    await eventually(
+      () => net.established("n1", 4),
+      (seen) => !isThere(seen),
+    );
+    await put("right");
+    await eventually(() => net.established("n1", 4), isThere, 60_000);
+  }, 90_000);
+}
