@@ -1,18 +1,75 @@
-// `calico-node -ROLE`: the parts of a node, each by its flag.
+// `calico-node`: the whole node, or one of its parts by its flag. The flags have one dash, as they always had.
+import { BUILD } from "../lib/build.ts";
+import type { Check } from "./probes.ts";
 
 type Program = (argv: readonly string[]) => Promise<number> | number;
 
-const roles: Readonly<Record<string, () => Promise<{ main: Program }>>> = {
-  "-confd": () => import("../bgp/index.ts"),
-  "-felix": () => import("../felix/index.ts"),
-  "-startup": () => import("./startup-command.ts"),
-  "-allocate-tunnel-addrs": () => import("./tunnel-command.ts"),
+/** Parts that run on their own. */
+const roles: Readonly<Record<string, () => Promise<Program>>> = {
+  felix: async () => (await import("../felix/index.ts")).main,
+  confd: async () => (await import("../bgp/index.ts")).main,
+  startup: async () => (await import("./startup-command.ts")).main,
+  "complete-startup": async () => (await import("./commands.ts")).complete,
+  "allocate-tunnel-addrs": async () => (await import("./tunnel-command.ts")).main,
+  "monitor-addresses": async () => (await import("./commands.ts")).monitor,
+  shutdown: async () => (await import("./commands.ts")).shutdown,
+  "hostpath-init": async () => {
+    const { hostpathInit } = await import("./commands.ts");
+    return () => hostpathInit();
+  },
+  v: async () => () => {
+    console.log(BUILD.version);
+    return 0;
+  },
 };
+/** Of these only one at a time. */
+const EXCLUSIVE = ["v", "felix", "startup", "confd", "monitor-addresses"];
+const PROBES = ["felix-live", "felix-ready", "bird-live", "bird6-live", "bird-ready", "bird6-ready"] as const;
 
 export async function main(argv: readonly string[]): Promise<number> {
-  const [flag, ...rest] = argv;
-  const load = flag === undefined ? undefined : roles[flag.replace(/^--/, "-")];
-  if (load !== undefined) return (await load()).main(rest);
-  console.error(`calico-node: say which part to run: ${Object.keys(roles).join(", ")}`);
-  return 2;
+  const words = argv.map(oneDash);
+  const names = words.filter((word) => word.startsWith("-")).map((word) => word.slice(1).split("=")[0] ?? "");
+  const checks: Check[] = PROBES.filter((check) => names.includes(check));
+  if (checks.length > 0) return (await import("./commands.ts")).health(checks, await threshold(words));
+  const asked = names.filter((name) => Object.hasOwn(roles, name));
+  if (asked.filter((name) => EXCLUSIVE.includes(name)).length > 1) {
+    console.error("More than one incompatible argument provided");
+    return usage();
+  }
+  if (words.length === 0) return (await import("./run-node.ts")).main();
+  const role = roleOf(asked);
+  const load = role === undefined ? undefined : roles[role];
+  if (role === undefined || load === undefined) return usage();
+  return (await load())(argumentsOf(role, argv));
+}
+
+const oneDash = (word: string): string => (/^--[a-z]/.test(word) ? word.slice(1) : word);
+
+/** `-startup -complete-startup` is a startup that says so at once. */
+function roleOf(asked: readonly string[]): string | undefined {
+  return asked.includes("startup") ? "startup" : asked[0];
+}
+
+/** What remains for the part, in its own spelling. */
+function argumentsOf(role: string, argv: readonly string[]): readonly string[] {
+  return argv
+    .filter((word) => oneDash(word) !== `-${role}`)
+    .map((word) => (oneDash(word) === "-allocate-tunnel-addrs-run-once" ? "--run-once" : word));
+}
+
+async function threshold(words: readonly string[]): Promise<number> {
+  const { durationMs } = await import("./settings.ts");
+  const at = words.findIndex((word) => word.startsWith("-threshold-time"));
+  const word = words[at] ?? "";
+  const text = word.includes("=") ? word.slice(word.indexOf("=") + 1) : (words[at + 1] ?? "");
+  return (at < 0 ? undefined : durationMs(text)) ?? 30_000;
+}
+
+function usage(): number {
+  const parts = Object.keys(roles).map((name) => `  -${name}`);
+  const probes = PROBES.map((name) => `  -${name}`);
+  console.error(
+    `Usage: calico-node            run the whole node\n       calico-node FLAG       run one part:\n${parts.join("\n")}\n       calico-node PROBE... [-threshold-time 30s]\n${probes.join("\n")}`,
+  );
+  return 1;
 }

@@ -1,0 +1,65 @@
+// Which parts of a node run as processes of their own, by what the environment asks for.
+import { existsSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { Environment } from "../datastore/index.ts";
+import type { Backend } from "./settings.ts";
+import type { ChildPlan } from "./supervisor.ts";
+
+export const RUN_FOLDER = "/var/run/calico";
+export const SUPERVISOR_FILE = `${RUN_FOLDER}/supervisor.json`;
+export const CONFD_FOLDER = "/etc/calico/confd/config";
+
+/** `CALICO_NETWORKING` is what the backend was called long ago. */
+export function effectiveBackend(env: Environment, backend: Backend): { backend: Backend; legacy: boolean } {
+  const old = env["CALICO_NETWORKING"] ?? "";
+  if (old === "") return { backend, legacy: false };
+  return { backend: old === "false" ? "none" : "bird", legacy: true };
+}
+
+export function planChildren(env: Environment, nodeName: string, backend: Backend): readonly ChildPlan[] {
+  const own = { ...env, NODENAME: nodeName, CALICO_NETWORKING_BACKEND: backend };
+  const plans: ChildPlan[] = [];
+  if ((env["CALICO_DISABLE_FELIX"] ?? "") === "")
+    plans.push({ name: "felix", ...self("-felix"), env: { ...own, ...felixEnvironment(own) }, stopSignal: "SIGTERM" });
+  if (backend !== "bird") return plans;
+  plans.push({ name: "confd", ...self("-confd"), env: own, stopSignal: "SIGTERM" });
+  for (const bird of ["bird", "bird6"] as const) {
+    const config = join(CONFD_FOLDER, `${bird}.cfg`);
+    plans.push({
+      name: bird,
+      command: ["bird", "-R", "-f", "-s", join(RUN_FOLDER, `${bird}.ctl`), "-c", config],
+      env: own,
+      startsWhen: () => existsSync(config), // the BGP service writes it
+      stopSignal: "SIGKILL",
+    });
+  }
+  return plans;
+}
+
+/** Ourselves, by another flag. A run from source has its script between. */
+function self(flag: string): Pick<ChildPlan, "command" | "argv0"> {
+  const isSource = basename(process.execPath).startsWith("bun");
+  const script = isSource ? [join(import.meta.dir, "../main.ts")] : [];
+  return { command: [process.execPath, ...script, flag], argv0: "calico-node" };
+}
+
+const FROM_ETCD = {
+  FELIX_ETCDADDR: "ETCD_AUTHORITY",
+  FELIX_ETCDENDPOINTS: "ETCD_ENDPOINTS",
+  FELIX_ETCDSCHEME: "ETCD_SCHEME",
+  FELIX_ETCDCAFILE: "ETCD_CA_CERT_FILE",
+  FELIX_ETCDKEYFILE: "ETCD_KEY_FILE",
+  FELIX_ETCDCERTFILE: "ETCD_CERT_FILE",
+} as const;
+
+/** Felix has names of its own for what the node was told. */
+export function felixEnvironment(env: Environment): Record<string, string> {
+  const mapped: Record<string, string> = {};
+  const set = (name: string, value: string | undefined) => {
+    if (value !== undefined && value !== "") mapped[name] = value;
+  };
+  set("FELIX_FELIXHOSTNAME", env["NODENAME"]);
+  for (const [name, source] of Object.entries(FROM_ETCD)) set(name, env[source]);
+  set("FELIX_DATASTORETYPE", env["DATASTORE_TYPE"]);
+  return mapped;
+}

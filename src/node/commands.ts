@@ -1,0 +1,84 @@
+// The small modes of calico-node: each does one thing by its flag.
+import { chownSync, mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describeError } from "../lib/log.ts";
+import { monitorAddresses } from "./address-monitor.ts";
+import { NodeFailure } from "./failure.ts";
+import { nodeLogger } from "./log.ts";
+import { completeStartup, shutDown } from "./network-condition.ts";
+import { openNodeDatastore } from "./node-datastore.ts";
+import { nodeName } from "./node-name.ts";
+import { type Check, CHECKS, probeAll } from "./probes.ts";
+import { readSettings } from "./settings.ts";
+import { runUntilSignal } from "./signals.ts";
+
+/** `-felix-live`, `-bird-ready`, …: exit 0 when all asked for are fine. */
+export async function health(checks: readonly Check[], thresholdMs: number): Promise<number> {
+  const fault = await probeAll(
+    CHECKS.filter((check) => checks.includes(check)),
+    { env: process.env, thresholdMs },
+  );
+  if (fault === undefined) return 0;
+  console.log(fault);
+  return 1;
+}
+
+export async function monitor(): Promise<number> {
+  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
+  const settings = readSettings(process.env);
+  try {
+    const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
+    await using opened = await openNodeDatastore(process.env);
+    await runUntilSignal((signal) => monitorAddresses(opened.store, name, settings, log, signal));
+    return 0;
+  } catch (error) {
+    log.error("the node's addresses cannot be watched", { error: describeError(error) });
+    return 1;
+  }
+}
+
+/** `-complete-startup`: then sleeps, since whoever runs it would start it again. */
+export async function complete(): Promise<number> {
+  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
+  const settings = readSettings(process.env);
+  try {
+    const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
+    await runUntilSignal(async (signal) => {
+      await completeStartup(settings, name, log, signal);
+      if (!signal.aborted)
+        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+    });
+    return 0;
+  } catch (error) {
+    log.error("the start could not be completed", { error: describeError(error) });
+    return 1;
+  }
+}
+
+export async function shutdown(): Promise<number> {
+  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
+  const settings = readSettings(process.env);
+  try {
+    await shutDown(settings, nodeName({ env: process.env, file: settings.nodenameFile }, log), log);
+  } catch (error) {
+    log.error("shutdown was not told", { error: describeError(error) });
+  }
+  return 0;
+}
+
+/** `-hostpath-init`: the host's folders, for a node that does not run as root. */
+export function hostpathInit(root = "/"): number {
+  const text = process.env["NODE_USER_ID"] ?? "1000";
+  const user = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (Number.isNaN(user)) throw new NodeFailure(`NODE_USER_ID=${text} is no user id`);
+  for (const folder of ["var/lib/calico", "var/run/calico", "var/log/calico"]) {
+    const path = join(root, folder);
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    chownSync(path, user, user);
+  }
+  const cni = join(root, "var/log/calico/cni");
+  mkdirSync(cni, { recursive: true, mode: 0o700 });
+  for (const file of readdirSync(cni, { recursive: true, encoding: "utf8" })) chownSync(join(cni, file), user, user);
+  chownSync(cni, user, user);
+  return 0;
+}

@@ -1,0 +1,89 @@
+// calico-node without a flag: the whole node.
+//
+//   startup ─► tunnel addresses ─► supervisor: felix, confd (BGP service), bird, bird6   (processes)
+//                              └─► loops here: addresses, tunnels, readiness, CNI service
+import { join } from "node:path";
+import { startCniService } from "../cni/index.ts";
+import type { Datastore, Environment } from "../datastore/index.ts";
+import { Client } from "../datastore/index.ts";
+import { Ipam } from "../ipam/index.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { backoffDelay, delay } from "../lib/retry.ts";
+import { monitorAddresses } from "./address-monitor.ts";
+import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
+import { nodeLogger } from "./log.ts";
+import { completeStartup } from "./network-condition.ts";
+import { openNodeDatastore } from "./node-datastore.ts";
+import { PartOutput } from "./part-output.ts";
+import { readSettings } from "./settings.ts";
+import { runUntilSignal } from "./signals.ts";
+import { startUp } from "./startup.ts";
+import { Supervisor } from "./supervisor.ts";
+import { reconcileTunnels } from "./tunnel-addresses.ts";
+import { watchTunnels } from "./tunnel-command.ts";
+
+export async function main(): Promise<number> {
+  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
+  const { backend, legacy } = effectiveBackend(process.env, readSettings(process.env).backend);
+  if (legacy) log.warn("CALICO_NETWORKING is out of date: use CALICO_NETWORKING_BACKEND", { backend });
+  const env: Environment = { ...process.env, CALICO_NETWORKING_BACKEND: backend };
+  try {
+    const name = await startUp(env, log);
+    await runUntilSignal((signal) => runParts({ ...env, NODENAME: name }, name, log, signal));
+    log.info("the node has stopped");
+    return 0;
+  } catch (error) {
+    log.error("Calico node failed to start", { error: describeError(error) });
+    return 1;
+  }
+}
+
+async function runParts(env: Environment, name: string, log: Logger, signal: AbortSignal): Promise<void> {
+  const settings = readSettings(env);
+  await using opened = await openNodeDatastore(env);
+  const { store } = opened;
+  const hasTunnels = !opened.usesPodCidrs && settings.backend !== "none";
+  if (hasTunnels)
+    await reconcileTunnels({
+      client: new Client(store, { log }),
+      ipam: new Ipam({ datastore: store, log }),
+      node: name,
+      log,
+    });
+  const output = new PartOutput(settings.fileLogging ? "/var/log/calico" : undefined);
+  const supervisor = new Supervisor({
+    plans: planChildren(env, name, settings.backend),
+    file: SUPERVISOR_FILE,
+    log,
+    output: (part, line) => output.line(part, line),
+  });
+  const loop = (what: string, work: () => Promise<void>) => keepRunning(what, work, log, signal);
+  await Promise.all([
+    supervisor.run(signal),
+    loop("readiness", () => completeStartup(settings, name, log, signal)),
+    loop("CNI service", () => serveCni(store, log, signal)),
+    ...(!hasTunnels ? [] : [loop("tunnel addresses", () => watchTunnels(store, name, log, signal))]),
+    ...(settings.backend === "none"
+      ? []
+      : [loop("address monitor", () => monitorAddresses(store, name, settings, log, signal))]),
+  ]);
+}
+
+async function serveCni(store: Datastore, log: Logger, signal: AbortSignal): Promise<void> {
+  await using _service = startCniService({ store, log, path: join(RUN_FOLDER, "cni.sock") });
+  await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+}
+
+const BACKOFF = { firstMs: 500, maxMs: 30_000 };
+
+/** A loop that fails is told and tried again; the node does not end with it. */
+async function keepRunning(what: string, work: () => Promise<void>, log: Logger, signal: AbortSignal): Promise<void> {
+  for (let failures = 0; !signal.aborted; failures++)
+    try {
+      return await work();
+    } catch (error) {
+      if (signal.aborted) return;
+      log.error("a loop of the node failed and is started again", { loop: what, error: describeError(error) });
+      await delay(backoffDelay(BACKOFF, failures), signal).catch(() => {});
+    }
+}

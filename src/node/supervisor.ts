@@ -1,0 +1,171 @@
+// Child processes that run as long as we do: started when what they need is there, started again when they end, stopped
+// with us. What is known about them stands in one file for probes and people.
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Logger } from "../lib/log.ts";
+import { backoffDelay, delay } from "../lib/retry.ts";
+
+export interface ChildPlan {
+  readonly name: string;
+  readonly command: readonly [string, ...string[]];
+  /** What the program is to think it was called as. */
+  readonly argv0?: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Started only once this holds. */
+  readonly startsWhen?: () => boolean;
+  /** What ends it. BIRD is killed: a BIRD that says goodbye takes the routes of its neighbours with it. */
+  readonly stopSignal: "SIGTERM" | "SIGKILL";
+}
+
+export interface ChildState {
+  readonly name: string;
+  readonly state: "waiting" | "running" | "stopped" | "failing";
+  readonly pid?: number;
+  readonly startedAt?: string;
+  readonly restarts: number;
+  readonly lastExit?: { readonly code: number | null; readonly signal: string | null; readonly at: string };
+}
+
+export interface SupervisorState {
+  readonly pid: number;
+  readonly children: readonly ChildState[];
+}
+
+export interface SupervisorOptions {
+  readonly plans: readonly ChildPlan[];
+  /** Where the state is written. */
+  readonly file: string;
+  readonly log: Logger;
+  /** Every line a child writes. */
+  readonly output: (child: string, line: string) => void;
+  readonly backoff?: { readonly firstMs: number; readonly maxMs: number };
+  readonly stopWithinMs?: number;
+}
+
+const BACKOFF = { firstMs: 250, maxMs: 10_000 };
+/** One that ran so long starts again at once. */
+const STEADY_MS = 60_000;
+const POLL_MS = 100;
+const STOP_WITHIN_MS = 5_000;
+
+export class Supervisor {
+  readonly #options: SupervisorOptions;
+  readonly #states = new Map<string, ChildState>();
+
+  constructor(options: SupervisorOptions) {
+    this.#options = options;
+    for (const { name } of options.plans) this.#states.set(name, { name, state: "waiting", restarts: 0 });
+  }
+
+  /** Keeps the children running; ends when the signal aborts and the last of them is gone. */
+  async run(signal: AbortSignal): Promise<void> {
+    this.#write();
+    await Promise.all(this.#options.plans.map((plan) => this.#keep(plan, signal)));
+  }
+
+  get state(): SupervisorState {
+    return { pid: process.pid, children: [...this.#states.values()] };
+  }
+
+  async #keep(plan: ChildPlan, signal: AbortSignal): Promise<void> {
+    const { log } = this.#options;
+    const backoff = this.#options.backoff ?? BACKOFF;
+    for (let failures = 0; !signal.aborted; ) {
+      while (plan.startsWhen?.() === false && !signal.aborted) await delay(POLL_MS, signal).catch(() => {});
+      if (signal.aborted) break;
+      const began = performance.now();
+      const { code, signal: endedBy } = await this.#runOnce(plan, signal);
+      if (signal.aborted) break;
+      failures = performance.now() - began > STEADY_MS ? 0 : failures + 1;
+      const waitMs = failures === 0 ? 0 : backoffDelay(backoff, failures - 1);
+      log.warn("a part of the node ended and is started again", { name: plan.name, code, endedBy, waitMs });
+      await delay(waitMs, signal).catch(() => {});
+    }
+    this.#set(plan.name, { state: "stopped" });
+  }
+
+  async #runOnce(plan: ChildPlan, signal: AbortSignal) {
+    const { log, output } = this.#options;
+    const restarts = this.#states.get(plan.name)?.restarts ?? 0;
+    const [program, ...args] = plan.command;
+    const child = spawn(program, args, {
+      env: plan.env as NodeJS.ProcessEnv,
+      stdio: ["ignore", "pipe", "pipe"],
+      ...(plan.argv0 === undefined ? {} : { argv0: plan.argv0 }),
+    });
+    for (const stream of [child.stdout, child.stderr]) eachLine(stream, (line) => output(plan.name, line));
+    const ended = endOf(child);
+    const pid = child.pid;
+    if (pid !== undefined) {
+      this.#set(plan.name, { state: "running", pid, startedAt: new Date().toISOString(), restarts });
+      log.info("a part of the node runs", { name: plan.name, pid });
+    }
+    const stop = () => void this.#stop(plan, child, ended);
+    signal.addEventListener("abort", stop, { once: true });
+    const result = await ended;
+    signal.removeEventListener("abort", stop);
+    const lastExit = { code: result.code, signal: result.signal, at: new Date().toISOString() };
+    this.#set(plan.name, { state: "failing", restarts: restarts + 1, lastExit });
+    if (result.error !== undefined)
+      log.error("a part of the node cannot be started", { name: plan.name, error: result.error });
+    return result;
+  }
+
+  async #stop(plan: ChildPlan, child: ChildProcess, ended: Promise<unknown>): Promise<void> {
+    child.kill(plan.stopSignal);
+    const timer = setTimeout(() => child.kill("SIGKILL"), this.#options.stopWithinMs ?? STOP_WITHIN_MS);
+    await ended;
+    clearTimeout(timer);
+  }
+
+  #set(name: string, change: Partial<ChildState>): void {
+    const { pid: _, startedAt: __, ...kept } = this.#states.get(name) ?? { name, restarts: 0 };
+    this.#states.set(name, { state: "waiting", ...kept, ...change });
+    this.#write();
+  }
+
+  /** Whole or not at all: probes read it at any moment. */
+  #write(): void {
+    const { file, log } = this.#options;
+    try {
+      mkdirSync(dirname(file), { recursive: true });
+      writeFileSync(`${file}.new`, `${JSON.stringify(this.state, undefined, 2)}\n`);
+      renameSync(`${file}.new`, file);
+    } catch (error) {
+      log.warn("the state of the node's parts could not be written", { file, error });
+    }
+  }
+}
+
+interface End {
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly error?: Error;
+}
+
+function endOf(child: ChildProcess): Promise<End> {
+  return new Promise((resolve) => {
+    child.once("error", (error) => resolve({ code: null, signal: null, error }));
+    child.once("exit", (code, signal) => resolve({ code, signal }));
+  });
+}
+
+/** A line that never ends is passed on in pieces. */
+const LONGEST_LINE = 64 * 1024;
+
+function eachLine(stream: NodeJS.ReadableStream | null, tell: (line: string) => void): void {
+  let rest = "";
+  stream?.on("data", (chunk: Buffer) => {
+    const lines = (rest + chunk.toString()).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) tell(line);
+    if (rest.length > LONGEST_LINE) {
+      tell(rest);
+      rest = "";
+    }
+  });
+  stream?.on("end", () => {
+    if (rest !== "") tell(rest);
+  });
+}

@@ -1,0 +1,87 @@
+// A host of its own for one test: network and mount namespaces with private Calico folders, in which the built
+// calico-node runs as it would on a machine.
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+export const NODE = join(import.meta.dir, "../../../dist/calico-node");
+export const canRun = process.getuid?.() === 0 && existsSync(NODE);
+
+const PRIVATE = ["/var/lib/calico", "/var/run/calico", "/etc/calico", "/var/log/calico"];
+
+export class TestHost implements AsyncDisposable {
+  readonly folder = mkdtempSync(join(tmpdir(), "node-host-"));
+  readonly #holder: ChildProcess;
+  readonly #children: ChildProcess[] = [];
+
+  private constructor(commands: readonly string[]) {
+    const mounts = PRIVATE.map((folder) => `mkdir -p ${folder} && mount -t tmpfs none ${folder}`);
+    const script = [...mounts, "ip link set lo up", ...commands, "echo ready", "exec sleep infinity"].join(" && ");
+    this.#holder = spawn("unshare", ["--net", "--mount", "--propagation", "private", "sh", "-c", script], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+  }
+
+  /** @param commands `ip` and the like, run inside once */
+  static async create(commands: readonly string[]): Promise<TestHost> {
+    const host = new TestHost(commands);
+    await new Promise<void>((resolve, reject) => {
+      host.#holder.stdout?.once("data", () => resolve());
+      host.#holder.once("exit", () => reject(new Error("the host could not be made")));
+    });
+    return host;
+  }
+
+  get #inside(): string[] {
+    return ["-t", String(this.#holder.pid), "-n", "-m", "--"];
+  }
+
+  run(command: readonly string[], env: Readonly<Record<string, string>> = {}) {
+    const { status, stdout, stderr } = spawnSync("nsenter", [...this.#inside, ...command], {
+      encoding: "utf8",
+      env: { PATH: process.env["PATH"], ...env } as NodeJS.ProcessEnv,
+      timeout: 30_000,
+    });
+    return { code: status, out: stdout, err: stderr };
+  }
+
+  /** A program that runs on; its output is kept. */
+  start(command: readonly string[], env: Readonly<Record<string, string>> = {}) {
+    const child = spawn("nsenter", [...this.#inside, ...command], {
+      env: { PATH: process.env["PATH"], ...env } as NodeJS.ProcessEnv,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    this.#children.push(child);
+    const program = { child, output: "" };
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (chunk: Buffer) => void (program.output += chunk.toString()));
+    return program;
+  }
+
+  read(path: string): string {
+    return this.run(["cat", path]).out;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const child of [...this.#children, this.#holder]) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const gone = new Promise((resolve) => child.once("exit", resolve));
+      child.kill("SIGKILL");
+      await gone;
+    }
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+export async function eventually<T>(
+  attempt: () => T | undefined | false,
+  withinMs = 20_000,
+  what = "condition",
+): Promise<T> {
+  for (const end = Date.now() + withinMs; ; await Bun.sleep(50)) {
+    const value = attempt();
+    if (value !== undefined && value !== false) return value;
+    if (Date.now() > end) throw new Error(`${what}: not within ${withinMs} ms`);
+  }
+}

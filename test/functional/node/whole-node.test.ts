@@ -1,0 +1,110 @@
+// The whole node on a host of its own: what runs, what probes say, what happens when a part is killed, how it stops.
+import { expect, test } from "bun:test";
+import type { SupervisorState } from "../../../src/node/supervisor.ts";
+import { canRun, eventually, NODE, TestHost } from "./host.ts";
+
+const ETH0 = [
+  "ip link add eth0 type veth peer name eth0p",
+  "ip link set eth0p up",
+  "ip addr add 192.0.2.11/24 dev eth0",
+  "ip link set eth0 up",
+];
+const ENV = {
+  DATASTORE_TYPE: "sqlite",
+  NODENAME: "n1",
+  CALICO_IPV4POOL_IPIP: "Never",
+  FELIX_HEALTHENABLED: "true",
+  FELIX_IPV6SUPPORT: "false",
+  CALICO_DISABLE_FILE_LOGGING: "true",
+};
+
+function stateOf(host: TestHost): SupervisorState | undefined {
+  const text = host.read("/var/run/calico/supervisor.json");
+  return text === "" ? undefined : (JSON.parse(text) as SupervisorState);
+}
+const running = (host: TestHost, name: string) =>
+  stateOf(host)?.children.find((child) => child.name === name && child.state === "running");
+const names = (host: TestHost) => stateOf(host)?.children.map(({ name }) => name);
+
+test.skipIf(!canRun)(
+  "NB-004 NB-010 NB-011 a node with BIRD: all parts run, probes pass, a killed part comes back, TERM ends it",
+  async () => {
+    await using host = await TestHost.create(ETH0);
+    const node = host.start([NODE], ENV);
+    try {
+      for (const part of ["felix", "confd", "bird", "bird6"]) await eventually(() => running(host, part), 30_000, part);
+      expect(host.read("/var/lib/calico/nodename")).toBe("n1");
+      await eventually(
+        () => host.run([NODE, "-felix-live", "-bird-live", "-bird6-live"], ENV).code === 0,
+        30_000,
+        "live",
+      );
+      await eventually(() => host.run([NODE, "-felix-ready", "-bird-ready"], ENV).code === 0, 30_000, "ready");
+
+      const first = running(host, "bird")?.pid ?? 0;
+      process.kill(first, "SIGKILL");
+      const again = await eventually(
+        () => {
+          const bird = running(host, "bird");
+          return bird !== undefined && bird.pid !== first && bird;
+        },
+        20_000,
+        "BIRD again",
+      );
+      expect(again.restarts).toBe(1);
+
+      const parts = (stateOf(host)?.children ?? []).flatMap(({ pid }) => pid ?? []);
+      expect(parts).toHaveLength(4);
+      const ended = new Promise<number | null>((resolve) => node.child.once("exit", resolve));
+      node.child.kill("SIGTERM");
+      expect(await ended).toBe(0);
+      for (const pid of parts) expect(() => process.kill(pid, 0)).toThrow();
+      expect(node.output).toContain("felix: ");
+      expect(host.run([NODE, "-bird-live"], ENV)).toMatchObject({ code: 1, out: expect.stringContaining("not live") });
+    } catch (error) {
+      console.error(node.output.slice(-4000));
+      throw error;
+    }
+  },
+);
+
+test.skipIf(!canRun)(
+  "NB-004 NB-005 NB-006 which parts run follows the backend, its old name, and who switched Felix off",
+  async () => {
+    for (const [env, want] of [
+      [{ CALICO_NETWORKING_BACKEND: "vxlan" }, ["felix"]],
+      [{ CALICO_NETWORKING: "false" }, ["felix"]],
+      [{ CALICO_NETWORKING_BACKEND: "none", CALICO_DISABLE_FELIX: "true" }, []],
+    ] as [Record<string, string>, string[]][]) {
+      await using host = await TestHost.create(ETH0);
+      host.start([NODE], { ...ENV, ...env });
+      expect(await eventually(() => names(host))).toEqual(want);
+    }
+  },
+);
+
+test.skipIf(!canRun)("NB-001 flags that do not go together, and none that is known, end with the usage", async () => {
+  await using host = await TestHost.create([]);
+  const both = host.run([NODE, "-felix", "-startup"], ENV);
+  expect(both).toMatchObject({ code: 1, err: expect.stringContaining("More than one incompatible argument provided") });
+  expect(host.run([NODE, "-nonsense"], ENV)).toMatchObject({ code: 1, err: expect.stringContaining("Usage") });
+  expect(host.run([NODE, "-v"], ENV).code).toBe(0);
+  expect(host.run([NODE, "-bird-live", "-felix"], ENV)).toMatchObject({ code: 1 });
+});
+
+test.skipIf(!canRun)("NB-021 a start that waits for its datastore begins when it answers", async () => {
+  await using host = await TestHost.create(ETH0);
+  const url = "http://127.0.0.1:2379";
+  const start = host.start([NODE, "-startup"], {
+    ...ENV,
+    DATASTORE_TYPE: "etcdv3",
+    ETCD_ENDPOINTS: url,
+    WAIT_FOR_DATASTORE: "true",
+  });
+  await eventually(() => start.output.includes("waiting for the datastore"), 20_000, "waiting");
+  const peer = "http://127.0.0.1:2380";
+  const etcd = ["etcd", "--data-dir", `${host.folder}/etcd`, "--unsafe-no-fsync", "--log-level", "error"];
+  host.start([...etcd, "--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer]);
+  const code = await new Promise<number | null>((resolve) => start.child.once("exit", resolve));
+  expect(code).toBe(0);
+});
