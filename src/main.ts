@@ -13,6 +13,7 @@ const programs: Readonly<Record<string, Load>> = {
   "kubectl-calico": () => import("./calicoctl/index.ts"),
   "calico-typha": () => import("./typha/program.ts"),
   "calico-ipam": () => import("./cni/calico-ipam.ts"),
+  install: () => import("./cni/install.ts"),
   "calico-felix": () => import("./felix/index.ts"),
   "calico-node": () => import("./node/index.ts"),
 };

@@ -4,3 +4,4 @@ export { MTU_FILE } from "./node-files.ts";
 export { FELIX_ALIVE_FILE } from "./policy-wait.ts";
 export { type CniServiceOptions, startCniService } from "./service.ts";
 export { SERVICE_SOCKET } from "./service-protocol.ts";
+export { keepTokenFresh, type TokenRefreshOptions } from "./token-refresh.ts";

@@ -1,0 +1,191 @@
+// The role `install`: puts the plugin, its credentials and its configuration on the host this container runs on, and
+// keeps the credentials fresh. Each step can be repeated; a step that was cut short leaves the old file in place.
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, watch, writeSync } from "node:fs";
+import { basename, join } from "node:path";
+import { createLogger, formatText, type Logger } from "../lib/log.ts";
+import { DEFAULT_TEMPLATE, renderConfig } from "./install-config.ts";
+import { InstallError } from "./install-error.ts";
+import { installLink, installProgram, isWritable, writePrivately } from "./install-files.ts";
+import { apiServerUrl, renderKubeconfig } from "./kubeconfig.ts";
+import type { Environment } from "./request.ts";
+
+const TLS_FILES = ["etcd-ca", "etcd-cert", "etcd-key"] as const;
+
+export interface InstallPlace {
+  /** Where the host's file system is mounted. */
+  readonly hostRoot: string;
+  /** Our own executable. */
+  readonly program: string;
+  /** Stock plugins that came in the image. */
+  readonly extras: string;
+  readonly serviceAccount: string;
+}
+
+const PLACE: InstallPlace = {
+  hostRoot: "/host",
+  program: "/proc/self/exe",
+  extras: "/opt/cni/bin",
+  serviceAccount: "/var/run/secrets/kubernetes.io/serviceaccount",
+};
+
+export interface InstallOptions {
+  readonly env: Environment;
+  readonly log: Logger;
+  readonly place?: Partial<InstallPlace>;
+  /** A token for the plugin; the pod's own when absent. */
+  readonly token?: string;
+}
+
+export function installCni(options: InstallOptions): void {
+  const { env, log } = options;
+  const place = { ...PLACE, ...options.place };
+  const netDir = join(place.hostRoot, "etc/cni/net.d");
+  mkdirSync(netDir, { recursive: true });
+  const tlsFiles = installTls(env, netDir);
+  installPrograms(place, env, log);
+  const token = options.token ?? readIfThere(join(place.serviceAccount, "token")) ?? "";
+  const server = apiServerUrl(env);
+  if (server !== undefined && token !== "") {
+    const ca = readIfThere(join(place.serviceAccount, "ca.crt"));
+    const skipTlsVerify = env["SKIP_TLS_VERIFY"] === "true";
+    if (ca === undefined && !skipTlsVerify)
+      throw new InstallError(`${join(place.serviceAccount, "ca.crt")} is missing and SKIP_TLS_VERIFY is not true`);
+    const parts = { server, skipTlsVerify, token, ...(ca === undefined ? {} : { ca }) };
+    writePrivately(join(netDir, "calico-kubeconfig"), renderKubeconfig(parts));
+  }
+  writeConfig(env, netDir, { token, tlsFiles });
+  log.info("The CNI plugin is installed", { directory: netDir });
+}
+
+/** Which of the three etcd files are now on the host. */
+function installTls(env: Environment, netDir: string): string[] {
+  const source = env["TLS_ASSETS_DIR"] || "/calico-secrets";
+  const target = join(netDir, "calico-tls");
+  rmSync(target, { recursive: true, force: true });
+  const there = TLS_FILES.filter((file) => existsSync(join(source, file)));
+  if (there.length === 0) return [];
+  mkdirSync(target, { mode: 0o700 });
+  for (const file of there) writePrivately(join(target, file), readFileSync(join(source, file), "utf8"));
+  return there;
+}
+
+function installPrograms(place: InstallPlace, env: Environment, log: Logger): void {
+  const mayUpdate = env["UPDATE_CNI_BINARIES"] !== "false";
+  const skipped = new Set((env["SKIP_CNI_BINARIES"] ?? "").split(",").map((name) => name.trim()));
+  const directories = ["opt/cni/bin", "secondary-bin-dir"].map((name) => join(place.hostRoot, name));
+  const writable = directories.filter(isWritable);
+  const isThere = (directory: string): boolean =>
+    ["calico", "calico-ipam"].every((name) => existsSync(join(directory, name)));
+  if (writable.length === 0) {
+    if (!mayUpdate && directories.some(isThere)) return;
+    throw new InstallError(`none of ${directories.join(", ")} can be written: mount the host's CNI directory`);
+  }
+  for (const directory of writable) {
+    const calico = join(directory, "calico");
+    if (mayUpdate || !existsSync(calico))
+      log.info("Program", { path: calico, outcome: installProgram(place.program, calico) });
+    if (mayUpdate || !existsSync(join(directory, "calico-ipam"))) installLink(calico, join(directory, "calico-ipam"));
+    for (const name of extraPrograms(place.extras)) {
+      const target = join(directory, name);
+      if (skipped.has(name) || (!mayUpdate && existsSync(target))) continue;
+      installProgram(join(place.extras, name), target);
+    }
+  }
+}
+
+function extraPrograms(folder: string): string[] {
+  if (!existsSync(folder)) return [];
+  const ours = new Set(["install", "calico", "calico-ipam"]);
+  return readdirSync(folder).filter((name) => !ours.has(name) && !name.startsWith("."));
+}
+
+function writeConfig(
+  env: Environment,
+  netDir: string,
+  { token, tlsFiles }: { readonly token: string; readonly tlsFiles: readonly string[] },
+): void {
+  const hostNetDir = env["CNI_NET_DIR"] || "/etc/cni/net.d";
+  const file = env["CNI_NETWORK_CONFIG_FILE"];
+  let template = env["CNI_NETWORK_CONFIG"] || DEFAULT_TEMPLATE;
+  if (file) {
+    const read = readIfThere(file);
+    if (read === undefined) throw new InstallError(`CNI_NETWORK_CONFIG_FILE ${file} cannot be read`);
+    template = read;
+  }
+  const text = renderConfig(template, env, {
+    kubeconfig: `${hostNetDir}/calico-kubeconfig`,
+    serviceAccountToken: token,
+    tlsDirectory: `${hostNetDir}/calico-tls`,
+    tlsFiles,
+  });
+  const name = fileName("CNI_CONF_NAME", env["CNI_CONF_NAME"] || "10-calico.conflist");
+  const old = fileName("CNI_OLD_CONF_NAME", env["CNI_OLD_CONF_NAME"] || "10-calico.conflist");
+  writePrivately(join(netDir, name), text);
+  if (old !== name) rmSync(join(netDir, old), { force: true });
+}
+
+/** A name stays in its folder. */
+function fileName(variable: string, name: string): string {
+  if (name !== basename(name) || name === "." || name === "..")
+    throw new InstallError(`${variable}=${JSON.stringify(name)}: want a file name without folders`);
+  return name;
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return undefined;
+  }
+}
+
+export async function main(argv: readonly string[]): Promise<number> {
+  const { env } = process;
+  const log = createLogger({ level: "info", write: (record) => writeSync(2, `${formatText(record)}\n`) });
+  if (argv.length > 0) {
+    writeSync(2, "install: takes no arguments; see docs/install-cni.md for its variables\n");
+    return 2;
+  }
+  try {
+    const token = await pluginToken(env, log);
+    installCni({ env, log, ...(token === undefined ? {} : { token }) });
+  } catch (error) {
+    log.error("Installing the CNI plugin failed", { error });
+    return 1;
+  }
+  if (env["SLEEP"] === "false") return 0;
+  await keepSecretsFresh(env, log);
+  return 0;
+}
+
+/** A token of the plugin's own account, when the API server gives one. */
+async function pluginToken(env: Environment, log: Logger): Promise<string | undefined> {
+  if (apiServerUrl(env) === undefined) return undefined;
+  const { requestToken } = await import("./token-refresh.ts");
+  return requestToken(env, log).then(
+    (issued) => issued?.token,
+    (error: unknown) => {
+      log.warn("The API server gave no token for the plugin; using the pod's own", { error });
+      return undefined;
+    },
+  );
+}
+
+/** Until SIGTERM: new etcd credentials reach the host when they change. */
+function keepSecretsFresh(env: Environment, log: Logger): Promise<void> {
+  const source = env["TLS_ASSETS_DIR"] || "/calico-secrets";
+  return new Promise((resolve) => {
+    if (existsSync(source))
+      watch(source, () => {
+        for (const file of TLS_FILES)
+          try {
+            copyFileSync(join(source, file), join(PLACE.hostRoot, "etc/cni/net.d/calico-tls", file));
+          } catch {
+            // not one of ours, or in the middle of being replaced: the next event brings it
+          }
+        log.info("Copied the etcd credentials that changed", { from: source });
+      });
+    for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => resolve());
+    setInterval(() => {}, 1 << 30); // nothing else keeps the process
+  });
+}
