@@ -56,6 +56,8 @@ async function runFlag(program: CniProgram, flag: string): Promise<number> {
     const { testDatastore } = await import("./test-datastore.ts");
     return testDatastore(readInput(), process.env, print);
   }
+  if ((flag === "-upgrade" || flag === "--upgrade") && program === "calico-ipam")
+    return (await import("./ipam-upgrade.ts")).main(process.env);
   writeSync(2, `${program}: unknown flag ${flag}; there are -v${program === "calico" ? ", -t" : ", -upgrade"}\n`);
   return 2;
 }

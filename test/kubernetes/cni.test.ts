@@ -295,6 +295,36 @@ suite("CI-002 -t asks the API server too", async () => {
   expect(await done).toMatchObject({ code: 0, stdout: "" });
 });
 
+suite("CI-079 a real API server gives the plugin's account a token that works", async () => {
+  await create("/api/v1/namespaces/kube-system/serviceaccounts", "ServiceAccount", { name: "calico-cni-plugin" });
+  const { chooseDatastore, openKubeApi } = await import("../../src/datastore/index.ts");
+  const { requestToken } = await import("../../src/cni/token-refresh.ts");
+  const { silentLogger } = await import("../../src/lib/log.ts");
+  const config = chooseDatastore({ datastoreType: "kubernetes", kubeconfig: server.kubeconfig }, { env: {} });
+  if (config.type !== "kubernetes") throw new Error("wrong datastore");
+  const kube = await openKubeApi(config, {});
+  try {
+    const issued = await requestToken({}, silentLogger, kube);
+    expect(issued!.expiresAtMs - Date.now()).toBeGreaterThan(23 * 3_600_000);
+    const review = await create(
+      "/apis/authentication.k8s.io/v1/tokenreviews",
+      "TokenReview",
+      {},
+      {
+        apiVersion: "authentication.k8s.io/v1",
+        spec: { token: issued!.token },
+      },
+    );
+    expect(review["status"]).toMatchObject({
+      authenticated: true,
+      user: { username: "system:serviceaccount:kube-system:calico-cni-plugin" },
+    });
+    expect(await requestToken({ CALICO_CNI_SERVICE_ACCOUNT: "nobody" }, silentLogger, kube)).toBeUndefined();
+  } finally {
+    kube.close();
+  }
+});
+
 // --- recordings -------------------------------------------------------------------------------------------------
 interface Recorded {
   readonly ready: boolean;
