@@ -137,6 +137,19 @@ test("FD-004 the queue holds a hundred messages and then asks the sender to wait
   await running;
 });
 
+test("FD-004 messages are taken while nothing may be applied yet", async () => {
+  const { loop, seen } = testLoop();
+  const stop = new AbortController();
+  const running = loop.run(stop.signal);
+  for (let i = 0; i < 1000; i++) {
+    await loop.ready();
+    loop.send({ type: "ipSetRemove", id: `s:${i}` });
+  }
+  await until(() => seen.length === 1000);
+  stop.abort();
+  await running;
+});
+
 test("FD-004 ten rounds at once, then one every tenth of a second", () => {
   let now = 0;
   const throttle = new Throttle({ capacity: 10, initial: 1, refillMs: 100, now: () => now });

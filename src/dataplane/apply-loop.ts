@@ -134,7 +134,9 @@ export class ApplyLoop implements DataplaneDriver {
           waitMs = Math.min(waitMs, Math.min(this.#applyAt, this.#setResyncAt, this.#routeResyncAt) - now);
         }
         this.#reportHealth();
-        if (this.#queue.length === 0 || this.#needsApply) await this.#sleep(waitMs, signal);
+        // Messages are taken while rounds must wait: remembering costs nothing and makes room for the sender.
+        if (this.#queue.length === 0) await this.#sleep(waitMs, signal);
+        else await new Promise((resolve) => setImmediate(resolve));
       }
     } finally {
       signal.removeEventListener("abort", onAbort);
