@@ -1,0 +1,216 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "bun:test";
+import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts";
+import { Conflict, type Datastore, openSqliteInMemory } from "../../datastore/index.ts";
+import type { Cidr } from "../../lib/ip.ts";
+import { silentLogger as log } from "../../lib/log.ts";
+import type { ResourceKey } from "../../model/index.ts";
+import { keepAliveFile } from "./alive-file.ts";
+import { EndpointStatusReporter } from "./endpoint-status.ts";
+import { ProcessStatusReporter, statusRegion } from "./process-status.ts";
+import { StatusFiles } from "./status-files.ts";
+import { WireguardKeyReporter } from "./wireguard-key.ts";
+
+const id = { orchestrator: "k8s", workload: "default/pod-1", endpoint: "eth0" };
+const endpoint = {
+  name: "cali1",
+  mac: "ee:ee:ee:ee:ee:ee",
+  ipv4Nets: ["10.0.0.1/32" as Cidr],
+  ipv6Nets: [] as Cidr[],
+} as unknown as ProtoWorkloadEndpoint;
+const up = (given = endpoint): DataplaneReport => ({
+  type: "workloadEndpointStatus",
+  id,
+  status: "up",
+  endpoint: given,
+});
+const down: DataplaneReport = { type: "workloadEndpointStatus", id, status: "down" };
+
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (const end = performance.now() + 5000; performance.now() < end; await new Promise((r) => setTimeout(r, 2)))
+    if (await holds()) return;
+  throw new Error("it never came true");
+}
+/** The datastore with some of its operations replaced. */
+const withOther = (store: Datastore, other: Partial<Datastore>): Datastore =>
+  new Proxy(store, {
+    get: (target, name) => {
+      const value: unknown = Reflect.get(other, name) ?? Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+function folder(): { readonly path: string } & Disposable {
+  const path = mkdtempSync(join(tmpdir(), "felix-status-"));
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true }) };
+}
+
+test("FC-104 a file per endpoint that is up, none before the dataplane's first round, strays removed", () => {
+  using temporary = folder();
+  const { path } = temporary;
+  const dir = join(path, "endpoint-status");
+  mkdirSync(dir);
+  writeFileSync(join(dir, "k8s old%2Fpod eth0"), "{}");
+  const files = new StatusFiles(path, log);
+  files.onReport(up());
+  expect(readdirSync(dir)).toEqual(["k8s old%2Fpod eth0"]);
+  files.onReport({ type: "dataplaneInSync" });
+  expect(readdirSync(dir)).toEqual(["k8s default%2Fpod-1 eth0"]);
+  const file = join(dir, "k8s default%2Fpod-1 eth0");
+  expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({
+    ifaceName: "cali1",
+    mac: "ee:ee:ee:ee:ee:ee",
+    ipv4Nets: ["10.0.0.1/32"],
+  });
+  expect(statSync(file).mode & 0o777).toBe(0o644);
+  const before = statSync(file).mtimeMs;
+  files.onReport(up());
+  expect(statSync(file).mtimeMs).toBe(before);
+  files.onReport(up({ ...endpoint, localBgpPeer: { bgpPeerName: "peer" } }));
+  expect(JSON.parse(readFileSync(file, "utf8")).bgpPeerName).toBe("peer");
+  files.onReport(down);
+  expect(readdirSync(dir)).toEqual([]);
+  files.onReport(up());
+  files.onReport({ type: "workloadEndpointStatusRemove", id });
+  expect(readdirSync(dir)).toEqual([]);
+});
+
+test("FC-104 a folder that cannot be written is tried again", async () => {
+  using temporary = folder();
+  writeFileSync(join(temporary.path, "endpoint-status"), "in the way");
+  const files = new StatusFiles(temporary.path, log);
+  files.onReport(up());
+  files.onReport({ type: "dataplaneInSync" });
+  rmSync(join(temporary.path, "endpoint-status"));
+  await until(() => {
+    try {
+      return readdirSync(join(temporary.path, "endpoint-status")).length === 1;
+    } catch {
+      return false;
+    }
+  });
+});
+
+test("the agent says by a fresh file that it runs, and takes it away", async () => {
+  using temporary = folder();
+  const stop = new AbortController();
+  const done = keepAliveFile(join(temporary.path, "run"), stop.signal);
+  expect(Date.now() - statSync(join(temporary.path, "run/felix-alive")).mtimeMs).toBeLessThan(5000);
+  stop.abort();
+  await done;
+  expect(readdirSync(join(temporary.path, "run"))).toEqual([]);
+});
+
+const statusesIn = async (store: Datastore) => {
+  const workloads = await store.list({ type: "workloadStatus", region: "no-region" });
+  const hosts = await store.list({ type: "hostEndpointStatus" });
+  return Object.fromEntries(
+    [...workloads.items, ...hosts.items].map(({ key, value }) => [
+      `${key.host} ${key.type === "workloadStatus" ? key.workload : key.endpoint}`,
+      value.status,
+    ]),
+  );
+};
+
+test("FC-103 endpoint status reaches the datastore, is repaired, and strays of this host go", async () => {
+  const store = await openSqliteInMemory();
+  const workload = (host: string, name: string) =>
+    ({
+      type: "workloadStatus",
+      region: "no-region",
+      host,
+      orchestrator: "k8s",
+      workload: name,
+      endpoint: "eth0",
+    }) as const;
+  await store.apply({ key: workload("here", "stray"), value: { status: "up" } });
+  await store.apply({ key: workload("there", "other"), value: { status: "up" } });
+  const reporter = new EndpointStatusReporter({
+    store,
+    host: "here",
+    region: "no-region",
+    delayMs: 1,
+    log,
+    random: () => 0,
+  });
+  const stop = new AbortController();
+  const running = reporter.run(stop.signal);
+  reporter.onReport(up());
+  reporter.onReport({ type: "hostEndpointStatus", endpointId: "eth0", status: "error" });
+  reporter.onReport({ type: "dataplaneInSync" });
+  await until(async () =>
+    Bun.deepEquals(await statusesIn(store), { "here default/pod-1": "up", "here eth0": "error", "there other": "up" }),
+  );
+  await store.delete(workload("here", "default/pod-1"));
+  await until(async () => (await statusesIn(store))["here default/pod-1"] === "up"); // compared again after 180 delays
+  reporter.onReport(down);
+  reporter.onReport({ type: "hostEndpointStatusRemove", endpointId: "eth0" });
+  await until(async () =>
+    Bun.deepEquals(await statusesIn(store), { "here default/pod-1": "down", "there other": "up" }),
+  );
+  stop.abort();
+  await running;
+});
+
+test("FC-103 a write that fails is tried again", async () => {
+  const store = await openSqliteInMemory();
+  let failures = 3;
+  const flaky: Datastore = withOther(store, {
+    apply: (entry, options) => {
+      if (failures-- > 0) return Promise.reject(new Error("no"));
+      return store.apply(entry, options);
+    },
+  });
+  const reporter = new EndpointStatusReporter({ store: flaky, host: "here", region: "no-region", delayMs: 1, log });
+  const stop = new AbortController();
+  const running = reporter.run(stop.signal);
+  reporter.onReport(up());
+  await until(async () => (await statusesIn(store))["here default/pod-1"] === "up");
+  stop.abort();
+  await running;
+});
+
+test("FC-101 process status: one copy that vanishes, one that stays, the first marked", async () => {
+  const store = await openSqliteInMemory();
+  const region = statusRegion("eu");
+  const reporter = new ProcessStatusReporter({ store, host: "here", region, ttlSeconds: 90, log });
+  reporter.onReport({ type: "processStatus", time: "2026-01-01T00:00:00Z", uptimeSeconds: 10 });
+  const key = (last: boolean) => ({ type: "felixStatus", region: "region-eu", host: "here", last }) as const;
+  await until(async () => (await store.list({ type: "felixStatus" })).items.length === 2);
+  expect((await store.get(key(false))).value).toEqual({ time: "2026-01-01T00:00:00Z", uptime: 10, firstUpdate: true });
+  reporter.onReport({ type: "processStatus", time: "2026-01-01T00:00:30Z", uptimeSeconds: 40 });
+  await until(async () => !(await store.get(key(true))).value.firstUpdate);
+  expect(statusRegion("")).toBe("no-region");
+});
+
+test("FC-102 the WireGuard keys go to the Node, each family by itself, through conflicts", async () => {
+  const store = await openSqliteInMemory();
+  const key: ResourceKey = { type: "resource", kind: "Node", name: "here" };
+  await store.create({
+    key,
+    value: { apiVersion: "projectcalico.org/v3", kind: "Node", metadata: { name: "here" }, spec: {} },
+  });
+  let conflicts = 2;
+  const contested: Datastore = withOther(store, {
+    update: (entry, options) => {
+      if (conflicts-- > 0) return Promise.reject(new Conflict("Node(here)"));
+      return store.update(entry, options);
+    },
+  });
+  const reporter = new WireguardKeyReporter({ store: contested, host: "here", log, onNoNode: () => {}, retryMs: 1 });
+  reporter.onReport({ type: "wireguardStatus", ipVersion: 6, publicKey: "six" });
+  reporter.onReport({ type: "wireguardStatus", ipVersion: 4, publicKey: "four" });
+  await until(async () =>
+    Bun.deepEquals((await store.get(key)).value.status, { wireguardPublicKey: "four", wireguardPublicKeyV6: "six" }),
+  );
+});
+
+test("FC-102 a key without a Node is a reason to start again", async () => {
+  const reasons: string[] = [];
+  const store = await openSqliteInMemory();
+  const reporter = new WireguardKeyReporter({ store, host: "here", log, onNoNode: (reason) => reasons.push(reason) });
+  reporter.onReport({ type: "wireguardStatus", ipVersion: 4, publicKey: "" });
+  reporter.onReport({ type: "wireguardStatus", ipVersion: 4, publicKey: "key" });
+  await until(() => reasons.length === 1);
+});
