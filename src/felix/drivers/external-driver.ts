@@ -15,6 +15,8 @@ export interface ExternalDriverOptions {
   readonly killMs?: number;
 }
 
+const REAP_MS = 300;
+
 export class ExternalDriver implements RunningDriver {
   readonly #options: ExternalDriverOptions;
   readonly #child: ChildProcess;
@@ -43,7 +45,8 @@ export class ExternalDriver implements RunningDriver {
       this.#child.on("exit", (code, signal) =>
         stop(code === null ? `killed by ${signal ?? "?"}` : `exited with ${code}`),
       );
-      out.on("error", (error) => stop(`its pipe broke: ${error.message}`));
+      // A driver that died breaks its pipe first and is reaped after: that it died is the better news.
+      out.on("error", (error) => setTimeout(() => stop(`its pipe broke: ${error.message}`), REAP_MS));
       const frames = new FrameReader();
       back.on("data", (chunk: Buffer) => {
         try {

@@ -1,0 +1,184 @@
+// The node agent's life, by real processes.
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "bun:test";
+import { FelixProcess, until } from "../../support/felix-process.ts";
+
+const CONFIG_UPDATE = 13;
+const IN_SYNC = 1;
+
+test("FC-002 the driver hears the settings first and in-sync once, numbered from 0", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start();
+  await felix.untilReady();
+  await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
+  const messages = felix.messages();
+  expect(messages[0]).toEqual({ tag: CONFIG_UPDATE, sequence: 0 });
+  expect(messages.map(({ sequence }) => sequence)).toEqual(messages.map((_, i) => i));
+  expect(messages.filter(({ tag }) => tag === IN_SYNC)).toHaveLength(1);
+  expect(messages.at(-1)?.tag).toBe(IN_SYNC);
+});
+
+for (const { signal, code } of [
+  { signal: "SIGTERM", code: 1 },
+  { signal: "SIGINT", code: 1 },
+  { signal: "SIGHUP", code: 129 },
+] as const)
+  test(`FC-013 ${signal} ends the agent with ${code}`, async () => {
+    await using felix = await FelixProcess.prepare();
+    felix.start();
+    await felix.untilReady();
+    const started = performance.now();
+    felix.signal(signal);
+    expect(await felix.exit()).toBe(code);
+    const ms = performance.now() - started;
+    if (signal === "SIGHUP") expect(ms).toBeGreaterThan(1900);
+    else expect(ms).toBeLessThan(1500);
+  });
+
+test("FC-017 a datastore that becomes unready ends the agent with 1", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start();
+  await felix.untilReady();
+  await felix.put("ClusterInformation", "default", { clusterGUID: "guid", datastoreReady: false });
+  expect(await felix.exit()).toBe(1);
+});
+
+test("FC-010 a setting that needs a restart ends the agent with 129", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start();
+  await felix.untilReady();
+  await felix.put("FelixConfiguration", "default", { vxlanPort: 4790 });
+  expect(await felix.exit()).toBe(129);
+  expect(felix.output).toContain("VXLANPort");
+});
+
+test("FC-011 a live setting is applied and told, without a restart", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start();
+  await felix.untilReady();
+  await felix.put("FelixConfiguration", "default", {
+    healthTimeoutOverrides: [{ name: "CalculationGraph", timeout: "1m" }],
+  });
+  await until(() => felix.messages().filter(({ tag }) => tag === CONFIG_UPDATE).length === 2);
+  expect(felix.isRunning).toBe(true);
+  const table = await (await fetch(`http://127.0.0.1:${felix.healthPort}/readiness`)).text();
+  expect(table).toMatch(/CalculationGraph +\| 1m0s/);
+});
+
+test("FC-012 pools that ask for other tunnels end the agent with 129", async () => {
+  await using felix = await FelixProcess.prepare();
+  const pool = { cidr: "10.65.0.0/16", vxlanMode: "Never", ipipMode: "Never" };
+  await felix.put("IPPool", "pool", pool);
+  felix.start();
+  await felix.untilReady();
+  await felix.put("IPPool", "pool", { ...pool, natOutgoing: true });
+  await felix.put("IPPool", "pool", { ...pool, vxlanMode: "Always" });
+  expect(await felix.exit()).toBe(129);
+  expect(felix.output).toContain("tunnels");
+});
+
+test("FC-003 a fatal bad value keeps the agent waiting with its health port closed, until it is right", async () => {
+  await using felix = await FelixProcess.prepare();
+  const file = join(felix.folder, "felix.cfg");
+  writeFileSync(file, "[global]\nChainInsertMode = bogus\n");
+  felix.start({}, ["-c", file]);
+  await until(() => felix.output.includes("ChainInsertMode"));
+  expect(await felix.probe("liveness")).toBe(0);
+  expect(felix.isRunning).toBe(true);
+  writeFileSync(file, "[global]\nChainInsertMode = append\n");
+  await felix.untilReady();
+});
+
+test("FC-028 any other bad value is passed over", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start({ FELIX_ROUTEREFRESHINTERVAL: "bogus" });
+  await felix.untilReady();
+  expect(felix.output).toContain("RouteRefreshInterval");
+});
+
+test("FC-004 while the datastore is not ready the agent waits, live and ready, and then starts", async () => {
+  await using felix = await FelixProcess.prepare();
+  await felix.put("ClusterInformation", "default", { datastoreReady: false });
+  felix.start();
+  await felix.untilReady();
+  expect(await felix.probe("liveness")).toBe(200);
+  expect(felix.messages()).toEqual([]);
+  await felix.put("ClusterInformation", "default", { datastoreReady: true });
+  await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
+});
+
+test("a node without a Node resource is ready all the same", async () => {
+  await using felix = await FelixProcess.prepare();
+  await felix.remove("Node", "node-a");
+  felix.start();
+  await felix.untilReady();
+});
+
+test("FC-016 a driver that does not end is killed, one that dies takes the agent along", async () => {
+  await using felix = await FelixProcess.prepare();
+  const driver = join(felix.folder, "stubborn");
+  const alive = join(felix.folder, "alive");
+  writeFileSync(driver, `#!/bin/sh\ntrap '' TERM\ntouch '${alive}'\nwhile :; do sleep 0.05; done\n`, { mode: 0o755 });
+  felix.start({ FELIX_DATAPLANEDRIVER: driver });
+  await felix.untilReady();
+  await until(() => existsSync(alive));
+  const started = performance.now();
+  felix.signal("SIGTERM");
+  expect(await felix.exit()).toBe(1);
+  expect(performance.now() - started).toBeGreaterThan(3900);
+
+  await using other = await FelixProcess.prepare();
+  writeFileSync(driver, "#!/bin/sh\nsleep 0.5\nexit 3\n", { mode: 0o755 });
+  other.start({ FELIX_DATAPLANEDRIVER: driver });
+  expect(await other.exit()).toBe(1);
+  expect(other.output).toContain("exited with 3");
+});
+
+test("FC-001 the command line: version, settings file, nonsense", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start({}, ["--version"]);
+  expect(await felix.exit()).toBe(0);
+  expect(felix.output).toMatch(/calico-felix v/);
+  felix.start({}, ["--bogus"]);
+  expect(await felix.exit()).toBe(2);
+  const file = join(felix.folder, "felix.cfg");
+  writeFileSync(file, `HealthPort = ${felix.healthPort}\n`);
+  felix.start({ FELIX_HEALTHPORT: "" }, [`--config-file=${file}`]);
+  await felix.untilReady();
+});
+
+test("FC-022 an agent of another variant follows settings only", async () => {
+  await using felix = await FelixProcess.prepare();
+  await felix.put("ClusterInformation", "default", { datastoreReady: true, variant: "Other" });
+  felix.start();
+  await felix.untilReady();
+  await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
+  expect(felix.messages().some(({ tag }) => tag === 14)).toBe(false); // no host metadata
+  await felix.put("FelixConfiguration", "default", { vxlanPort: 4790 });
+  expect(await felix.exit()).toBe(129);
+});
+
+test("--dump prints what the dataplane would be told", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start({ FELIX_LOGSEVERITYSCREEN: "none" }, ["--dump"]);
+  await until(() => felix.output.includes('"inSync"'));
+  const lines = felix.output
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { type: string });
+  expect(lines[0]?.type).toBe("configUpdate");
+  expect(lines.map(({ type }) => type)).toContain("hostMetadataUpdate");
+});
+
+test("FC-014 SIGUSR1 and SIGUSR2 write profiles", async () => {
+  await using felix = await FelixProcess.prepare();
+  const heap = join(felix.folder, "heap");
+  felix.start({ FELIX_DEBUGMEMORYPROFILEPATH: heap, FELIX_DEBUGCPUPROFILEPATH: "none" });
+  await felix.untilReady();
+  felix.signal("SIGUSR1");
+  await until(() => felix.output.includes("wrote a profile"));
+  expect(existsSync(heap)).toBe(true);
+  felix.signal("SIGUSR2");
+  expect(await felix.probe("liveness")).toBe(200);
+});

@@ -1,0 +1,143 @@
+// A node agent of its own for one test: a process over an embedded datastore that the test writes to, with an external
+// dataplane driver that keeps every frame. No root, no network beyond loopback.
+import { type ChildProcess, spawn } from "node:child_process";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { FrameReader } from "../../src/calc/index.ts";
+import { type Datastore, openDatastore } from "../../src/datastore/index.ts";
+import { readFields } from "../../src/lib/protobuf.ts";
+import type { KindName, Resource } from "../../src/model/index.ts";
+
+const ENTRY = join(import.meta.dir, "../../src/felix/index.ts");
+export const HOST = "node-a";
+
+export class FelixProcess implements AsyncDisposable {
+  readonly folder: string;
+  readonly #store: Datastore;
+  readonly healthPort: number;
+  #child: ChildProcess | undefined;
+  #exit: Promise<number | null> = Promise.resolve(null);
+  output = "";
+
+  private constructor(store: Datastore, healthPort: number, folder: string) {
+    this.folder = folder;
+    this.#store = store;
+    this.healthPort = healthPort;
+  }
+
+  /** A cluster that is ready, with one node. */
+  static async prepare(): Promise<FelixProcess> {
+    const folder = mkdtempSync(join(tmpdir(), "felix-process-"));
+    const store = await openDatastore({ type: "sqlite", path: join(folder, "calico.db"), isFallback: false });
+    const felix = new FelixProcess(store, await freePort(), folder);
+    await felix.put("ClusterInformation", "default", { clusterGUID: "guid", datastoreReady: true });
+    await felix.put("Node", HOST, { bgp: { ipv4Address: "192.0.2.10/24" } });
+    return felix;
+  }
+
+  async put(kind: KindName, name: string, spec: object): Promise<void> {
+    const value: Resource = { apiVersion: "projectcalico.org/v3", kind, metadata: { name }, spec };
+    await this.#store.apply({ key: { type: "resource", kind, name }, value });
+  }
+  async remove(kind: KindName, name: string): Promise<void> {
+    await this.#store.delete({ type: "resource", kind, name });
+  }
+
+  start(env: Readonly<Record<string, string>> = {}, args: readonly string[] = []): void {
+    const driver = join(this.folder, "driver");
+    writeFileSync(driver, `#!/bin/sh\nexec cat <&3 >>'${join(this.folder, "stream")}'\n`);
+    chmodSync(driver, 0o755);
+    const child = spawn(process.execPath, [ENTRY_RUNNER, ...args], {
+      cwd: this.folder,
+      stdio: ["ignore", "pipe", "pipe"],
+      env: {
+        PATH: process.env["PATH"],
+        PROGRAM_ENTRY: ENTRY,
+        CALICO_SQLITE_PATH: join(this.folder, "calico.db"),
+        DATASTORE_TYPE: "sqlite",
+        FELIX_FELIXHOSTNAME: HOST,
+        FELIX_LOGSEVERITYSCREEN: "Info",
+        FELIX_LOGFILEPATH: "none",
+        FELIX_LOGSEVERITYSYS: "none",
+        FELIX_HEALTHENABLED: "true",
+        FELIX_HEALTHHOST: "127.0.0.1",
+        FELIX_HEALTHPORT: String(this.healthPort),
+        FELIX_ENDPOINTSTATUSPATHPREFIX: join(this.folder, "run"),
+        FELIX_USEINTERNALDATAPLANEDRIVER: "false",
+        FELIX_DATAPLANEDRIVER: driver,
+        ...env,
+      },
+    });
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (chunk: Buffer) => (this.output += chunk.toString()));
+    this.#exit = new Promise((resolve) => child.on("exit", (code) => resolve(code)));
+  }
+
+  get isRunning(): boolean {
+    return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+  signal(name: NodeJS.Signals): void {
+    this.#child?.kill(name);
+  }
+  /** The exit code, once there is one. */
+  exit(): Promise<number | null> {
+    return this.#exit;
+  }
+
+  /** The status of a probe; 0 when nobody answers. */
+  async probe(path: "liveness" | "readiness"): Promise<number> {
+    try {
+      return (await fetch(`http://127.0.0.1:${this.healthPort}/${path}`)).status;
+    } catch {
+      return 0;
+    }
+  }
+
+  async untilReady(): Promise<void> {
+    await until(async () => {
+      if (!this.isRunning) throw new Error(`the agent ended:\n${this.output}`);
+      return (await this.probe("readiness")) === 200;
+    });
+  }
+
+  /** The tags of the messages the driver got, with their sequence numbers. */
+  messages(): { readonly tag: number; readonly sequence: number }[] {
+    const file = join(this.folder, "stream");
+    const bytes = existsSync(file) ? readFileSync(file) : Buffer.alloc(0);
+    return [...new FrameReader().take(bytes)].map((message) => {
+      const fields = [...readFields(message)];
+      return {
+        tag: fields.find(({ number }) => number !== 15)?.number ?? 0,
+        sequence: fields.find(({ number }) => number === 15)?.int() ?? 0,
+      };
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#child?.kill("SIGKILL");
+    if (this.#child !== undefined) await this.#exit;
+    await this.#store.close();
+    rmSync(this.folder, { recursive: true });
+  }
+}
+
+/** Starts the program as the executable would. */
+const ENTRY_RUNNER = join(import.meta.dir, "run-program.ts");
+
+export async function until(holds: () => boolean | Promise<boolean>, withinMs = 15_000): Promise<void> {
+  for (const end = performance.now() + withinMs; performance.now() < end; await new Promise((r) => setTimeout(r, 10)))
+    if (await holds()) return;
+  throw new Error(`it did not come true within ${withinMs} ms`);
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
+    });
+  });
+}
