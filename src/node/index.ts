@@ -2,6 +2,9 @@
 import { BUILD } from "../lib/build.ts";
 import type { Check } from "./probes.ts";
 
+export { parseAsNumber } from "./as-number.ts";
+export { ENVIRONMENT_FILE, environmentText, serviceUnit, UNIT_NAME, UNIT_PATH } from "./service-unit.ts";
+
 type Program = (argv: readonly string[]) => Promise<number> | number;
 
 /** Parts that run on their own. */

@@ -18,17 +18,11 @@ import { delay } from "../lib/retry.ts";
 import { API_VERSION, type ResourceOf } from "../model/index.ts";
 import { defaultPools } from "./default-pools.ts";
 import { ensureDefaults } from "./default-resources.ts";
+import { parseAsNumber } from "./as-number.ts";
 import { NodeFailure } from "./failure.ts";
 import { readHostInterfaces } from "./host-interfaces.ts";
 import { findKubernetes, type KubernetesFacts, readFacts } from "./kubernetes.ts";
-import {
-  AddressFailure,
-  configureAddresses,
-  findConflict,
-  type NodeSpec,
-  parseAsNumber,
-  withoutDetected,
-} from "./node-addresses.ts";
+import { AddressFailure, configureAddresses, findConflict, type NodeSpec, withoutDetected } from "./node-addresses.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
 import { type NodeSettings, readSettings } from "./settings.ts";

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 export const NODE = join(import.meta.dir, "../../../dist/calico-node");
+export const CALICOCTL = join(import.meta.dir, "../../../dist/calicoctl");
 export const canRun = process.getuid?.() === 0 && existsSync(NODE);
 
 const PRIVATE = ["/var/lib/calico", "/var/run/calico", "/etc/calico", "/var/log/calico"];

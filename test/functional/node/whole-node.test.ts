@@ -1,7 +1,7 @@
 // The whole node on a host of its own: what runs, what probes say, what happens when a part is killed, how it stops.
 import { expect, test } from "bun:test";
 import type { SupervisorState } from "../../../src/node/supervisor.ts";
-import { canRun, eventually, NODE, TestHost } from "./host.ts";
+import { CALICOCTL, canRun, eventually, NODE, TestHost } from "./host.ts";
 
 const ETH0 = [
   "ip link add eth0 type veth peer name eth0p",
@@ -27,7 +27,7 @@ const running = (host: TestHost, name: string) =>
 const names = (host: TestHost) => stateOf(host)?.children.map(({ name }) => name);
 
 test.skipIf(!canRun)(
-  "NB-004 NB-010 NB-011 a node with BIRD: all parts run, probes pass, a killed part comes back, TERM ends it",
+  "NB-004 NB-010 NB-011 TC-C35 TC-C38 a node with BIRD: all parts run, probes pass, a killed part comes back, TERM ends it",
   async () => {
     await using host = await TestHost.create(ETH0);
     const node = host.start([NODE], ENV);
@@ -40,6 +40,18 @@ test.skipIf(!canRun)(
         "live",
       );
       await eventually(() => host.run([NODE, "-felix-ready", "-bird-ready"], ENV).code === 0, 30_000, "ready");
+
+      const status = host.run([CALICOCTL, "node", "status"], ENV);
+      expect(status).toMatchObject({
+        code: 0,
+        out: expect.stringContaining("Calico process is running.\n\nIPv4 BGP status\nNo IPv4 peers found.\n"),
+      });
+      const diags = host.run(
+        ["sh", "-c", `cd ${host.folder} && ${CALICOCTL} node diags && tar -tzf diags-*.tar.gz`],
+        ENV,
+      );
+      expect(diags.out).toContain("/diagnostics/bird_protocols");
+      expect(diags.out).toContain("/diagnostics/supervisor.json");
 
       const first = running(host, "bird")?.pid ?? 0;
       process.kill(first, "SIGKILL");
@@ -82,6 +94,15 @@ test.skipIf(!canRun)(
     }
   },
 );
+
+test.skipIf(!canRun)("TC-C37 node run --init-system runs the agent in the foreground until told to stop", async () => {
+  await using host = await TestHost.create(ETH0);
+  const node = host.start([CALICOCTL, "node", "run", "--init-system", "--backend", "vxlan", "--name", "n1"], ENV);
+  await eventually(() => running(host, "felix"), 30_000, "felix");
+  const ended = new Promise<number | null>((resolve) => node.child.once("exit", resolve));
+  node.child.kill("SIGTERM");
+  expect(await ended).toBe(0);
+});
 
 test.skipIf(!canRun)("NB-001 flags that do not go together, and none that is known, end with the usage", async () => {
   await using host = await TestHost.create([]);

@@ -1,0 +1,34 @@
+// calicoctl node checksystem: whether this host's kernel has what the agent needs.
+import { release } from "node:os";
+import type { Call } from "../command.ts";
+import { Failure } from "../failure.ts";
+import { isKernelNewEnough, kernelFiles, moduleFinder, NEEDS } from "../node/modules.ts";
+import { requireRoot } from "../node/processes.ts";
+
+export function run(call: Call): number {
+  requireRoot();
+  const { out, err } = call.world;
+  const version = release();
+  const line = (what: string, verdict: string) => out(`\t\t${what.padEnd(20)}\t\t\t\t\t${verdict}\n`);
+  out("Checking kernel version...\n");
+  const newEnough = isKernelNewEnough(version);
+  line(version, newEnough ? "OK" : "FAIL");
+  out("Checking kernel modules...\n");
+  const has = moduleFinder(kernelFiles(version), call.flags.value("kernel-config"));
+  let missing = newEnough ? 0 : 1;
+  for (const { names, optional } of NEEDS) {
+    const found = names.find(has);
+    if (found !== undefined) line(found, "OK");
+    else if (optional) {
+      line(names.join("|"), "SKIP");
+      err(`WARNING: Unable to detect the ${names.join("|")} module: what needs it will not work\n`);
+    } else {
+      line(names.join("|"), "FAIL");
+      err(`WARNING: Unable to detect the ${names.join("|")} module as Loaded/Builtin module or lsmod\n`);
+      missing++;
+    }
+  }
+  if (missing > 0) throw new Failure("System doesn't meet one or more minimum systems requirements to run Calico");
+  out("System meets minimum system requirements to run Calico!\n");
+  return 0;
+}

@@ -1,0 +1,76 @@
+// calicoctl node status: whether the agent runs, and BIRD's sessions with the cause in words where one is not up.
+import {
+  BIRD_SOCKETS,
+  type BirdSession,
+  BirdUnreachable,
+  bgpSessions,
+  connectBird,
+  parseProtocols,
+  sessionCause,
+} from "../../bgp/index.ts";
+import type { IpVersion } from "../../lib/ip.ts";
+import type { Call } from "../command.ts";
+import { Failure } from "../failure.ts";
+import { isFelix, processesHere, requireRoot } from "../node/processes.ts";
+import { formatBoxTable } from "../output/box-table.ts";
+
+export async function run(call: Call): Promise<number> {
+  requireRoot();
+  if (!processesHere().some(isFelix)) throw new Failure("Calico process is not running.");
+  const { out } = call.world;
+  out("Calico process is running.\n");
+  const answers = { 4: await sessionsOf(4), 6: await sessionsOf(6) };
+  if (answers[4] === undefined && answers[6] === undefined) {
+    out("\nThe BGP backend process (BIRD) is not running.\n\n");
+    return 0;
+  }
+  for (const version of [4, 6] as const) {
+    const sessions = answers[version];
+    const name = version === 4 ? "bird" : "bird6";
+    if (sessions === undefined) out(`\nINFO: BIRDv${version} process: '${name}' is not running.\n`);
+    else out(`\nIPv${version} BGP status\n${describeSessions(version, sessions)}`);
+  }
+  out("\n");
+  return 0;
+}
+
+/** Undefined when no BIRD answers for the family. */
+async function sessionsOf(version: IpVersion): Promise<readonly BirdSession[] | undefined> {
+  try {
+    using control = await connectBird(BIRD_SOCKETS[version]);
+    return bgpSessions(parseProtocols(await control.ask("show protocols all")));
+  } catch (error) {
+    if (error instanceof BirdUnreachable) return undefined;
+    throw error;
+  }
+}
+
+const TYPES: Partial<Record<BirdSession["kind"], string>> = {
+  mesh: "node-to-node mesh",
+  node: "node specific",
+  global: "global",
+};
+
+export function describeSessions(version: IpVersion, sessions: readonly BirdSession[]): string {
+  const known = sessions.filter(({ kind }) => TYPES[kind] !== undefined);
+  if (known.length === 0) return `No IPv${version} peers found.\n`;
+  const address = ({ neighbor, name, port }: BirdSession) =>
+    `${neighbor ?? name}${port === undefined || port === 179 ? "" : ` port ${port}`}`;
+  const table = formatBoxTable(
+    ["PEER ADDRESS", "PEER TYPE", "STATE", "SINCE", "INFO"].map((title) => ({ title })),
+    known.map((session) => [
+      address(session),
+      TYPES[session.kind] ?? "",
+      session.state,
+      session.since,
+      session.info === "" || session.info.startsWith(session.bgpState)
+        ? session.info || session.bgpState
+        : `${session.bgpState} ${session.info}`.trim(),
+    ]),
+  );
+  const causes = known.flatMap((session) => {
+    const cause = sessionCause(session);
+    return cause === undefined ? [] : [`${address(session)}: ${cause}\n`];
+  });
+  return table + causes.join("");
+}

@@ -1,0 +1,49 @@
+// calico-node as a service of the host's own init system.
+
+export interface ServiceUnit {
+  readonly executable: string;
+  readonly environmentFile: string;
+}
+
+export const UNIT_NAME = "calico-node.service";
+export const UNIT_PATH = `/etc/systemd/system/${UNIT_NAME}`;
+export const ENVIRONMENT_FILE = "/etc/calico/calico-node.env";
+
+/** BIRD is left alone by systemd's own TERM: the node kills it, so that neighbours keep its routes over a restart. */
+export function serviceUnit({ executable, environmentFile }: ServiceUnit): string {
+  return `[Unit]
+Description=Calico node: routes and network policy for the workloads of this host
+Documentation=https://docs.tigera.io/calico
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=exec
+EnvironmentFile=-${environmentFile}
+ExecStart=${executable}
+ExecReload=/bin/kill -HUP $MAINPID
+KillMode=mixed
+TimeoutStopSec=20
+Restart=always
+RestartSec=1
+LimitNOFILE=65536
+OOMScoreAdjust=-900
+RuntimeDirectory=calico
+RuntimeDirectoryPreserve=yes
+StateDirectory=calico
+LogsDirectory=calico
+ConfigurationDirectory=calico
+
+[Install]
+WantedBy=multi-user.target
+`;
+}
+
+/** One variable per line, quoted as systemd reads it. */
+export function environmentText(env: Readonly<Record<string, string | undefined>>): string {
+  return Object.entries(env)
+    .filter((entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== "")
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `${name}="${value.replaceAll(/["\\$`]/g, "\\$&")}"\n`)
+    .join("");
+}
