@@ -68,6 +68,9 @@ export interface ApiServer extends AsyncDisposable {
   /** Stops and starts the API server; the data stays. */
   stop(): Promise<void>;
   start(): Promise<void>;
+  /** Connections stand, nobody answers. */
+  freeze(): void;
+  thaw(): void;
 }
 
 export async function startApiServer(program: string): Promise<ApiServer> {
@@ -143,6 +146,8 @@ export async function startApiServer(program: string): Promise<ApiServer> {
     etcdUrl,
     start,
     stop,
+    freeze: () => void server?.kill("SIGSTOP"),
+    thaw: () => void server?.kill("SIGCONT"),
     async [Symbol.asyncDispose]() {
       await stop();
       await end(etcd);

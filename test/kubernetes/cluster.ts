@@ -3,13 +3,13 @@
 // loudly; with REQUIRE_KUBERNETES=1 they fail instead.
 import { test } from "bun:test";
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { load } from "js-yaml";
 import type { KubernetesConfig } from "../../src/datastore/index.ts";
 import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
 import { KubeApi, type KubeObject, KubeStatusError } from "../../src/datastore/kubernetes/api-client.ts";
-import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
+import { type ApiServer, findApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
 
 const CRDS = join(import.meta.dir, "../../manifests/crds");
 /** Recordings of the original system, when they lie beside the checkout. */
@@ -37,8 +37,19 @@ export interface Cluster extends AsyncDisposable {
   delete(path: string): Promise<void>;
   /** Removes every custom resource of ours. */
   clear(): Promise<void>;
+  /** A service account, allowed what the rules say, as a driver or program would use it. */
+  account(name: string, rules: readonly object[]): Promise<Account>;
   /** Makes the server forget the past: its etcd compacted, its own memory gone with a restart. */
   compact(): Promise<void>;
+}
+
+export interface Account {
+  readonly config: KubernetesConfig;
+  readonly tokenFile: string;
+  /** Makes the present token worthless. */
+  revoke(): Promise<void>;
+  /** Puts a new token into the file. */
+  renew(): Promise<void>;
 }
 
 export async function startCluster(options: { readonly namespaces?: readonly string[] } = {}): Promise<Cluster> {
@@ -59,6 +70,7 @@ export async function startCluster(options: { readonly namespaces?: readonly str
         await ifThere(api.json({ method: "DELETE", path, query: { gracePeriodSeconds: "0" } }));
       },
       clear: () => clear(api, plurals),
+      account: (name, rules) => makeAccount(server, api, name, rules),
       compact: async () => {
         await server.stop();
         const status = etcdctl(server.etcdUrl, "endpoint", "status", "--write-out=json");
@@ -111,6 +123,46 @@ async function installDefinitions(api: KubeApi): Promise<readonly { plural: stri
       }
     }
   return plurals;
+}
+
+/** In namespace kube-system. Tokens are bound to a secret, so that deleting it revokes them. */
+async function makeAccount(server: ApiServer, api: KubeApi, name: string, rules: readonly object[]): Promise<Account> {
+  const home = "/api/v1/namespaces/kube-system";
+  const rbac = "/apis/rbac.authorization.k8s.io/v1";
+  await put(api, `${home}/serviceaccounts`, { metadata: { name } });
+  if (rules.length > 0) {
+    await put(api, `${rbac}/clusterroles`, { metadata: { name }, rules });
+    await put(api, `${rbac}/clusterrolebindings`, {
+      metadata: { name },
+      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name },
+      subjects: [{ kind: "ServiceAccount", name, namespace: "kube-system" }],
+    });
+  }
+  const tokenFile = join(server.folder, `${name}.token`);
+  const kubeconfig = join(server.folder, `${name}.kubeconfig`);
+  const renew = async () => {
+    const { metadata } = await put<KubeObject>(api, `${home}/secrets`, { metadata: { name } });
+    const { status } = await api.json<{ status: { token: string } }>({
+      method: "POST",
+      path: `${home}/serviceaccounts/${name}/token`,
+      body: { spec: { boundObjectRef: { kind: "Secret", apiVersion: "v1", name, uid: metadata.uid } } },
+    });
+    writeFileSync(tokenFile, status.token, { mode: 0o600 });
+  };
+  await renew();
+  const text = kubeconfigText(server.url, server.ca, "").replace(
+    '"token":""',
+    `"tokenFile":${JSON.stringify(tokenFile)}`,
+  );
+  writeFileSync(kubeconfig, text, { mode: 0o600 });
+  return {
+    config: configOf(kubeconfig),
+    tokenFile,
+    renew,
+    revoke: async () => {
+      await api.json({ method: "DELETE", path: `${home}/secrets/${name}` });
+    },
+  };
 }
 
 async function put<T extends KubeObject>(api: KubeApi, path: string, object: object): Promise<T> {
