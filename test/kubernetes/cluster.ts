@@ -6,6 +6,7 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { load } from "js-yaml";
+import { runCommandLine } from "../../src/calicoctl/index.ts";
 import type { KubernetesConfig } from "../../src/datastore/index.ts";
 import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
 import { KubeApi, type KubeObject, KubeStatusError } from "../../src/datastore/kubernetes/api-client.ts";
@@ -34,13 +35,25 @@ export interface Cluster extends AsyncDisposable {
   readonly config: KubernetesConfig;
   /** Creates or, for an object that is there, replaces. */
   put<T extends KubeObject>(path: string, object: object): Promise<T>;
+  /** The same for an object that says what it is, its status included. */
+  apply(object: KubeObject & { readonly status?: unknown }): Promise<void>;
+  calicoctl(args: readonly string[], stdin?: string, env?: Environment): Promise<Answer>;
   delete(path: string): Promise<void>;
+  /** Every custom resource of ours, less what is different in each run. */
+  customResources(): Promise<readonly { plural: string; name: string; value: never }[]>;
   /** Removes every custom resource of ours. */
   clear(): Promise<void>;
   /** A service account, allowed what the rules say, as a driver or program would use it. */
   account(name: string, rules: readonly object[]): Promise<Account>;
   /** Makes the server forget the past: its etcd compacted, its own memory gone with a restart. */
   compact(): Promise<void>;
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+export interface Answer {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
 }
 
 export interface Account {
@@ -66,9 +79,12 @@ export async function startCluster(options: { readonly namespaces?: readonly str
       api,
       config,
       put: (path, object) => put(api, path, object),
+      apply: (object) => apply(api, object),
+      calicoctl: (args, stdin, env) => calicoctl(server.kubeconfig, args, stdin, env),
       delete: async (path) => {
         await ifThere(api.json({ method: "DELETE", path, query: { gracePeriodSeconds: "0" } }));
       },
+      customResources: () => customResources(api, plurals),
       clear: () => clear(api, plurals),
       account: (name, rules) => makeAccount(server, api, name, rules),
       compact: async () => {
@@ -102,7 +118,12 @@ export function configOf(kubeconfig: string): KubernetesConfig {
   };
 }
 
-async function installDefinitions(api: KubeApi): Promise<readonly { plural: string; namespaced: boolean }[]> {
+interface Plural {
+  readonly plural: string;
+  readonly namespaced: boolean;
+}
+
+async function installDefinitions(api: KubeApi): Promise<readonly Plural[]> {
   const definitions = readdirSync(CRDS).map(
     (file) =>
       load(readFileSync(join(CRDS, file), "utf8")) as {
@@ -178,10 +199,63 @@ async function put<T extends KubeObject>(api: KubeApi, path: string, object: obj
   return api.json<T>({ method: "PUT", path: item, body: merged });
 }
 
-async function clear(
-  api: KubeApi,
-  plurals: readonly { readonly plural: string; readonly namespaced: boolean }[],
-): Promise<void> {
+async function calicoctl(
+  kubeconfig: string,
+  args: readonly string[],
+  stdin = "",
+  env: Environment = {},
+): Promise<Answer> {
+  let [stdout, stderr] = ["", ""];
+  const exitCode = await runCommandLine("calicoctl", args, {
+    env: { DATASTORE_TYPE: "kubernetes", KUBECONFIG: kubeconfig, K8S_CLIENT_QPS: "10000", ...env },
+    out: (text) => void (stdout += text),
+    err: (text) => void (stderr += text),
+    readStdin: () => Buffer.from(stdin),
+    isTerminal: () => false,
+  });
+  return { exitCode, stdout, stderr };
+}
+
+const PLACES: Readonly<Record<string, string>> = {
+  Namespace: "/api/v1/namespaces",
+  Node: "/api/v1/nodes",
+  Pod: "/api/v1/*/pods",
+  Service: "/api/v1/*/services",
+  ServiceAccount: "/api/v1/*/serviceaccounts",
+  NetworkPolicy: "/apis/networking.k8s.io/v1/*/networkpolicies",
+  EndpointSlice: "/apis/discovery.k8s.io/v1/*/endpointslices",
+  ClusterNetworkPolicy: "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
+};
+/** The collection an object of Kubernetes belongs to. */
+export function placeOf({ kind = "", metadata }: KubeObject): string {
+  const place = PLACES[kind];
+  if (place === undefined) throw new Error(`where do objects of kind ${kind} stand?`);
+  return place.replace("*", `namespaces/${metadata.namespace ?? "default"}`);
+}
+
+async function apply(api: KubeApi, object: KubeObject & { readonly status?: unknown }): Promise<void> {
+  const place = placeOf(object);
+  const written = await put<KubeObject>(api, place, object);
+  if (object.status === undefined) return;
+  const body = { ...written, status: object.status };
+  await api.json({ method: "PUT", path: `${place}/${object.metadata.name}/status`, body });
+}
+
+async function customResources(api: KubeApi, plurals: readonly Plural[]) {
+  const found: { plural: string; name: string; value: never }[] = [];
+  const lists = await Promise.all(plurals.map(({ plural }) => api.list(`${V1}/${plural}`, { lossless: false })));
+  for (const [i, { plural }] of plurals.entries())
+    for (const object of lists[i]?.items ?? []) {
+      const { name, namespace, labels, annotations, ownerReferences, finalizers } = object.metadata;
+      const metadata = { name, namespace, labels, annotations, ownerReferences, finalizers };
+      const place = namespace === undefined ? name : `${namespace}/${name}`;
+      const { apiVersion = "crd.projectcalico.org/v1", ...rest } = object;
+      found.push({ plural, name: place, value: { ...rest, apiVersion, metadata } as never });
+    }
+  return found;
+}
+
+async function clear(api: KubeApi, plurals: readonly Plural[]): Promise<void> {
   await Promise.all(
     plurals.map(async ({ plural, namespaced }) => {
       const { items } = await api.list(`${V1}/${plural}`);

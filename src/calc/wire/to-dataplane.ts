@@ -143,8 +143,7 @@ export function writePayload(w: ProtoWriter, m: DataplaneMessage): void {
       w.stringMap(5, m.labels);
       return;
     case "hostMetadataRemove":
-      w.string(1, m.hostname);
-      w.string(2, m.ipv4Addr);
+      w.string(1, m.hostname); // the protocol has a place for the address, the original leaves it empty
       return;
     case "poolUpdate":
       w.string(1, m.id);

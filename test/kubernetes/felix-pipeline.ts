@@ -1,0 +1,101 @@
+// Felix without a dataplane: syncer and calculation, and the messages an external driver would be sent.
+import { CalculationGraph, type DataplaneMessage, encodeToDataplane } from "../../src/calc/index.ts";
+import { createSyncer, type Datastore } from "../../src/datastore/index.ts";
+import { readFields } from "../../src/lib/protobuf.ts";
+
+export class FelixPipeline implements AsyncDisposable {
+  /** Since the last `take`. */
+  #messages: DataplaneMessage[] = [];
+  #isInSync = false;
+  readonly #aborter = new AbortController();
+  readonly #running: Promise<void>;
+
+  constructor(store: Datastore, host: string) {
+    const graph = new CalculationGraph(
+      {
+        host,
+        withoutOverlaps: true,
+        routes: "none",
+        vteps: false,
+        ambientMesh: false,
+        ownsNoEncapRoutes: false,
+        toRawConfig: () => ({}),
+      },
+      { onMessage: (message) => this.#messages.push(message) },
+    );
+    this.#running = createSyncer("felix", store).run(
+      {
+        onStatus: (status) => {
+          if (status !== "in-sync" || this.#isInSync) return;
+          this.#isInSync = true;
+          graph.setInSync();
+          graph.flush();
+        },
+        onUpdates: (updates) => {
+          for (const update of updates) graph.update(update as Parameters<typeof graph.update>[0]);
+          if (this.#isInSync) graph.flush();
+        },
+      },
+      this.#aborter.signal,
+    );
+  }
+
+  get isInSync(): boolean {
+    return this.#isInSync;
+  }
+
+  /** Messages so far, readable, in an order of their own; `take` forgets them. */
+  shown(): string[] {
+    return this.#messages.map((message) => show(encodeToDataplane(message, 0))).sort();
+  }
+  take(): string[] {
+    const shown = this.shown();
+    this.#messages = [];
+    return shown;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#aborter.abort();
+    await this.#running;
+  }
+}
+
+/** A recorded message the same way. */
+export const showRecorded = (tag: number, raw: string): string =>
+  `${tag}:${showFields(Buffer.from(raw, "base64"), isSet(tag))}`;
+
+const isSet = (tag: number): boolean => [2, 3, 19, 21].includes(tag);
+
+function show(envelope: Uint8Array): string {
+  const [payload] = [...readFields(envelope)];
+  if (payload === undefined) return "";
+  return `${payload.number}:${showFields(payload.bytes(), isSet(payload.number))}`;
+}
+
+/** Fields by number; of a set the members in any order. */
+function showFields(bytes: Uint8Array, isUnordered: boolean): string {
+  const parts: string[] = [];
+  for (const field of readFields(bytes)) {
+    const value = showValue(field, isUnordered);
+    if (value !== '""') parts.push(`${field.number}=${value}`); // absent and empty are one
+  }
+  return `{${(isUnordered ? parts.sort() : parts).join(" ")}}`;
+}
+
+type Field = ReturnType<typeof readFields> extends Iterable<infer F> ? F : never;
+
+function showValue(field: Field, isUnordered: boolean): string {
+  let bytes: Uint8Array;
+  try {
+    bytes = field.bytes();
+  } catch {
+    return String(field.int());
+  }
+  const text = Buffer.from(bytes).toString("latin1");
+  if (/^[\x20-\x7e]*$/.test(text)) return JSON.stringify(text);
+  try {
+    return showFields(bytes, isUnordered);
+  } catch {
+    return Buffer.from(bytes).toString("hex");
+  }
+}
