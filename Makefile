@@ -43,3 +43,9 @@ bench: build ## all benchmarks, ours beside the peer
 
 clean: ## remove what was built
 	@rm -rf dist .cache
+
+lab: build ## a 3-node cluster in network namespaces, with a demonstration
+	@dist/calico lab up
+
+conformance: build ## every policy case by packets, on both dataplanes, against the evaluator
+	@$(BUN) test --timeout=60000 ./test/conformance/
