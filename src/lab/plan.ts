@@ -123,10 +123,6 @@ function planRacks(options: LabOptions): LabPlan {
     return {
       ...plain,
       interfaces: plain.interfaces.map((nic) => ({ ...nic, segment: `rack${rack + 1}` })),
-      routes: addresses(options, 80 + rack, 1).map((via) => ({
-        destination: via.includes(":") ? "::/0" : "0.0.0.0/0",
-        via: bare(via),
-      })),
       labels: { rack: `rack${rack + 1}` },
       asNumber: nodeAs(rack),
       environment: { ...plain.environment, AS: String(nodeAs(rack)) },
@@ -180,7 +176,11 @@ function plainNode(options: LabOptions, index: number, net = 77): PlannedNode {
   return {
     name: `node${index + 1}`,
     interfaces: [{ name: "eth0", segment: "lan", addresses: own }],
-    routes: [],
+    // Any way out will do: a host answers its pods' ARP for their gateway only where it has a route to it.
+    routes: addresses(options, net, 1).map((gateway) => ({
+      destination: gateway.includes(":") ? "::/0" : "0.0.0.0/0",
+      via: bare(gateway),
+    })),
     labels: {},
     asNumber: DEFAULT_AS,
     environment: { IP: v4 ?? "none", IP6: v6 ?? "none" },

@@ -12,11 +12,11 @@ import { findProcess, startProcess } from "./process.ts";
 export const SQLITE_PATH = "/var/lib/calico/datastore/calico.db";
 const ETCD_PORT = 2379;
 
-/** Where this executable's roles stand. A run from source has none. */
+/** A role of this build: beside the executable, or in dist/ when we run from source. */
 export function rolePath(role: string): string {
-  const path = join(dirname(realpathSync(process.execPath)), role);
-  if (!existsSync(path))
-    throw new Error(`${role} is not beside ${process.execPath}; make build, then dist/calico lab …`);
+  const folders = [dirname(realpathSync(process.execPath)), join(import.meta.dir, "../../dist")];
+  const path = folders.map((folder) => join(folder, role)).find((candidate) => existsSync(candidate));
+  if (path === undefined) throw new Error(`${role} is not built; make build`);
   return path;
 }
 

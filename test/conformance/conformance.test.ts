@@ -14,7 +14,7 @@ for (const dataplane of dataplanes)
     beforeAll(async () => {
       cluster = await ConformanceCluster.start({
         name: dataplane === "nft" ? "confnft" : "confipt",
-        nodes: 3,
+        nodes: Number(process.env["CONFORMANCE_NODES"] ?? 3),
         dataplane,
         ipv6: true,
       });
