@@ -23,6 +23,7 @@ export * from "./resource.ts";
 export type * from "./resources.ts";
 export type { ResourceSchema, Validated, ValidationMode } from "./schemas.ts";
 export * from "./selector.ts";
+export { decodeResource } from "./stored-resource.ts";
 export { decodeValue, encodeValue } from "./stored-values.ts";
 export { UnreadableValue } from "./unreadable-value.ts";
 export { isValueError, type ReportProblem } from "./value-error.ts";

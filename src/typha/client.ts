@@ -27,7 +27,7 @@ import {
   PROTOCOL_VERSION,
   ProtocolError,
 } from "./protocol.ts";
-import { RecordReader, syncerUpdate } from "./records.ts";
+import { decodeHead, decodeRecords } from "./records.ts";
 import { loadContext, peerFault, type TlsSettings } from "./tls.ts";
 
 export interface TyphaClientOptions {
@@ -216,17 +216,16 @@ class Session {
         this.#inGroup = true;
         return;
       case FRAME.updates:
-        return this.#take(new RecordReader(payload));
+        return this.#take(payload);
       case FRAME.crumb: {
-        const reader = new RecordReader(payload);
-        const { status } = reader.head();
-        this.#take(reader);
-        if (!this.#inGroup) this.#commit(status);
+        const { head, rest } = decodeHead(payload);
+        this.#take(rest);
+        if (!this.#inGroup) this.#commit(head.status);
         return;
       }
       case FRAME.end:
         this.#inGroup = false;
-        return this.#commit(new RecordReader(payload).head().status);
+        return this.#commit(decodeHead(payload).head.status);
       default:
         throw new ProtocolError(`unexpected message ${type}`);
     }
@@ -241,14 +240,10 @@ class Session {
     this.#accept.resolve();
   }
 
-  #take(reader: RecordReader): void {
-    const { wants } = this.#options;
-    const updates: SyncerUpdate[] = [];
-    for (const record of reader.records()) {
-      const update = syncerUpdate(record);
-      if (update === undefined) this.#options.log?.debug("unknown key from Typha", { path: record.path });
-      else if (wants === undefined || wants(update.key)) updates.push(update);
-    }
+  #take(records: Buffer): void {
+    const { wants, log } = this.#options;
+    const all = decodeRecords(records, (path) => log?.debug("unknown key from Typha", { path }));
+    const updates = wants === undefined ? all : all.filter(({ key }) => wants(key));
     // The very first snapshot has nothing to disturb; any later group counts whole or not at all.
     if (this.#inGroup && this.#holds) for (const update of updates) this.#held.push(update);
     else this.#buffer.onUpdates(updates);

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import type { SyncerUpdate } from "../datastore/index.ts";
 import { parseCidr } from "../lib/ip.ts";
 import { FRAME, FrameReader, frameBytes, ProtocolError } from "./protocol.ts";
-import { RecordReader, RecordWriter, syncerUpdate, textUpdate } from "./records.ts";
+import { decodeHead, decodeRecords, encodeRecords, textUpdate } from "./records.ts";
 
 const reader = () => new FrameReader({ maxFrame: 1 << 20, allowCompressed: true });
 
@@ -57,9 +57,7 @@ test("garbage is refused as such, whatever it is", () =>
         frames.push(Buffer.from(bytes));
         const frame = frames.next();
         if (frame === undefined) return;
-        const records = new RecordReader(frame.payload);
-        records.head();
-        for (const record of records.records()) syncerUpdate(record);
+        decodeRecords(decodeHead(frame.payload).rest);
       } catch (error) {
         expect(error).toBeInstanceOf(ProtocolError);
       }
@@ -99,15 +97,13 @@ const samples: readonly SyncerUpdate[] = [
 ];
 for (const sample of samples)
   test(`an update of a ${sample.key.type} is the same on the other side`, () => {
-    const bytes = Buffer.from(new RecordWriter().record(textUpdate(sample)).view());
-    const [record] = [...new RecordReader(bytes).records()];
-    expect(syncerUpdate(record!)).toEqual(sample);
+    expect(decodeRecords(encodeRecords([textUpdate(sample)]))).toEqual([sample]);
   });
 
 test("TC-T10 policies under their former keys arrive under the present ones", () => {
   const value = JSON.stringify({ tier: "default", inboundRules: [], outboundRules: [], selector: "", types: [] });
   const path = "/calico/v1/policy/tier/default/policy/prod%2fknp.default.web";
-  expect(syncerUpdate({ path, value, revision: "", change: "new" })?.key).toEqual({
+  expect(decodeRecords(encodeRecords([{ path, value, revision: "", change: "new" }]))[0]?.key).toEqual({
     type: "policy",
     kind: "KubernetesNetworkPolicy",
     namespace: "prod",
@@ -116,7 +112,16 @@ test("TC-T10 policies under their former keys arrive under the present ones", ()
 });
 
 test("a key this program does not know is passed over, a value it cannot read counts as gone", () => {
-  expect(syncerUpdate({ path: "/calico/v9/future", value: "1", revision: "", change: "new" })).toBeUndefined();
-  const broken = syncerUpdate({ path: "/calico/v1/netset/a", value: "{", revision: "", change: "new" });
-  expect(broken).toEqual({ key: { type: "networkSet", name: "a" }, value: undefined, change: "deleted" });
+  const unknown: string[] = [];
+  const records = encodeRecords([
+    { path: "/calico/v9/future", value: "1", revision: "", change: "new" },
+    { path: "/calico/ipam/v2/handle/h", value: '"{"', revision: "", change: "new" },
+  ]);
+  expect(decodeRecords(records, (path) => unknown.push(path))).toEqual([
+    { key: { type: "ipamHandle", handleId: "h" }, value: undefined, change: "deleted" },
+  ]);
+  expect(unknown).toEqual(["/calico/v9/future"]);
 });
+
+for (const text of ["{}", "[1]", "[0,1,2,3]", '[7,"/calico/v1/Ready","",true]', "[", '[0,"a",null,1]'])
+  test(`records ${text} are refused`, () => expect(() => decodeRecords(Buffer.from(text))).toThrow(ProtocolError));

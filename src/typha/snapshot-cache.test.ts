@@ -2,7 +2,6 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { SyncerUpdate } from "../datastore/index.ts";
 import { FrameReader, MAX_SERVER_FRAME } from "./protocol.ts";
-import { RecordReader, type TextUpdate } from "./records.ts";
 import { SnapshotCache } from "./snapshot-cache.ts";
 
 const update = (name: string, label: string | undefined, change: SyncerUpdate["change"] = "updated"): SyncerUpdate =>
@@ -12,12 +11,15 @@ const update = (name: string, label: string | undefined, change: SyncerUpdate["c
     change: label === undefined ? "deleted" : change,
   }) as SyncerUpdate;
 
-function recordsOf(frame: Buffer, isCrumb = false): TextUpdate[] {
+/** Path and value of each record of an updates frame. */
+function recordsOf(frame: Buffer): [string, string][] {
   const reader = new FrameReader({ maxFrame: MAX_SERVER_FRAME, allowCompressed: true });
   reader.push(frame);
-  const records = new RecordReader(reader.next()!.payload);
-  if (isCrumb) records.head();
-  return [...records.records()];
+  const items = JSON.parse(reader.next()!.payload.toString()) as unknown[];
+  return Array.from({ length: items.length / 4 }, (_, i) => [
+    items[4 * i + 1] as string,
+    JSON.stringify(items[4 * i + 3]),
+  ]);
 }
 
 /** Everything the cache holds, read as a joining client reads it. */
@@ -27,7 +29,7 @@ function snapshot(cache: SnapshotCache, compress = true): Map<string, string> {
   let oldest = cache.head.sequence;
   for (let leaf = cache.leafAfter(path); leaf !== undefined; leaf = cache.leafAfter(path)) {
     const { bytes, sequence } = cache.leafFrame(leaf, compress);
-    for (const record of recordsOf(bytes)) state.set(record.path, record.value!);
+    for (const [at, value] of recordsOf(bytes)) state.set(at, value);
     oldest = Math.min(oldest, sequence);
     path = leaf.entries.at(-1)!.path;
   }

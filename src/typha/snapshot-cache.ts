@@ -4,7 +4,7 @@
 // of a slow client; it costs no memory however slow it is.
 import type { SyncerSink, SyncerUpdate, SyncStatus } from "../datastore/index.ts";
 import { FRAME, frameBytes } from "./protocol.ts";
-import { type CrumbHead, RecordWriter, type TextUpdate, textUpdate } from "./records.ts";
+import { type CrumbHead, encodeHead, encodeRecords, type TextUpdate, textUpdate } from "./records.ts";
 
 /** One frame in both forms, each made when first needed and then shared by all. */
 export class SharedFrame {
@@ -99,7 +99,6 @@ export class SnapshotCache implements SyncerSink {
   readonly #maxBatch: number;
   readonly #memoryMs: number;
   readonly #paceMs: () => number;
-  readonly #writer = new RecordWriter();
   readonly #listeners = new Set<() => void>();
   readonly #leaves: Leaf[] = [];
   readonly #byPath = new Map<string, Entry>();
@@ -228,7 +227,7 @@ export class SnapshotCache implements SyncerSink {
       return kept;
     }
     this.counts.framesMade++;
-    const bytes = this.#updatesFrame(leaf.entries, compress);
+    const bytes = this.updatesFrame(leaf.entries, compress);
     const made = { bytes, sequence: this.#head.sequence, madeAt: this.#now(), dirty: 0 };
     leaf[form] = made;
     return made;
@@ -236,21 +235,16 @@ export class SnapshotCache implements SyncerSink {
 
   /** Updates outside any crumb: part of a snapshot or of catching up. */
   updatesFrame(updates: readonly TextUpdate[], compress: boolean): Buffer {
-    return this.#updatesFrame(updates, compress);
-  }
-
-  #updatesFrame(updates: readonly TextUpdate[], compress: boolean): Buffer {
-    const writer = this.#writer.reset();
-    for (const update of updates) writer.record(update);
-    const frame = frameBytes(FRAME.updates, writer.view(), compress);
-    this.counts.rawBytes += writer.view().length;
+    const records = encodeRecords(updates);
+    const frame = frameBytes(FRAME.updates, records, compress);
+    this.counts.rawBytes += records.length;
     this.counts.packedBytes += frame.length;
     return frame;
   }
 
   /** What was told since `begin` adds up to this state. */
   endFrame(head: CrumbHead): Buffer {
-    return frameBytes(FRAME.end, this.#writer.reset().head(head).view());
+    return frameBytes(FRAME.end, encodeHead(head));
   }
 
   #schedule(): void {
@@ -262,11 +256,9 @@ export class SnapshotCache implements SyncerSink {
   #addCrumb(changes: readonly TextUpdate[], status: SyncStatus): void {
     const head: CrumbHead = { sequence: this.#head.sequence + 1, status, time: this.#now() };
     for (const change of changes) this.#apply(change, head.sequence);
-    const frame = new SharedFrame((compress) => {
-      const writer = this.#writer.reset().head(head);
-      for (const change of changes) writer.record(change);
-      return frameBytes(FRAME.crumb, writer.view(), compress);
-    });
+    const frame = new SharedFrame((compress) =>
+      frameBytes(FRAME.crumb, Buffer.concat([encodeHead(head), encodeRecords(changes)]), compress),
+    );
     this.#head = head;
     this.counts.lastCrumb = changes.length;
     this.#crumbs.push({ ...head, changes, frame });

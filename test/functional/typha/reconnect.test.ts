@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
-import { RecordWriter } from "../../../src/typha/records.ts";
+import { encodeRecords } from "../../../src/typha/records.ts";
 import { eventually, set, stateOf, TestConsumer, TestServer } from "./harness.ts";
 
 test("TC-T25 from one server to another: only the difference is told, and nothing is lost meanwhile", async () => {
@@ -171,7 +171,7 @@ class TornServer implements AsyncDisposable {
           revision: "",
           change: "new",
         } as const;
-        const updates = frameBytes(FRAME.updates, new RecordWriter().record(record).view());
+        const updates = frameBytes(FRAME.updates, encodeRecords([record]));
         socket.end(Buffer.concat([frameBytes(FRAME.begin, Buffer.alloc(0)), updates]));
         this.served++;
       });
