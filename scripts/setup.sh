@@ -3,15 +3,26 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Debian's name of each package, and a program of it: what is asked for where there is no dpkg.
 debian_packages=(
-  bird2 conntrack containernetworking-plugins etcd-client etcd-server ethtool iproute2 ipset iptables
-  iperf3 iputils-ping jq netcat-openbsd nftables socat tcpdump
+  bird2:bird conntrack:conntrack containernetworking-plugins:/usr/lib/cni/bridge etcd-client:etcdctl etcd-server:etcd
+  ethtool:ethtool iproute2:ip ipset:ipset iptables:iptables-restore iperf3:iperf3 iputils-ping:ping jq:jq
+  netcat-openbsd:nc nftables:nft socat:socat tcpdump:tcpdump
 )
 
+is_there() { # PACKAGE PROGRAM
+  if command -v dpkg-query >/dev/null; then
+    [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null | cut -c1-2)" = ii ]
+  else
+    PATH=$PATH:/usr/sbin:/sbin command -v "$2" >/dev/null || [ -x "/opt/cni/bin/${2##*/}" ]
+  fi
+}
+
 missing=()
-for package in "${debian_packages[@]}"; do
-  [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null | cut -c1-2)" = ii ] || missing+=("$package")
+for entry in "${debian_packages[@]}"; do
+  is_there "${entry%%:*}" "${entry#*:}" || missing+=("${entry%%:*}")
 done
+# These may well have come without a package.
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 
