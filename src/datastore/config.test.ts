@@ -89,8 +89,8 @@ for (const { name, text, want, fault } of documents)
     }
   });
 
-test("DM-135 a file that is not there is named", () => {
-  expect(configFromFile("/nowhere/c.cfg")).rejects.toThrow("Error reading config file: /nowhere/c.cfg");
+test("DM-135 a file that is not there is named", async () => {
+  await expect(configFromFile("/nowhere/c.cfg")).rejects.toThrow("Error reading config file: /nowhere/c.cfg");
 });
 
 const kubeHome = { env: { HOME: "/home/u" }, exists: (path: string) => path === "/home/u/.kube/config" };

@@ -33,7 +33,7 @@ test("retry stops at an error that will not go away", async () => {
     },
     { backoff: { firstMs: 0, maxMs: 0 }, isRetryable: () => false },
   );
-  expect(failing).rejects.toThrow("refused");
+  await expect(failing).rejects.toThrow("refused");
   await failing.catch(() => {});
   expect(calls).toBe(1);
 });

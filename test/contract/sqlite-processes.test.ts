@@ -52,12 +52,6 @@ test("eight writers and one SIGKILL: every acknowledged increment is there, none
   const { count } = (await store.get(poolKey("counter"))).value.spec as { count: number };
   // The killed one may have committed its last increment without living to say so.
   expect(count - acknowledged).toBeOneOf([0, 1]);
-  console.log(
-    count,
-    acknowledged,
-    log.events.length,
-    outputs.map((o) => o.length),
-  );
   await log.until(count);
   const counts = log.events.map((event) =>
     "item" in event ? (event.item.value as { spec: { count: number } }).spec.count : -1,

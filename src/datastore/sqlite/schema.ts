@@ -29,20 +29,22 @@ const MIGRATIONS: readonly string[] = [
    INSERT INTO version VALUES (1, '', 0, NULL);`,
 ];
 
-export const SCHEMA_VERSION = MIGRATIONS.length;
-
-/** Brings the file to the current schema, or refuses a file that a newer program has already changed. */
-export function migrate(db: Database, file: string): void {
+/** Refuses a file that is not ours, or that a newer program has already changed; nothing is written. */
+export function checkSchema(db: Database, file: string, known = MIGRATIONS.length): void {
   const version = userVersion(db);
-  if (version === SCHEMA_VERSION) return;
-  if (version > SCHEMA_VERSION) throw new IncompatibleSchema(file, version, SCHEMA_VERSION);
-  if (version === 0 && holdsForeignTables(db))
-    throw new IncompatibleSchema(file, 0, SCHEMA_VERSION, "it is an SQLite file of another program");
+  if (holdsForeignTables(db))
+    throw new IncompatibleSchema(file, version, known, "it is an SQLite file of another program");
+  if (version > known) throw new IncompatibleSchema(file, version, known);
+}
+
+/** Brings a file that passed `checkSchema` to the current schema, in one transaction. */
+export function migrate(db: Database, migrations: readonly string[] = MIGRATIONS): void {
+  if (userVersion(db) >= migrations.length) return;
   db.run("BEGIN IMMEDIATE");
   try {
     // Another process may have migrated while we waited for the lock.
-    for (let from = userVersion(db); from < SCHEMA_VERSION; from++) {
-      db.run(MIGRATIONS[from] ?? "");
+    for (let from = userVersion(db); from < migrations.length; from++) {
+      db.run(migrations[from] ?? "");
       db.run(`PRAGMA user_version = ${from + 1}`);
     }
     db.run(`PRAGMA application_id = ${APPLICATION_ID}`);

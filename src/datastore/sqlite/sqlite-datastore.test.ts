@@ -1,13 +1,14 @@
 import { expect, test } from "bun:test";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Database } from "bun:sqlite";
 import { parseCidr } from "../../lib/ip.ts";
 import type { Block, Resource, ResourceKey } from "../../model/index.ts";
-import { AlreadyExists, Compacted, Conflict, IncompatibleSchema, NotFound } from "../errors.ts";
+import { AlreadyExists, Compacted, Conflict, IncompatibleSchema, NotFound, Unavailable } from "../errors.ts";
 import type { WatchEvent } from "../datastore.ts";
 import { openSqlite, openSqliteInMemory } from "./open.ts";
+import { checkSchema, migrate } from "./schema.ts";
 
 const key = (name: string): ResourceKey => ({ type: "resource", kind: "IPPool", name });
 const pool = (name: string, cidr = "10.0.0.0/16"): Resource => ({
@@ -29,14 +30,14 @@ function scratch(): { file: string } & Disposable {
 test("create, update, apply and delete move one revision each and compare", async () => {
   const store = await openSqliteInMemory();
   const first = await store.create(entry("a"));
-  expect(store.create(entry("a"))).rejects.toBeInstanceOf(AlreadyExists);
+  await expect(store.create(entry("a"))).rejects.toBeInstanceOf(AlreadyExists);
   const second = await store.update({ ...entry("a", "10.1.0.0/16"), revision: first.revision });
   expect(Number(second.revision)).toBe(Number(first.revision) + 1);
-  expect(store.update({ ...entry("a"), revision: first.revision })).rejects.toBeInstanceOf(Conflict);
-  expect(store.update({ ...entry("b"), revision: "5" })).rejects.toBeInstanceOf(NotFound);
-  expect(store.delete(key("a"), { revision: first.revision })).rejects.toBeInstanceOf(Conflict);
+  await expect(store.update({ ...entry("a"), revision: first.revision })).rejects.toBeInstanceOf(Conflict);
+  await expect(store.update({ ...entry("b"), revision: "5" })).rejects.toBeInstanceOf(NotFound);
+  await expect(store.delete(key("a"), { revision: first.revision })).rejects.toBeInstanceOf(Conflict);
   expect((await store.delete(key("a"))).value).toEqual(pool("a", "10.1.0.0/16"));
-  expect(store.get(key("a"))).rejects.toBeInstanceOf(NotFound);
+  await expect(store.get(key("a"))).rejects.toBeInstanceOf(NotFound);
   expect((await store.get(key("a"), { revision: first.revision })).value).toEqual(pool("a"));
 });
 
@@ -78,7 +79,7 @@ test("a compacted revision ends the watch and refuses the historical read; the p
   await store.delete(key("a"));
   await store.create(entry("b"));
   await store.compact(second.revision);
-  expect(store.get(key("a"), { revision: first.revision })).rejects.toBeInstanceOf(Compacted);
+  await expect(store.get(key("a"), { revision: first.revision })).rejects.toBeInstanceOf(Compacted);
   expect((await store.get(key("a"), { revision: second.revision })).value).toEqual(pool("a", "10.1.0.0/16"));
   const { items } = await store.list({ type: "resource", kind: "IPPool" });
   expect(items.map((i) => i.key.name)).toEqual(["b", "kept"]);
@@ -86,14 +87,14 @@ test("a compacted revision ends the watch and refuses the historical read; the p
     { type: "resource", kind: "IPPool" },
     { after: first.revision, signal: new AbortController().signal },
   );
-  expect(watch[Symbol.asyncIterator]().next()).rejects.toBeInstanceOf(Compacted);
+  await expect(watch[Symbol.asyncIterator]().next()).rejects.toBeInstanceOf(Compacted);
 });
 
 test("the log is compacted as it grows", async () => {
   const store = await openSqliteInMemory({ keptChanges: 100 });
   const first = await store.create(entry("a"));
   for (let i = 0; i < 2000; i++) await store.apply(entry(`p${i % 7}`, `10.${i % 200}.0.0/16`));
-  expect(store.list({ type: "resource", kind: "IPPool" }, { revision: first.revision })).rejects.toBeInstanceOf(
+  await expect(store.list({ type: "resource", kind: "IPPool" }, { revision: first.revision })).rejects.toBeInstanceOf(
     Compacted,
   );
   expect((await store.list({ type: "resource", kind: "IPPool" })).items).toHaveLength(8);
@@ -111,7 +112,7 @@ test("values with a time to live vanish, with an event", async () => {
   expect(await types()).toEqual(["added", "bookmark"]);
   expect((await store.get(status)).value.uptime).toBe(1);
   now += 2000;
-  expect(store.get(status)).rejects.toBeInstanceOf(NotFound);
+  await expect(store.get(status)).rejects.toBeInstanceOf(NotFound);
   expect(await types()).toEqual(["deleted"]);
   aborter.abort();
 });
@@ -142,13 +143,58 @@ test("the file is private, and one of a newer program is refused untouched", asy
   const db = new Database(dir.file);
   db.run("PRAGMA user_version = 99");
   db.close();
-  expect(openSqlite(dir.file)).rejects.toBeInstanceOf(IncompatibleSchema);
+  await expect(openSqlite(dir.file)).rejects.toBeInstanceOf(IncompatibleSchema);
 });
 
-test("a file of another program is refused", async () => {
+test("a file of another program is refused untouched, whatever its version", async () => {
+  for (const version of [0, 1, 99]) {
+    using dir = scratch();
+    const db = new Database(dir.file);
+    db.run("CREATE TABLE theirs (x)");
+    db.run(`PRAGMA user_version = ${version}`);
+    db.close();
+    const before = readFileSync(dir.file);
+    await expect(openSqlite(dir.file)).rejects.toThrow(/another program/);
+    expect(readFileSync(dir.file).equals(before)).toBe(true);
+  }
+});
+
+test("a file of an older program is migrated in place; that program then refuses it", async () => {
   using dir = scratch();
+  const store = await openSqlite(dir.file);
+  const { revision } = await store.create(entry("a"));
+  await store.close();
   const db = new Database(dir.file);
-  db.run("CREATE TABLE theirs (x)");
+  const known = db.query<{ user_version: number }, []>("PRAGMA user_version").get()?.user_version ?? 0;
+  const newer = [...Array.from({ length: known }, () => "SELECT 1"), "ALTER TABLE entry ADD COLUMN owner TEXT"];
+  checkSchema(db, dir.file, newer.length);
+  migrate(db, newer);
+  migrate(db, newer); // the second time there is nothing to do
+  expect(db.query("SELECT owner, revision FROM entry").all()).toContainEqual({
+    owner: null,
+    revision: Number(revision),
+  });
   db.close();
-  expect(openSqlite(dir.file)).rejects.toThrow(/another program/);
+  const refusal = await openSqlite(dir.file).catch((error: unknown) => error as Error);
+  expect(refusal).toBeInstanceOf(IncompatibleSchema);
+  expect(String(refusal)).toContain(`it has schema version ${known + 1}, this program knows up to ${known}`);
+});
+
+test("a migration that fails leaves the file as it was", async () => {
+  using dir = scratch();
+  await (await openSqlite(dir.file)).close();
+  const db = new Database(dir.file);
+  const version = () => db.query<{ user_version: number }, []>("PRAGMA user_version").get()?.user_version ?? 0;
+  const known = version();
+  const broken = [...Array.from({ length: known }, () => ""), "CREATE TABLE extra (x)", "no SQL at all"];
+  expect(() => migrate(db, broken)).toThrow();
+  expect(version()).toBe(known);
+  expect(db.query("SELECT name FROM sqlite_schema WHERE name = 'extra'").all()).toEqual([]);
+  db.close();
+});
+
+test("a place where no file can be is told by the file's name", async () => {
+  const failure = await openSqlite("/proc/nowhere/calico.db").catch((error: unknown) => error as Error);
+  expect(failure).toBeInstanceOf(Unavailable);
+  expect(String(failure)).toContain("datastore /proc/nowhere/calico.db is unavailable: ENOENT");
 });

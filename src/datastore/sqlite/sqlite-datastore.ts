@@ -19,12 +19,12 @@ import type {
   Stored,
   Watch,
 } from "../datastore.ts";
-import { AlreadyExists, Conflict, NotFound, UnreadableEntry } from "../errors.ts";
+import { AlreadyExists, Conflict, NotFound, Unavailable, UnreadableEntry } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { parseRevision, requireRevision } from "../revision.ts";
 import { BLOCKING_WAIT_MS, isBusy, retryBusy } from "./busy.ts";
 import { CommitSignal } from "./commit-signal.ts";
-import { migrate, OPEN_FLAGS } from "./schema.ts";
+import { checkSchema, migrate, OPEN_FLAGS } from "./schema.ts";
 import { type Row, VersionStore, type WriteOutcome } from "./version-store.ts";
 import { SqliteWatch } from "./watch.ts";
 
@@ -45,14 +45,19 @@ const TIMEOUT_MS = 10_000;
 /** Opens the file, creating or migrating it when needed. */
 export async function openSqliteFile(file: string, options: SqliteOptions = {}): Promise<SqliteDatastore> {
   const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
-  mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
-  return retryBusy({ file, timeoutMs }, () => {
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
     createPrivately(file);
+  } catch (error) {
+    throw new Unavailable(file, error instanceof Error ? error.message : String(error), { cause: error });
+  }
+  return retryBusy({ file, timeoutMs }, () => {
     const db = new Database(file, OPEN_FLAGS);
     try {
       db.run(`PRAGMA busy_timeout = ${BLOCKING_WAIT_MS}`);
+      checkSchema(db, file);
       db.run("PRAGMA journal_mode = WAL");
-      migrate(db, file);
+      migrate(db);
       return new SqliteDatastore(db, file, options);
     } catch (error) {
       db.close();
@@ -76,7 +81,7 @@ function createPrivately(file: string): void {
 /** The same in memory, seen by this object alone. */
 export function openSqliteMemory(options: SqliteOptions = {}): SqliteDatastore {
   const db = new Database(":memory:");
-  migrate(db, ":memory:");
+  migrate(db);
   options.onOpen?.(db);
   return new SqliteDatastore(db, undefined, options);
 }
