@@ -8,7 +8,8 @@ import { Failure, UsageFailure } from "../failure.ts";
 import { describePlace, type Place } from "../input/fault.ts";
 import { readSources } from "../input/files.ts";
 import { offsetOfField, toValue } from "../input/values.ts";
-import { lineAt, type MapNode, type Node, parseYaml } from "../input/yaml.ts";
+import { lineAt } from "../input/place.ts";
+import { type MapNode, type Node, parseYaml } from "../input/yaml.ts";
 import { toJson } from "../output/json.ts";
 import { toYaml } from "../output/yaml.ts";
 

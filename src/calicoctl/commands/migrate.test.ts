@@ -109,11 +109,11 @@ test("TC-C42 import refuses other datastores, files that are no export, and clus
   await line.given(networkSet("mine"));
   await using store = await storeOf(line);
   const attempt = (text: string) => importExport(store, { file: "f", text }, { out: () => {} });
-  expect(attempt("nonsense")).rejects.toThrow("f is no export: want three parts");
-  expect(attempt(exported.replace("ipv4/block/10.1.0.0-30", "nonsense"))).rejects.toThrow(
+  await expect(attempt("nonsense")).rejects.toThrow("f is no export: want three parts");
+  await expect(attempt(exported.replace("ipv4/block/10.1.0.0-30", "nonsense"))).rejects.toThrow(
     "no key of the address manager",
   );
-  expect(attempt(exported)).rejects.toThrow("Found existing Calico GlobalNetworkSet resource");
+  await expect(attempt(exported)).rejects.toThrow("Found existing Calico GlobalNetworkSet resource");
   expect(await line.stored("IPPool")).toEqual([]);
 });
 

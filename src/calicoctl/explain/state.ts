@@ -21,7 +21,8 @@ import { Failure } from "../failure.ts";
 import { describePlace } from "../input/fault.ts";
 import { readSources, type Source } from "../input/files.ts";
 import { toValue } from "../input/values.ts";
-import { lineAt, type Node, parseYaml } from "../input/yaml.ts";
+import { lineAt } from "../input/place.ts";
+import { type Node, parseYaml } from "../input/yaml.ts";
 import { isManagedKind, type ManagedKind } from "../kinds.ts";
 
 const KINDS: readonly ManagedKind[] = [

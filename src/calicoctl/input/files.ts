@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { World } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { InputFault } from "./fault.ts";
+import { documentAt, lineAt } from "./place.ts";
 
 export interface Source {
   readonly file: string;
@@ -51,8 +52,10 @@ function decode(file: string, bytes: Uint8Array): string {
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes); // drops a byte order mark
   } catch (error) {
-    const { line, offset } = firstBadByte(bytes);
-    throw new InputFault({ file, line }, `byte ${offset} is no UTF-8: the file is cut off or in another encoding`, {
+    const offset = firstBadByte(bytes);
+    const before = new TextDecoder().decode(bytes.subarray(0, offset));
+    const place = { file, document: documentAt(before, before.length), line: lineAt(before, before.length) };
+    throw new InputFault(place, `byte ${offset} is no UTF-8: the file is cut off or in another encoding`, {
       cause: error,
     });
   }
@@ -60,7 +63,7 @@ function decode(file: string, bytes: Uint8Array): string {
   return text;
 }
 
-function firstBadByte(bytes: Uint8Array): { line: number; offset: number } {
+function firstBadByte(bytes: Uint8Array): number {
   let [good, bad] = [0, bytes.length];
   // The longest prefix that decodes: a prefix cut inside a character only waits for more.
   while (good < bad) {
@@ -68,9 +71,7 @@ function firstBadByte(bytes: Uint8Array): { line: number; offset: number } {
     if (decodes(bytes.subarray(0, middle))) good = middle;
     else bad = middle - 1;
   }
-  let line = 1;
-  for (let i = 0; i < good; i++) if (bytes[i] === 10) line++;
-  return { line, offset: good };
+  return good;
 }
 
 function decodes(bytes: Uint8Array): boolean {

@@ -141,7 +141,22 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
   {
     name: "cut UTF-8",
     text: Buffer.from(`${good}# caf\u00e9`).subarray(0, -1),
-    want: /standard input: line 7: byte \d+ is no UTF-8/,
+    want: /standard input: document 1, line 7: byte \d+ is no UTF-8/,
+  },
+  {
+    name: "cut UTF-8 in a later document",
+    text: Buffer.from(`${good}---\n# caf\u00e9`).subarray(0, -1),
+    want: /standard input: document 2, line 8: byte \d+ is no UTF-8/,
+  },
+  {
+    name: "an order that no number holds",
+    text: `apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: t}\nspec: {order: 9007199254740993}\n`,
+    want: /line 4: spec\.order: want a number that keeps all its digits, at most 9007199254740991 \(is "9007199254740993"\)/,
+  },
+  {
+    name: "a misspelled kind",
+    text: good.replace("GlobalNetworkSet", "globalnetworksets"),
+    want: /document 1, line 2: kind: Unknown resource type \(globalnetworksets\) .*: did you mean GlobalNetworkSet\?/,
   },
   { name: "an alias without anchor", text: "a: *b\n", want: /line 1: (not YAML: .*|alias b has no anchor before it)/ },
   {
@@ -169,6 +184,15 @@ test("bad input: what a schema refuses is told with its line", async () => {
   const answer = await line.run("apply", "-f", file);
   expect(answer.err).toContain(`${file}: document 2, line 13: spec.cidr = '10.3.0.1/16' (`);
   expect(answer.err.trimEnd()).not.toContain("\n");
+});
+
+test("bad input: a document full of faults is still one line of a length to read", async () => {
+  using line = new CommandLine();
+  const nets = Array.from({ length: 100_000 }, (_, i) => `  - 10.0.0.${i}/99\n`).join("");
+  const answer = await line.pipe(good.replace("  nets: [10.0.0.1/32]\n", `  nets:\n${nets}`), "apply", "-f", "-");
+  expect(answer.err).toMatch(/document 1, line 7: spec\.nets\[0\] = '10\.0\.0\.0\/99'/);
+  expect(answer.err).toContain("; and 99990 more");
+  expect(answer.err.length).toBeLessThan(2000);
 });
 
 test("bad input: overlapping pools name one another", async () => {

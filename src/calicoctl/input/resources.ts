@@ -1,13 +1,14 @@
 // Everything a command was given in files, as resources. All of it is read and decoded before the first is returned:
 // one bad document means that nothing is written.
-import { API_VERSION, type FieldFault, loadSchemas, type Resource } from "../../model/index.ts";
+import { API_VERSION, describeValue, type FieldFault, loadSchemas, nearest, type Resource } from "../../model/index.ts";
 import type { Call } from "../command.ts";
 import { Failure, UsageFailure } from "../failure.ts";
-import { isManagedKind, type ManagedKind } from "../kinds.ts";
+import { isManagedKind, MANAGED_KINDS, type ManagedKind } from "../kinds.ts";
 import { describePlace, InputFault, type Place } from "./fault.ts";
 import { readSources, type Source } from "./files.ts";
 import { offsetOfField, recoverWrittenText, toValue } from "./values.ts";
-import { lineAt, type MapNode, type Node, parseYaml } from "./yaml.ts";
+import { lineAt } from "./place.ts";
+import { type MapNode, type Node, parseYaml } from "./yaml.ts";
 
 export interface InputResource {
   readonly kind: ManagedKind;
@@ -92,7 +93,10 @@ async function decode(source: Source, document: number, node: MapNode): Promise<
     }),
   };
   if (apiVersion !== API_VERSION || !isManagedKind(kind))
-    throw new InputFault(origin.place(), `Unknown resource type (${kind}) and/or version (${apiVersion})`);
+    throw new InputFault(
+      origin.place(apiVersion === API_VERSION ? "kind" : "apiVersion"),
+      `Unknown resource type (${kind}) and/or version (${apiVersion})${identityHint(kind, apiVersion)}`,
+    );
   const { loadSchema } = await loadSchemas();
   const schema = await loadSchema(kind);
   const decoded = recoverWrittenText(node, toValue(node), (value) => schema.decode(value));
@@ -100,24 +104,37 @@ async function decode(source: Source, document: number, node: MapNode): Promise<
   return { kind, resource: decoded.resource, origin };
 }
 
+function identityHint(kind: string, apiVersion: string): string {
+  if (apiVersion !== API_VERSION) return `: want apiVersion ${API_VERSION}`;
+  const near = nearest(kind, MANAGED_KINDS);
+  return near === undefined ? "" : `: did you mean ${near}?`;
+}
+
 /** The first fault in full, the number of others: one line, whatever a file holds. */
 function structureFault(origin: Origin, faults: readonly FieldFault[]): InputFault {
   const [first] = faults;
   if (first === undefined) return new InputFault(origin.place(), "cannot be read");
   const told = first.value !== undefined && first.reason.startsWith("want");
-  const value = told ? ` (is ${JSON.stringify(first.value) ?? String(first.value)})` : "";
+  const value = told ? ` (is ${inQuotes(first.value)})` : "";
   const more = faults.length > 1 ? `; and ${faults.length - 1} more` : "";
   return new InputFault(origin.place(first.field), `${first.reason}${value}${more}`);
 }
 
+/** Text in quotes, so that `"5"` is told from `5`. */
+const inQuotes = (value: unknown): string =>
+  typeof value === "string" ? JSON.stringify(describeValue(value)) : describeValue(value);
+
+/** A line that nobody reads to its end helps nobody. */
+const MOST_FAULTS = 10;
+
 /** Faults found later, when the resource is validated, with the lines of their fields. */
 export function describeFaults(origin: Origin, faults: readonly FieldFault[]): string {
-  return faults
-    .map(({ field, value, reason }) => {
-      const shown = value === undefined ? "" : ` = '${typeof value === "string" ? value : JSON.stringify(value)}'`;
-      return `${describePlace(origin.place(field))}${shown} (${reason})`;
-    })
-    .join("; ");
+  const told = faults.slice(0, MOST_FAULTS).map(({ field, value, reason }) => {
+    const shown = value === undefined ? "" : ` = '${describeValue(value)}'`;
+    return `${describePlace(origin.place(field))}${shown} (${reason})`;
+  });
+  const more = faults.length - told.length;
+  return [...told, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
 }
 
 function identityOf(node: MapNode): { kind: string; apiVersion: string } {

@@ -11,6 +11,7 @@ import {
   YAMLException,
 } from "js-yaml";
 import { InputFault } from "./fault.ts";
+import { documentAt, lineAt } from "./place.ts";
 
 export type ScalarValue = string | number | bigint | boolean | null;
 
@@ -56,20 +57,6 @@ export function parseYaml(source: string, file: string): Document[] {
     throw new InputFault(place, `not YAML: ${error.reason}`, { cause: error });
   }
   return new TreeBuilder(source, file, events).documents();
-}
-
-export function lineAt(source: string, offset: number): number {
-  let line = 1;
-  for (let i = source.indexOf("\n"); i >= 0 && i < offset; i = source.indexOf("\n", i + 1)) line++;
-  return line;
-}
-
-/** Which document of the file an offset lies in: separators before it, except one that opens the file. */
-function documentAt(source: string, offset: number): number {
-  const before = source.slice(0, offset);
-  const separators = [...before.matchAll(/^---(?=\s|$)/gm)];
-  const opening = separators[0] !== undefined && !/^[^#\s]/m.test(before.slice(0, separators[0].index));
-  return Math.max(1, separators.length + (opening ? 0 : 1));
 }
 
 class TreeBuilder {

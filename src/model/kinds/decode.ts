@@ -70,7 +70,10 @@ function typed(schema: z.core.$ZodType, def: z.core.$ZodTypeDef & Record<string,
         return (value, at) => (typeof value === "number" ? value : mismatch(value, "a number", at));
       return typed(schema, { ...def, type: "string" }, extra);
     case "number":
-      return (value, at) => (typeof value === "number" ? value : mismatch(value, extra.wanted ?? "a number", at));
+      return (value, at) => {
+        if (typeof value === "number") return value;
+        return mismatch(value, extra.wanted ?? (hasTooManyDigits(value) ? EXACT_NUMBER : "a number"), at);
+      };
     case "boolean":
       return (value, at) => (typeof value === "boolean" ? value : mismatch(value, "true or false", at));
     case "string":
@@ -156,6 +159,12 @@ function unknownField(key: string, value: unknown, known: ReadonlyMap<string, un
     `unknown field${hint === undefined ? among : `, did you mean ${hint}?`}`,
   );
 }
+
+const EXACT_NUMBER = `a number that keeps all its digits, at most ${Number.MAX_SAFE_INTEGER}`;
+
+/** Readers of files leave integers that no number holds as the digits they are. */
+const hasTooManyDigits = (value: unknown): boolean =>
+  typeof value === "string" && /^[-+]?\d+$/.test(value) && !Number.isSafeInteger(Number(value));
 
 function mismatch(value: unknown, wanted: string, at: Decoding): unknown {
   report(at, value, wanted.startsWith("want") ? wanted : `want ${wanted}`);
