@@ -26,7 +26,9 @@ const commands: Readonly<Record<string, Load>> = {
 
 async function run(): Promise<number> {
   const argv = process.argv.slice(2);
-  const program = programs[basename(process.argv0)];
+  const name = basename(process.argv0);
+  // kubectl finds a plugin by its file's name, which its user chooses.
+  const program = programs[name.startsWith("kubectl-") ? "kubectl-calico" : name];
   if (program !== undefined) return (await program()).main(argv);
   // A container runtime calls the same file as its CNI plugin.
   if ((process.env["CNI_COMMAND"] ?? "") !== "" || argv[0] === "-t")
