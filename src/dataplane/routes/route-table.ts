@@ -182,8 +182,28 @@ export class RouteTable implements Reconciler {
     const faults = routes.apply(deletions).filter(({ error }) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV"));
     if (moved.length > 0) forgetConnections?.(moved);
     faults.push(...routes.apply(replacements.map(({ change }) => change)));
+    this.#replacePluginRoutes(replacements);
     this.#settle(faults);
     return againInMs === undefined ? {} : { againInMs };
+  }
+
+  /**
+   * The CNI plugin gives a new workload a route of its own, without a priority, so that it is reachable before we come.
+   * Once ours stands beside it, it goes: it would win for ever, and BGP would announce it as an exception to its block.
+   */
+  #replacePluginRoutes(written: readonly { readonly key: string; readonly change: RouteChange }[]): void {
+    const { routes, table, ownership } = this.#options;
+    for (const { key, change } of written) {
+      const { link, destination, priority = 0 } = change.route;
+      const name = link === undefined ? undefined : this.#names.get(link);
+      const isNew = name !== undefined && priority !== 0 && !this.#actual.has(key);
+      if (!isNew || link === undefined || ownership.hasGrace?.(name) !== true) continue;
+      const others = routes
+        .list({ version: this.version, table, link })
+        .filter((route) => route.destination === destination && route.priority === 0 && ownership.isOurs(route, name));
+      // The kernel takes the lowest priority first when none is named: that is exactly this one.
+      routes.apply(others.map((route) => ({ action: "delete" as const, route: this.#deleteKey(route) })));
+    }
   }
 
   /** What went through is what is there; what failed is looked at again. */

@@ -1,0 +1,105 @@
+// A whole cluster of two hosts: up, packets, a policy, down, and nothing left.
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { listNamedNamespaces } from "../../../src/kernel/index.ts";
+import { down } from "../../../src/lab/down.ts";
+import type { Lab } from "../../../src/lab/lab.ts";
+import { measureMatrix } from "../../../src/lab/matrix.ts";
+import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
+import { openTerminal } from "../../../src/lab/terminal.ts";
+import { up } from "../../../src/lab/up.ts";
+import { API_VERSION } from "../../../src/model/index.ts";
+
+const quiet = openTerminal({ quiet: true });
+const shapes: readonly (Partial<LabOptions> & { readonly name: string })[] = [
+  { name: "testbgp", backend: "bird", dataplane: "nft", ipv6: true },
+  { name: "testvxlan", backend: "vxlan", dataplane: "iptables" },
+];
+const matrixOptions = { protocol: "tcp", port: 80, version: 4, timeoutMs: 500 } as const;
+
+for (const shape of shapes)
+  describe(`a lab with ${shape.backend} and ${shape.dataplane}`, () => {
+    const options: LabOptions = { ...DEFAULT_OPTIONS, nodes: 2, podsPerNode: 2, ...shape };
+    let lab: Lab;
+    beforeAll(async () => {
+      lab = await up(options, quiet);
+    }, 90_000);
+    afterAll(() => down(options.name, quiet), 30_000);
+
+    const reached = async (version: 4 | 6 = 4) => {
+      const cells = await measureMatrix(lab, { ...matrixOptions, version });
+      return cells.filter((cell) => cell.result === "reached").map(({ from, to }) => `${from} ${to}`);
+    };
+
+    test("every pod reaches every pod, over hosts", async () => {
+      await eventually(async () => (await reached()).length === 16);
+      if (options.ipv6) await eventually(async () => (await reached(6)).length === 16);
+    }, 30_000);
+
+    test("each pod has one route on its host, and its neighbours know only its block", async () => {
+      await eventually(() => {
+        const own = lab.host("node1").run(["ip", "-4", "route", "show"]).stdout.split("\n");
+        const pods = lab.record.pods.filter((pod) => pod.node === "node1").map((pod) => pod.addresses[0] ?? "");
+        return pods.every((address) => own.filter((line) => line.startsWith(`${address} `)).length === 1);
+      });
+      await eventually(() => {
+        const far = lab.host("node2").run(["ip", "-4", "route", "show"]).stdout.split("\n");
+        const pods = lab.record.pods.filter((pod) => pod.node === "node1").map((pod) => pod.addresses[0] ?? "");
+        return pods.every((address) => !far.some((line) => line.startsWith(`${address} `)));
+      });
+    }, 30_000);
+
+    test("a policy closes what it names and nothing else, and opens again when deleted", async () => {
+      const policy = {
+        apiVersion: API_VERSION,
+        kind: "NetworkPolicy",
+        metadata: { name: "only-app1", namespace: "default" },
+        spec: {
+          selector: "app == 'app2'",
+          types: ["Ingress"],
+          ingress: [{ action: "Allow", source: { selector: "app == 'app1'" } }],
+        },
+      } as const;
+      lab.apply([policy]);
+      // pod2 and pod4 are app2: reached by pod1 and pod3 only (and each by itself, which never leaves it).
+      await eventually(async () => (await reached()).length === 14);
+      const open = await reached();
+      expect(open).not.toContain("default/pod2 default/pod4");
+      expect(open).not.toContain("default/pod4 default/pod2");
+      expect(open).toContain("default/pod1 default/pod4");
+      lab.calicoctl(["delete", "networkpolicy", "only-app1"]);
+      await eventually(async () => (await reached()).length === 16);
+    }, 30_000);
+
+    test("up again changes nothing", async () => {
+      const before = lab.host("node1").program("calico-node")?.pid;
+      await up(options, quiet);
+      expect(lab.host("node1").program("calico-node")?.pid).toBe(before);
+    }, 60_000);
+
+    test("down leaves no process, namespace or file", async () => {
+      const pids = lab.plan.nodes.map((node) => lab.host(node.name).program("calico-node")?.pid ?? 0);
+      await down(options.name, quiet);
+      expect(listNamedNamespaces().filter((name) => name.startsWith(lab.folder.namespacePrefix))).toEqual([]);
+      expect(existsSync(lab.folder.path)).toBe(false);
+      expect(pids.filter(isAlive)).toEqual([]);
+      expect(readFileSync("/proc/self/mounts", "utf8")).not.toContain(lab.folder.path);
+    }, 30_000);
+  });
+
+/** A process that only waits for its parent to notice its end is gone. */
+function isAlive(pid: number): boolean {
+  try {
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+  } catch {
+    return false;
+  }
+}
+
+async function eventually(holds: () => boolean | Promise<boolean>, withinMs = 20_000): Promise<void> {
+  const deadline = performance.now() + withinMs;
+  while (!(await holds())) {
+    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms: ${holds.toString().slice(0, 200)}`);
+    await Bun.sleep(50);
+  }
+}
