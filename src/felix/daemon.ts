@@ -4,17 +4,10 @@
 //   2  settings and datastore, however long it takes          load-config.ts
 //   3  log, health port and watchdog times as the settings say
 //   4  the dataplane; it hears the settings before anything else
-//   5  syncer ─► dedupe buffer ─► graph runner ─► dataplane ─► reports ─► status
+//   5  datastore or Typha ─► graph runner ─► dataplane ─► reports ─► status
 //   6  metrics; then it waits for a reason to end             shutdown.ts
 import { CalculationGraph, type ConfigLayers, type DataplaneMessage, type GraphUpdate } from "../calc/index.ts";
-import {
-  createSyncer,
-  type Datastore,
-  DedupeBuffer,
-  DEFAULT_ALLOW,
-  DEFAULT_ALLOW_PROFILE,
-  type Syncer,
-} from "../datastore/index.ts";
+import { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
 import { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
@@ -25,10 +18,10 @@ import {
   type ConfigEngine,
   type Environment,
   type FelixConfig,
-  isLeader,
   type ParameterName,
   PARAMETERS,
 } from "./config/index.ts";
+import { armDebugSwitches } from "./debug-switches.ts";
 import type { RunningDriver } from "./drivers/driver.ts";
 import { openDriver } from "./drivers/open.ts";
 import { GraphRunner } from "./graph-runner.ts";
@@ -38,11 +31,14 @@ import { type Loaded, loadConfig } from "./load-config.ts";
 import { createFelixLog, earlySeverity, type FelixLog, thresholdOf } from "./logging/felix-log.ts";
 import { openFelixLog } from "./logging/open.ts";
 import { screenWriter } from "./logging/writers.ts";
+import { dataplaneMetrics } from "./metrics/dataplane-metrics.ts";
 import { graphMetrics } from "./metrics/graph-metrics.ts";
 import { MetricsServer } from "./metrics/metrics-server.ts";
-import { failure, restart, Shutdown } from "./shutdown.ts";
+import { processMetrics } from "./metrics/process-metrics.ts";
+import { EXIT_STUCK, failure, restart, Shutdown } from "./shutdown.ts";
 import { handleSignals } from "./signals.ts";
 import { createStatusReporters } from "./status/reporters.ts";
+import { openSource } from "./syncer-source.ts";
 import { ValidationFilter } from "./validation-filter.ts";
 
 const GRAPH_TIMEOUT_MS = 30_000;
@@ -127,8 +123,11 @@ async function start(given: {
     log,
     onNoNode: (reason) => shutdown.request(failure(reason)),
   });
+  const rounds = dataplaneMetrics(registry);
+  if (config.PrometheusProcessMetricsEnabled) processMetrics(registry);
   const driver = await openDriver({
     config,
+    onApplied: rounds.onApplied,
     encapsulation: plan.encapsulation,
     log,
     health,
@@ -140,6 +139,7 @@ async function start(given: {
   const graph = new CalculationGraph(plan.settings, {
     onMessage: (message) => {
       metrics.onMessage();
+      rounds.onMessage(message);
       if (message.type === "encapsulation" && !Bun.deepEquals(message, plan.encapsulation, true))
         shutdown.request(restart("the pools ask for other tunnels"));
       driver.send(message);
@@ -163,13 +163,13 @@ async function start(given: {
     metrics,
     onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
   });
-  const buffer = new DedupeBuffer({ onUnreadable: (path, reason) => runner.onUnreadable(path, reason) });
+  const source = await openSource({ loaded, env: options.env, log });
+  armDebugSwitches({ config, runner, log, signal, panic: () => process.exit(EXIT_STUCK) });
   const tasks: Readonly<Record<string, Promise<void>>> = {
     dataplane: driver.run(signal),
     calculation: runner.run(signal),
     status: status.run(signal),
-    buffer: buffer.run(runner, signal),
-    syncer: openSyncer(loaded, store, log).run(buffer, signal),
+    syncer: source.run(runner, signal),
   };
   for (const [name, task] of Object.entries(tasks))
     task.catch((error: unknown) => {
@@ -183,18 +183,6 @@ async function start(given: {
     }),
     close: () => metricsServer.close(),
   };
-}
-
-function openSyncer({ engine, usePodCidr }: Loaded, store: Datastore, log: Logger): Syncer {
-  return createSyncer("felix", store, {
-    hostname: engine.config.FelixHostname,
-    usePodCidr,
-    isLeader: isLeader(engine.config),
-    onFailure: (error, lasting) =>
-      log.with({ part: "syncer" })[lasting ? "error" : "debug"]("the datastore cannot be followed; trying again", {
-        error: describeError(error),
-      }),
-  });
 }
 
 /** Settings as the datastore has them now: applied where that is possible, else a reason to start again. */

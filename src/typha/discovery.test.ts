@@ -14,7 +14,7 @@ const instance = (address: string, nodeName: string, ready?: boolean) => ({
   ...(ready === undefined ? {} : { conditions: { ready } }),
 });
 
-test("TC-T23 addresses are host and port, several of them, of both families", () => {
+test("FC-018 TC-T23 addresses are host and port, several of them, of both families", () => {
   expect(parseAddresses("typha:5473")).toEqual([{ host: "typha", port: 5473 }]);
   expect(parseAddresses("10.0.0.1:1, [fd00::1]:2,named").map(addressText)).toEqual([
     "10.0.0.1:1",
@@ -25,7 +25,7 @@ test("TC-T23 addresses are host and port, several of them, of both families", ()
     expect(() => parseAddresses(bad)).toThrow(DiscoveryError);
 });
 
-test("TC-T23 instances of the service that have the port and are ready", () => {
+test("FC-018 TC-T23 instances of the service that have the port and are ready", () => {
   const found = orderInstances(
     [
       slice(5473, instance("10.0.0.1", "a"), instance("10.0.0.2", "b", false), instance("fd00::3", "c", true)),
@@ -37,7 +37,7 @@ test("TC-T23 instances of the service that have the port and are ready", () => {
   expect(found.map(addressText).toSorted()).toEqual(["10.0.0.1:5473", "[fd00::3]:5473"]);
 });
 
-test("TC-T24 the own node's instance first, the others in random order", () => {
+test("FC-018 TC-T24 the own node's instance first, the others in random order", () => {
   const slices = [slice(5473, ...Array.from({ length: 8 }, (_, i) => instance(`10.0.0.${i}`, `n${i}`)))];
   const orders = new Set<string>();
   for (let i = 0; i < 40; i++) {
@@ -49,7 +49,7 @@ test("TC-T24 the own node's instance first, the others in random order", () => {
   expect(orders.size).toBeGreaterThan(20);
 });
 
-test("TC-T24 each address is tried once before any again; later attempts look anew; memory fades", async () => {
+test("FC-019 TC-T24 each address is tried once before any again; later attempts look anew; memory fades", async () => {
   let now = 0;
   let addresses = parseAddresses("a:1,b:1");
   const refreshes: boolean[] = [];

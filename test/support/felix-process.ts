@@ -133,7 +133,7 @@ export async function until(holds: () => boolean | Promise<boolean>, withinMs = 
   throw new Error(`it did not come true within ${withinMs} ms`);
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve) => {
     const server = createServer().listen(0, "127.0.0.1", () => {
       const address = server.address();

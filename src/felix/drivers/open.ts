@@ -5,6 +5,7 @@ import { LinuxDataplane, openLinuxKernel } from "../../dataplane/index.ts";
 import type { HealthAggregator } from "../../lib/health.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { FelixConfig } from "../config/index.ts";
+import type { DataplaneMetrics } from "../metrics/dataplane-metrics.ts";
 import type { ReportListener, RunningDriver } from "./driver.ts";
 import { DumpDriver } from "./dump-driver.ts";
 import { ExternalDriver } from "./external-driver.ts";
@@ -17,6 +18,7 @@ export async function openDriver(given: {
   readonly log: Logger;
   readonly health: HealthAggregator;
   readonly report: ReportListener;
+  readonly onApplied: DataplaneMetrics["onApplied"];
   readonly dump: boolean;
 }): Promise<RunningDriver> {
   const { config, encapsulation, report, health } = given;
@@ -40,6 +42,7 @@ export async function openDriver(given: {
     kernel,
     logger,
     report,
+    onApplied: given.onApplied,
     health: health.register("InternalDataplaneMainLoop", { live: true, ready: true }, timeoutMs),
   });
 }

@@ -182,3 +182,16 @@ test("FC-014 SIGUSR1 and SIGUSR2 write profiles", async () => {
   felix.signal("SIGUSR2");
   expect(await felix.probe("liveness")).toBe(200);
 });
+
+test("FC-105 a calculation that hangs is found out, and a panic is one", async () => {
+  await using felix = await FelixProcess.prepare();
+  await felix.put("FelixConfiguration", "default", {
+    healthTimeoutOverrides: [{ name: "CalculationGraph", timeout: "1s" }],
+  });
+  felix.start({ FELIX_DEBUGSIMULATECALCGRAPHHANGAFTER: "0.2" });
+  await felix.untilReady();
+  await until(async () => (await felix.probe("liveness")) === 503);
+  await using other = await FelixProcess.prepare();
+  other.start({ FELIX_DEBUGPANICAFTER: "0.5" });
+  expect(await other.exit()).toBe(2);
+});

@@ -1,0 +1,67 @@
+// Where the agent's picture of the cluster comes from: the datastore, or a Typha in front of it.
+import { createSyncer, DedupeBuffer, type Syncer, type SyncerSink } from "../datastore/index.ts";
+import { BUILD } from "../lib/build.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { createTyphaSyncer, type TyphaSettings } from "../typha/index.ts";
+import { type Environment, type FelixConfig, isLeader } from "./config/index.ts";
+import type { Loaded } from "./load-config.ts";
+
+/** Nothing when neither an address nor a service of Typha is set. */
+export function typhaOf(config: FelixConfig): TyphaSettings | undefined {
+  if (config.TyphaAddr === "" && config.TyphaK8sServiceName === "") return undefined;
+  const { TyphaKeyFile: keyFile, TyphaCertFile: certFile, TyphaCAFile: caFile } = config;
+  const hasTls = keyFile !== ""; // that the rest is there too was checked with all settings
+  return {
+    ...(config.TyphaAddr !== "" && { address: config.TyphaAddr }),
+    ...(config.TyphaK8sServiceName !== "" && { serviceName: config.TyphaK8sServiceName }),
+    namespace: config.TyphaK8sNamespace,
+    readTimeoutMs: config.TyphaReadTimeout * 1000,
+    writeTimeoutMs: config.TyphaWriteTimeout * 1000,
+    ...(hasTls && {
+      tls: {
+        keyFile,
+        certFile,
+        caFile,
+        ...(config.TyphaCN !== "" && { commonName: config.TyphaCN }),
+        ...(config.TyphaURISAN !== "" && { uriSan: config.TyphaURISAN }),
+      },
+    }),
+  };
+}
+
+export async function openSource(given: {
+  readonly loaded: Loaded;
+  readonly env: Environment;
+  readonly log: Logger;
+}): Promise<Syncer> {
+  const { loaded, env } = given;
+  const { engine, store, usePodCidr } = loaded;
+  const { config } = engine;
+  const log = given.log.with({ part: "syncer" });
+  const typha = typhaOf(config);
+  if (typha !== undefined)
+    return createTyphaSyncer({
+      settings: typha,
+      syncer: "felix",
+      hostname: config.FelixHostname,
+      info: "felix",
+      version: BUILD.version,
+      log,
+      env,
+    });
+  const direct = createSyncer("felix", store, {
+    hostname: config.FelixHostname,
+    usePodCidr,
+    isLeader: isLeader(config),
+    onFailure: (error, lasting) =>
+      log[lasting ? "error" : "debug"]("the datastore cannot be followed; trying again", {
+        error: describeError(error),
+      }),
+  });
+  return {
+    run: async (sink: SyncerSink, signal: AbortSignal) => {
+      const buffer = new DedupeBuffer({ onUnreadable: (path, reason) => sink.onUnreadable?.(path, reason) });
+      await Promise.all([buffer.run(sink, signal), direct.run(buffer, signal)]);
+    },
+  };
+}

@@ -1,0 +1,100 @@
+// Metrics over TLS, with every way to treat client certificates.
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { get } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "bun:test";
+import { MetricsServer, type MetricsSettings } from "../../../src/felix/metrics/metrics-server.ts";
+import { silentLogger } from "../../../src/lib/log.ts";
+import { MetricsRegistry } from "../../../src/lib/metrics.ts";
+import { type Certificate, TestAuthority } from "../../support/certificates.ts";
+import { until } from "../../support/felix-process.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "felix-metrics-"));
+const authority = new TestAuthority(folder);
+const strangers = new TestAuthority(mkdtempSync(join(folder, "strangers-")));
+const ours = authority.issue("scraper");
+const theirs = strangers.issue("stranger");
+
+async function serve(
+  mode: MetricsSettings["PrometheusMetricsClientAuth"],
+  server: Certificate,
+): Promise<MetricsServer> {
+  const registry = new MetricsRegistry();
+  registry.gauge("up", "Up.").set(1);
+  const metrics = new MetricsServer(
+    registry,
+    {
+      PrometheusMetricsHost: "127.0.0.1",
+      PrometheusMetricsPort: 0,
+      PrometheusMetricsCAFile: authority.certFile,
+      PrometheusMetricsCertFile: server.certFile,
+      PrometheusMetricsKeyFile: server.keyFile,
+      PrometheusMetricsClientAuth: mode,
+    },
+    silentLogger,
+  );
+  metrics.start();
+  await until(() => metrics.port !== undefined);
+  return metrics;
+}
+
+/** The status, or 0 when the handshake fails. */
+function scrape(port: number | undefined, client?: Certificate): Promise<{ status: number; serial: string }> {
+  return new Promise((resolve) => {
+    const request = get(
+      {
+        host: "127.0.0.1",
+        port,
+        path: "/metrics",
+        agent: false,
+        rejectUnauthorized: false,
+        ...(client !== undefined && { cert: readFileSync(client.certFile), key: readFileSync(client.keyFile) }),
+      },
+      (response) => {
+        const { serialNumber = "" } = (response.socket as import("node:tls").TLSSocket).getPeerCertificate();
+        response.resume();
+        response.on("end", () => resolve({ status: response.statusCode ?? 0, serial: serialNumber }));
+      },
+    );
+    request.on("error", () => resolve({ status: 0, serial: "" }));
+  });
+}
+
+const cases = [
+  { mode: "NoClientCert", none: true, ours: true, theirs: true },
+  { mode: "RequireAndVerifyClientCert", none: false, ours: true, theirs: false },
+  { mode: "RequireAnyClientCert", none: false, ours: true, theirs: true },
+  { mode: "VerifyClientCertIfGiven", none: true, ours: true, theirs: false },
+] as const;
+for (const { mode, ...want } of cases)
+  test(`FC-100 metrics over TLS: ${mode}`, async () => {
+    const server = await serve(mode, authority.issue(`server-${mode}`));
+    try {
+      const ok = async (client?: Certificate) => (await scrape(server.port, client)).status === 200;
+      expect({ none: await ok(), ours: await ok(ours), theirs: await ok(theirs) }).toEqual(want);
+    } finally {
+      server.close();
+    }
+  });
+
+test("FC-100 a renewed certificate is used without a restart", async () => {
+  const own = mkdtempSync(join(folder, "own-"));
+  const [first, second] = [authority.issue("first"), authority.issue("second")];
+  const files: Certificate = { certFile: join(own, "tls.crt"), keyFile: join(own, "tls.key") } as Certificate;
+  copyFileSync(first.certFile, files.certFile);
+  copyFileSync(first.keyFile, files.keyFile);
+  const server = await serve("NoClientCert", files);
+  try {
+    const before = (await scrape(server.port)).serial;
+    copyFileSync(second.keyFile, files.keyFile);
+    copyFileSync(second.certFile, files.certFile);
+    await until(async () => {
+      const { serial } = await scrape(server.port);
+      return serial !== "" && serial !== before;
+    });
+  } finally {
+    server.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
