@@ -52,12 +52,12 @@ export async function loadDefinition(kind: SchemaKind) {
 
 export async function validateResource<R extends Resource>(
   raw: R,
-  options: { readonly mode: ValidationMode },
+  options: { readonly mode: ValidationMode; readonly stored?: Resource | undefined },
 ): Promise<Validated<ResourceOf<R["kind"]>>> {
   const { kind } = raw;
   if (!hasSchema(kind)) return { ok: false, faults: [noSchema(kind)] };
   const schema = await loadSchema(kind);
-  return schema.validate(raw, options.mode) as Validated<ResourceOf<R["kind"]>>;
+  return schema.validate(raw, options.mode, options) as Validated<ResourceOf<R["kind"]>>;
 }
 
 const noSchema = (kind: string): FieldFault => ({ field: "kind", value: kind, reason: "is no kind users write" });

@@ -6,6 +6,7 @@
 import type * as z from "zod/mini";
 import { type FieldFault, fieldPath, nearest } from "../faults.ts";
 import { type Extra, extras } from "./fields.ts";
+import { isStoredAt, type KeptField } from "./kept-fields.ts";
 
 export interface Decoding {
   readonly faults: FieldFault[];
@@ -13,6 +14,9 @@ export interface Decoding {
   readonly path: (string | number)[];
   /** Limits count and fields must be known; not so for what other programs, older or newer, stored. */
   readonly strict: boolean;
+  /** What is being changed: fields we do not know may stay as they are there, and are collected in `kept`. */
+  readonly stored?: unknown;
+  readonly kept: KeptField[];
 }
 
 /** Stored form of one value; undefined when it counts as absent. */
@@ -112,7 +116,8 @@ function objectDecoder(shape: Record<string, z.core.$ZodType>): Decoder {
       const given = value[key];
       at.path.push(key);
       if (member === undefined) {
-        if (at.strict) unknownField(key, given, members, at);
+        if (isStoredAt(at.stored, at.path, given)) at.kept.push({ path: [...at.path], value: given });
+        else if (at.strict) unknownField(key, given, members, at);
       } else if (given !== null && given !== undefined) {
         const decoded = member.decode(given, at);
         if (decoded !== undefined && !(member.dropEmpty && isEmpty(decoded))) result[key] = decoded;

@@ -5,6 +5,7 @@ import type { KindName } from "../kinds.ts";
 import { API_VERSION, type Metadata, type Resource } from "../resource.ts";
 import { compileDecoder, type Decoding, isObject } from "./decode.ts";
 import { extras } from "./fields.ts";
+import { restoreFields } from "./kept-fields.ts";
 import { checkMetadata, metadataSchema } from "./metadata.ts";
 
 /** Deep-readonly form of what a schema yields. */
@@ -62,9 +63,16 @@ export type ResourceFor<
 export interface ResourceSchema<R extends Resource = Resource> {
   readonly kind: KindName;
   /** Structure only: fields are known and of the right type. For refusing a file before its first write. */
-  decode(raw: unknown): Validated<Resource>;
+  decode(raw: unknown, options?: DecodeOptions): Validated<Resource>;
   /** Everything: the resource in stored form with its defaults, or all that is wrong with it. */
-  validate(raw: unknown, mode: ValidationMode): Validated<R>;
+  validate(raw: unknown, mode: ValidationMode, options?: Pick<DecodeOptions, "stored">): Validated<R>;
+}
+
+export interface DecodeOptions {
+  /** Absent: `create`. With `stored` a value of another program passes whose fields we know are of the right type. */
+  readonly mode?: ValidationMode;
+  /** What the resource replaces: its fields that we do not know may stay. */
+  readonly stored?: Resource | undefined;
 }
 
 type Decoder = ReturnType<typeof compileDecoder>;
@@ -82,15 +90,20 @@ export class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z
     this.kind = definition.kind;
   }
 
-  decode(raw: unknown): Validated<Resource> {
-    const at: Decoding = { faults: [], path: [], strict: true };
+  decode(raw: unknown, { mode = "create", stored }: DecodeOptions = {}): Validated<Resource> {
+    const at: Decoding = { faults: [], path: [], strict: mode !== "stored", stored, kept: [] };
     const decoded = this.#decode(raw, at);
-    return at.faults.length > 0 ? { ok: false, faults: at.faults } : { ok: true, resource: decoded };
+    if (at.faults.length > 0) return { ok: false, faults: at.faults };
+    return { ok: true, resource: restoreFields(decoded, at.kept) };
   }
 
-  validate(raw: unknown, mode: ValidationMode): Validated<Resource<K, Stored<S>, Stored<T>>> {
+  validate(
+    raw: unknown,
+    mode: ValidationMode,
+    { stored }: Pick<DecodeOptions, "stored"> = {},
+  ): Validated<Resource<K, Stored<S>, Stored<T>>> {
     const { definition } = this;
-    const at: Decoding = { faults: [], path: [], strict: mode !== "stored" };
+    const at: Decoding = { faults: [], path: [], strict: mode !== "stored", stored, kept: [] };
     const decoded = this.#decode(raw, at);
     const { faults } = at;
     const { metadata } = decoded;
@@ -108,7 +121,8 @@ export class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z
     }
     if (faults.length > 0) return { ok: false, faults };
     const resource = { kind: definition.kind, apiVersion: API_VERSION, metadata, spec: spec as Stored<S> };
-    return { ok: true, resource: status === undefined ? resource : { ...resource, status: status as Stored<T> } };
+    const checked = status === undefined ? resource : { ...resource, status: status as Stored<T> };
+    return { ok: true, resource: restoreFields(checked, at.kept) };
   }
 
   #decode(raw: unknown, at: Decoding): Resource {
