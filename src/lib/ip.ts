@@ -32,8 +32,9 @@ export function parseAddress(text: string): IpAddress {
   return address;
 }
 
-/** Like parseAddress, for text that may well be something else. */
-export function tryParseAddress(text: string): IpAddress | undefined {
+/** Like parseAddress, for what may well be something else: stored values say what they please. */
+export function tryParseAddress(text: unknown): IpAddress | undefined {
+  if (typeof text !== "string") return undefined;
   if (text.includes(":")) {
     const value = parseV6(text);
     if (value === undefined) return undefined;
@@ -51,7 +52,7 @@ export function parseCidr(text: string): Cidr {
   return cidr;
 }
 
-export function tryParseCidr(text: string): Cidr | undefined {
+export function tryParseCidr(text: unknown): Cidr | undefined {
   const network = tryParseNetwork(text);
   return network === undefined ? undefined : maskCidr(network.address, network.length);
 }
@@ -63,7 +64,8 @@ export function parseNetwork(text: string): IpNetwork {
   return network;
 }
 
-export function tryParseNetwork(text: string): IpNetwork | undefined {
+export function tryParseNetwork(text: unknown): IpNetwork | undefined {
+  if (typeof text !== "string") return undefined;
   const slash = text.indexOf("/");
   if (slash < 0) {
     const address = tryParseAddress(text);

@@ -2,6 +2,7 @@
 // no schema is loaded to print a table.
 import type { KindName } from "./kinds.ts";
 import type { Resource } from "./resource.ts";
+import { UnreadableValue } from "./unreadable-value.ts";
 
 /** What a cell may depend on besides its resource. */
 export interface CellContext {
@@ -19,27 +20,61 @@ export interface Table {
   readonly wide: readonly string[];
 }
 
+/** Stored values come unchecked here: what a cell needs must have the type it ought to have. */
 type Fields = Readonly<Record<string, unknown>>;
 const specOf = (resource: Resource): Fields => (resource.spec ?? {}) as Fields;
 
-const at = (heading: string, field: string, absent = ""): Column => ({
+const WANTED = {
+  string: "text",
+  number: "a number",
+  "number or text": "a number",
+  boolean: "true or false",
+  object: "a group of fields",
+  list: "a list",
+};
+type Wanted = keyof typeof WANTED;
+const isA = (value: unknown, wanted: Wanted): boolean => {
+  const type = Array.isArray(value) ? "list" : typeof value;
+  return wanted === "number or text" ? type === "number" || type === "string" : type === wanted;
+};
+
+/** The field when it has that type, or nothing when it is absent; `UnreadableValue` when it is something else. */
+function fieldOf(fields: Fields, field: string, wanted: Wanted, where = "spec"): unknown {
+  const value = fields[field] ?? undefined;
+  if (value === undefined || isA(value, wanted)) return value;
+  throw new UnreadableValue(`${where}.${field}: want ${WANTED[wanted]}`);
+}
+const listAt = (resource: Resource, field: string) =>
+  (fieldOf(specOf(resource), field, "list") ?? []) as readonly unknown[];
+const groupAt = (resource: Resource, field: string) => fieldOf(specOf(resource), field, "object") as Fields | undefined;
+const groupsOf = (list: unknown, where: string): readonly Fields[] =>
+  ((list ?? []) as readonly unknown[]).map((item) => {
+    if (item === null || !isA(item, "object")) throw new UnreadableValue(`${where}: want groups of fields`);
+    return item as Fields;
+  });
+
+const at = (heading: string, field: string, absent = "", wanted: Wanted = "string"): Column => ({
   heading,
-  cell: (resource) => show(specOf(resource)[field], absent),
+  cell: (resource) => show(fieldOf(specOf(resource), field, wanted), absent),
 });
+const flag = (heading: string, field: string, absent = "false") => at(heading, field, absent, "boolean");
+const number = (heading: string, field: string, absent: string) => at(heading, field, absent, "number");
+/** Older programs let it be text, `1.10`. */
+const asNumber = (heading: string, absent: string) => at(heading, "asNumber", absent, "number or text");
 const float = (heading: string, field: string): Column => ({
   heading,
   cell: (resource) => {
-    const value = specOf(resource)[field];
-    return typeof value === "number" ? showFloat(value) : "<nil>";
+    const value = fieldOf(specOf(resource), field, "number");
+    return value === undefined ? "<nil>" : showFloat(value as number);
   },
 });
 const joined = (heading: string, field: string, limit = Number.POSITIVE_INFINITY): Column => ({
   heading,
-  cell: (resource) => truncate(((specOf(resource)[field] ?? []) as readonly unknown[]).join(","), limit),
+  cell: (resource) => truncate(listAt(resource, field).join(","), limit),
 });
 const count = (heading: string, field: string): Column => ({
   heading,
-  cell: (resource) => String(((specOf(resource)[field] ?? []) as readonly unknown[]).length),
+  cell: (resource) => String(listAt(resource, field).length),
 });
 const NAME: Column = { heading: "NAME", cell: (resource) => resource.metadata.name };
 const NAMESPACE: Column = { heading: "NAMESPACE", cell: (resource) => resource.metadata.namespace ?? "" };
@@ -62,8 +97,8 @@ const TABLES: Partial<Record<KindName, Table>> = {
     [
       NAME,
       at("LOGSEVERITY", "logSeverityScreen"),
-      at("MESHENABLED", "nodeToNodeMeshEnabled", "-"),
-      at("ASNUMBER", "asNumber", "-"),
+      flag("MESHENABLED", "nodeToNodeMeshEnabled", "-"),
+      asNumber("ASNUMBER", "-"),
     ],
     "NAME LOGSEVERITY MESHENABLED ASNUMBER",
   ),
@@ -78,7 +113,7 @@ const TABLES: Partial<Record<KindName, Table>> = {
     "NAME NUMEXPORTV4 NUMIMPORTV4 NUMEXPORTV6 NUMIMPORTV6",
   ),
   BGPPeer: table(
-    [NAME, at("PEERIP", "peerIP"), { heading: "NODE", cell: peerNode }, at("ASN", "asNumber", "0")],
+    [NAME, at("PEERIP", "peerIP"), { heading: "NODE", cell: peerNode }, asNumber("ASN", "0")],
     "NAME PEERIP NODE ASN",
   ),
   CalicoNodeStatus: table([NAME, at("NODE", "node"), joined("CLASSES", "classes")], "NAME NODE", "NAME NODE CLASSES"),
@@ -88,7 +123,7 @@ const TABLES: Partial<Record<KindName, Table>> = {
       at("CLUSTERGUID", "clusterGUID"),
       at("CLUSTERTYPE", "clusterType"),
       at("CALICOVERSION", "calicoVersion"),
-      at("DATASTOREREADY", "datastoreReady", "<nil>"),
+      flag("DATASTOREREADY", "datastoreReady", "<nil>"),
     ],
     "NAME CLUSTERGUID CLUSTERTYPE CALICOVERSION DATASTOREREADY",
   ),
@@ -109,9 +144,9 @@ const TABLES: Partial<Record<KindName, Table>> = {
   IPAMConfiguration: table(
     [
       NAME,
-      at("STRICTAFFINITY", "strictAffinity", "false"),
-      at("AUTOALLOCATEBLOCKS", "autoAllocateBlocks", "false"),
-      at("MAXBLOCKSPERHOST", "maxBlocksPerHost", "0"),
+      flag("STRICTAFFINITY", "strictAffinity"),
+      flag("AUTOALLOCATEBLOCKS", "autoAllocateBlocks"),
+      number("MAXBLOCKSPERHOST", "maxBlocksPerHost", "0"),
     ],
     "NAME STRICTAFFINITY AUTOALLOCATEBLOCKS",
     "NAME STRICTAFFINITY AUTOALLOCATEBLOCKS MAXBLOCKSPERHOST",
@@ -120,11 +155,11 @@ const TABLES: Partial<Record<KindName, Table>> = {
     [
       NAME,
       at("CIDR", "cidr"),
-      at("NAT", "natOutgoing", "false"),
+      flag("NAT", "natOutgoing"),
       at("IPIPMODE", "ipipMode"),
       at("VXLANMODE", "vxlanMode"),
-      at("DISABLED", "disabled", "false"),
-      at("DISABLEBGPEXPORT", "disableBGPExport", "false"),
+      flag("DISABLED", "disabled"),
+      flag("DISABLEBGPEXPORT", "disableBGPExport"),
       at("SELECTOR", "nodeSelector"),
       at("ASSIGNMENTMODE", "assignmentMode", "Automatic"),
     ],
@@ -200,22 +235,23 @@ function truncate(text: string, limit: number): string {
 }
 
 function peerNode(resource: Resource): string {
-  const { node, nodeSelector } = specOf(resource);
-  return show(node ?? nodeSelector, "(global)");
+  const spec = specOf(resource);
+  return show(fieldOf(spec, "node", "string") ?? fieldOf(spec, "nodeSelector", "string"), "(global)");
 }
 
 function nodeAsNumber(resource: Resource, context: CellContext): string {
-  const bgp = specOf(resource)["bgp"] as Fields | undefined;
+  const bgp = groupAt(resource, "bgp");
   if (bgp === undefined) return "";
-  return bgp["asNumber"] === undefined ? `(${context.defaultAsNumber ?? 64512})` : String(bgp["asNumber"]);
+  return show(fieldOf(bgp, "asNumber", "number or text", "spec.bgp"), `(${context.defaultAsNumber ?? 64512})`);
 }
 
 function bgpAddress(heading: string, field: string): Column {
-  return { heading, cell: (resource) => show((specOf(resource)["bgp"] as Fields | undefined)?.[field], "") };
+  const cell = (resource: Resource) => show(fieldOf(groupAt(resource, "bgp") ?? {}, field, "string", "spec.bgp"), "");
+  return { heading, cell };
 }
 
 function profileLabels(resource: Resource): string {
-  const labels = (specOf(resource)["labelsToApply"] ?? {}) as Fields;
+  const labels = groupAt(resource, "labelsToApply") ?? {};
   return Object.keys(labels)
     .sort()
     .map((key) => `${key}=${String(labels[key])}`)
@@ -223,30 +259,24 @@ function profileLabels(resource: Resource): string {
 }
 
 function podSelector(resource: Resource): string {
-  const selector = (specOf(resource)["podSelector"] ?? {}) as {
-    readonly matchLabels?: Fields;
-    readonly matchExpressions?: readonly {
-      readonly key: string;
-      readonly operator: string;
-      readonly values?: readonly string[];
-    }[];
-  };
-  const labels = Object.entries(selector.matchLabels ?? {}).map(([key, value]) => `${key}=${String(value)}`);
-  const expressions = (selector.matchExpressions ?? []).map(
-    ({ key, operator, values }) => `${key} ${operator}${values === undefined ? "" : ` (${values.join(",")})`}`,
-  );
+  const selector = groupAt(resource, "podSelector") ?? {};
+  const where = "spec.podSelector";
+  const matchLabels = (fieldOf(selector, "matchLabels", "object", where) ?? {}) as Fields;
+  const labels = Object.entries(matchLabels).map(([key, value]) => `${key}=${String(value)}`);
+  const inside = `${where}.matchExpressions`;
+  const expressions = groupsOf(fieldOf(selector, "matchExpressions", "list", where), inside).map((expression) => {
+    const values = fieldOf(expression, "values", "list", inside) as readonly unknown[] | undefined;
+    return `${expression["key"]} ${expression["operator"]}${values === undefined ? "" : ` (${values.join(",")})`}`;
+  });
   return [...labels.sort(), ...expressions].join(",");
 }
 
 function workloadName(resource: Resource): string {
-  const { pod, workload } = specOf(resource);
-  return show(workload ?? pod, "");
+  const spec = specOf(resource);
+  return show(fieldOf(spec, "workload", "string") ?? fieldOf(spec, "pod", "string"), "");
 }
 
 function natMappings(resource: Resource): string {
-  const nats = (specOf(resource)["ipNATs"] ?? []) as readonly {
-    readonly internalIP: string;
-    readonly externalIP: string;
-  }[];
-  return nats.map((nat) => `${nat.externalIP}->${nat.internalIP}`).join(",");
+  const nats = groupsOf(listAt(resource, "ipNATs"), "spec.ipNATs");
+  return nats.map((nat) => `${nat["externalIP"]}->${nat["internalIP"]}`).join(",");
 }

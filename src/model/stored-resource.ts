@@ -38,10 +38,13 @@ const isEmptyMap = (value: unknown): boolean =>
 
 /** The object as stored, but with the names that the key says; its spec is judged by the kind's schema, elsewhere. */
 export function decodeResource(key: ResourceKey, json: JsonObject): Resource {
-  const { kind, apiVersion, metadata = {}, spec = {} } = json;
+  const { kind, apiVersion } = json;
+  const metadata = json["metadata"] ?? {};
+  const spec = json["spec"] ?? {};
   if (kind !== undefined && kind !== key.kind)
     throw new UnreadableValue(`kind: ${JSON.stringify(kind)} under ${key.kind}`);
   if (!isJsonObject(metadata)) throw new UnreadableValue("metadata: want an object");
+  if (!isJsonObject(spec)) throw new UnreadableValue("spec: want an object");
   return {
     ...json,
     apiVersion: typeof apiVersion === "string" && apiVersion !== "" ? apiVersion : API_VERSION,
