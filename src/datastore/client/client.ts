@@ -1,9 +1,16 @@
 // The typed way to resources: checked, defaulted, guarded. What it returns carries its revision in
 // `metadata.resourceVersion`, as users know it. Input is never changed.
 import { type Logger, silentLogger } from "../../lib/log.ts";
-import { type KindName, loadSchemas, type Resource, type ResourceKey, type ResourceOf } from "../../model/index.ts";
+import {
+  API_VERSION,
+  type KindName,
+  loadSchemas,
+  type Resource,
+  type ResourceKey,
+  type ResourceOf,
+} from "../../model/index.ts";
 import type { CallOptions, Datastore, Entry, ReadOptions, Revision, Stored, WatchEvent } from "../datastore.ts";
-import { AlreadyExists, Conflict, NotFound, Unsupported, ValidationFailed } from "../errors.ts";
+import { AlreadyExists, Conflict, NotFound, UnreadableEntry, Unsupported, ValidationFailed } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { bgpPeerFlow } from "./bgp-peer-flow.ts";
 import { type ClusterFacts, ensureInitialized } from "./ensure-initialized.ts";
@@ -133,8 +140,10 @@ export class Client {
     const { signal, revision } = options;
     const flow = FLOWS[name.kind];
     const found =
-      flow?.beforeDelete === undefined ? undefined : await this.#find(name, signal === undefined ? {} : { signal });
-    if (found !== undefined && revision !== undefined && revision !== "" && found.revision !== revision)
+      flow?.beforeDelete === undefined
+        ? undefined
+        : await this.#findToDelete(name, signal === undefined ? {} : { signal });
+    if (found !== undefined && revision !== undefined && revision !== "" && ![revision, ""].includes(found.revision))
       throw new Conflict(nameOfKey(found.key), found);
     const rewritten = found === undefined ? undefined : await flow?.beforeDelete?.(found, this.#context(options));
     const at = rewritten ?? revision;
@@ -145,7 +154,7 @@ export class Client {
     };
     return this.#atKey(name, async (key) => {
       const removed = await this.store.delete(found?.key ?? key, removal);
-      const value = removed.value ?? { apiVersion: "", kind: name.kind, metadata: { name: name.name }, spec: {} };
+      const value = removed.value ?? bare(name);
       return shown({ key: removed.key, value, revision: removed.revision }) as ResourceOf<K>;
     });
   }
@@ -193,7 +202,7 @@ export class Client {
     checkUpdate(prepared);
     const name = nameOf(prepared);
     if (isStatic(name)) throw new Unsupported("update", `${name.kind}(${name.name})`, "it is built in");
-    const checked = await validate(prepared, "update", options);
+    const checked = await validate(prepared, "update", options, () => this.#find(name, options));
     const context = this.#context(options);
     const stored = await this.#atKey(name, async (key) => {
       const keepsStatus = prepared.status === undefined;
@@ -214,6 +223,16 @@ export class Client {
 
   #find(name: ResourceName, options: ReadOptions): Promise<Stored<ResourceKey>> {
     return this.#atKey(name, (key) => this.store.get(key, options));
+  }
+
+  /** A value that does not parse can go like any other: what its name says must do, and it has no revision. */
+  async #findToDelete(name: ResourceName, options: ReadOptions): Promise<Stored<ResourceKey>> {
+    try {
+      return await this.#find(name, options);
+    } catch (error) {
+      if (!(error instanceof UnreadableEntry) || error.key?.type !== "resource") throw error;
+      return { key: error.key, value: bare(name), revision: "" };
+    }
   }
 
   /** Runs on the key the resource is stored under: policies have had several. */
@@ -255,12 +274,29 @@ export class Client {
   }
 }
 
-async function validate(resource: Resource, mode: "create" | "update", options: WriteOptions): Promise<Resource> {
+/** What is known of a resource whose value does not parse. */
+const bare = ({ kind, name }: ResourceName): Resource => ({
+  apiVersion: API_VERSION,
+  kind,
+  metadata: { name },
+  spec: {},
+});
+
+/** @param find gives what stands there now, whose fields that we do not know stay */
+async function validate(
+  resource: Resource,
+  mode: "create" | "update",
+  options: WriteOptions,
+  find?: () => Promise<Stored<ResourceKey>>,
+): Promise<Resource> {
   if (options.trusted === true) return resource;
   const { validateResource } = await loadSchemas();
-  const result = await validateResource(resource, { mode });
-  if (!result.ok) throw new ValidationFailed(result.faults);
-  return result.resource;
+  const first = await validateResource(resource, { mode });
+  if (first.ok) return first.resource;
+  const stored = await find?.().catch(() => undefined); // what is wrong with the resource matters more
+  const second = stored === undefined ? first : await validateResource(resource, { mode, stored: stored.value });
+  if (!second.ok) throw new ValidationFailed(second.faults);
+  return second.resource;
 }
 
 const entry = (key: ResourceKey, value: Resource, { ttlSeconds }: WriteOptions): Entry<ResourceKey> => ({

@@ -39,8 +39,9 @@ export const ipPoolFlow: Flow = {
   beforeDelete: async (stored, context) => {
     if (context.unsafe) return undefined;
     const cidr = tryParseCidr(specOf(stored.value).cidr);
+    if (cidr === undefined) return undefined; // nobody can assign from it, and nothing of it can be found
     const revision = specOf(stored.value).disabled === true ? undefined : await disable(stored, context);
-    if (cidr !== undefined && context.addresses !== undefined) {
+    if (context.addresses !== undefined) {
       if (revision !== undefined) await delay(SETTLE_MS, context.signal);
       await context.addresses.releasePool(cidr, context.signal);
     }

@@ -56,11 +56,14 @@ async function remove(key: StoredKey, { store, signal }: FlowContext): Promise<v
   }
 }
 
-const parsed = (texts: readonly (string | undefined)[]): IpAddress[] =>
-  texts.flatMap((text) => (text === undefined ? [] : (tryParseNetwork(text)?.address ?? [])));
+/** What is an address of these; stored values of other programs may be anything. */
+const parsed = (texts: readonly unknown[]): IpAddress[] =>
+  texts.flatMap((text) => tryParseNetwork(text)?.address ?? []);
 
-const addressesOf = (endpoint: Resource): IpAddress[] =>
-  parsed((endpoint.spec as SpecOf<"WorkloadEndpoint">).ipNetworks ?? []);
+function addressesOf(endpoint: Resource): IpAddress[] {
+  const { ipNetworks } = endpoint.spec as SpecOf<"WorkloadEndpoint">;
+  return Array.isArray(ipNetworks) ? parsed(ipNetworks) : [];
+}
 
 function tunnelsOf(node: Resource): IpAddress[] {
   const { bgp, ipv4VXLANTunnelAddr, ipv6VXLANTunnelAddr, wireguard } = node.spec as SpecOf<"Node">;
