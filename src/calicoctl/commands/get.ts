@@ -46,6 +46,8 @@ export async function run(call: Call): Promise<number> {
           showNamespace: all || flags.has("namespace"),
           defaultAsNumber: () => defaultAsNumber(store),
           emphasize: emphasis(world),
+          onUnreadable: (answer, { message }) =>
+            answer === "one" ? void faults.push(message) : world.err(`Skipped: ${message}\n`),
         }),
       );
   }

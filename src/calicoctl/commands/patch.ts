@@ -21,15 +21,26 @@ export async function run(call: Call): Promise<number> {
     refuseReadOnly(target, "replace");
     const current = await store.get(target);
     const { loadSchema } = await loadSchemas();
-    const decoded = (await loadSchema(kind)).decode(strategicMerge(current, patch) as Resource);
+    const patched = strategicMerge(current, patch) as Resource;
+    const decoded = (await loadSchema(kind)).decode(patched, { stored: current });
     if (!decoded.ok)
       throw new Failure(`--patch: ${decoded.faults.map((fault) => `${fault.field}: ${fault.reason}`).join("; ")}`);
+    refuseOtherIdentity(current, patched);
     await update(store, decoded.resource);
   } catch (error) {
     throw new Failure(`Hit error: ${describe(error)}`, { cause: error });
   }
   call.world.out(`Successfully patched 1 '${kind}' resource\n`);
   return 0;
+}
+
+function refuseOtherIdentity(current: Resource, patched: Resource): void {
+  const identity = ({ kind, metadata }: Resource) =>
+    ({ kind, "metadata.name": metadata?.name, "metadata.namespace": metadata?.namespace }) as const;
+  const [before, after] = [identity(current), identity(patched)];
+  for (const field of ["kind", "metadata.name", "metadata.namespace"] as const)
+    if (before[field] !== after[field])
+      throw new Failure(`--patch: ${field}: cannot be changed: create another resource and delete this one`);
 }
 
 function parsePatch(text: string): Readonly<Record<string, unknown>> {

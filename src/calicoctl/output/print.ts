@@ -1,6 +1,16 @@
 // What `get` found, in the form that was asked for.
 import { readFileSync } from "node:fs";
-import { API_VERSION, type CellContext, loadSchemas, type Resource, tableOf } from "../../model/index.ts";
+import { UnreadableEntry } from "../../datastore/index.ts";
+import {
+  API_VERSION,
+  type CellContext,
+  type FieldFault,
+  keyPath,
+  loadSchemas,
+  type Resource,
+  tableOf,
+  UnreadableValue,
+} from "../../model/index.ts";
 import { Failure } from "../failure.ts";
 import { isNamespaced, type ManagedKind } from "../kinds.ts";
 import type { ResourceList } from "../store.ts";
@@ -63,14 +73,16 @@ export interface PrintOptions {
   /** The AS number of nodes that have none of their own; asked for only when a cell needs it. */
   readonly defaultAsNumber: () => Promise<number | "unknown">;
   readonly emphasize: (heading: string) => string;
+  /** Told of what was found and left out: its fields are not what its kind has. */
+  readonly onUnreadable: (answer: Found["type"], error: UnreadableEntry) => void;
 }
 
 export async function print(found: readonly Found[], format: Format, options: PrintOptions): Promise<string> {
   switch (format.type) {
     case "yaml":
-      return toYaml(await documentOf(found));
+      return toYaml(await documentOf(await readableOf(found, options)));
     case "json":
-      return toJson(await documentOf(found));
+      return toJson(await documentOf(await readableOf(found, options)));
     case "table": {
       const tables: string[] = [];
       for (const answer of found) tables.push(await table(answer, format.columns, options));
@@ -99,6 +111,32 @@ function listDocument(kind: ManagedKind, list: ResourceList, one: (resource: Res
     metadata: { resourceVersion: list.revision },
     items: list.items.map(one),
   };
+}
+
+/** What was found without that which is not of its kind's types. */
+async function readableOf(found: readonly Found[], { onUnreadable }: PrintOptions): Promise<readonly Found[]> {
+  const { loadSchema } = await loadSchemas();
+  const result: Found[] = [];
+  for (const answer of found) {
+    const schema = await loadSchema(answer.kind);
+    const isReadable = (resource: Resource): boolean => {
+      const decoded = schema.decode(resource, { mode: "stored" });
+      if (!decoded.ok) onUnreadable(answer.type, unreadable(resource, decoded.faults.map(describeFault).join("; ")));
+      return decoded.ok;
+    };
+    if (answer.type === "list")
+      result.push({ ...answer, list: { ...answer.list, items: answer.list.items.filter(isReadable) } });
+    else if (isReadable(answer.resource)) result.push(answer);
+  }
+  return result;
+}
+
+const describeFault = ({ field, reason }: FieldFault): string => `${field}: ${reason}`;
+
+function unreadable({ kind, metadata }: Resource, reason: string): UnreadableEntry {
+  const { name, namespace } = metadata;
+  const key = { type: "resource", kind, name, ...(namespace !== undefined && { namespace }) } as const;
+  return new UnreadableEntry(keyPath(key), reason, key);
 }
 
 /** Other programs store fields that say nothing (`calicoVersion: ""`); what we do not understand stays as it is. */
@@ -145,7 +183,15 @@ async function table(
   const context: CellContext =
     headings.includes("ASN") && kind === "Node" ? { defaultAsNumber: await options.defaultAsNumber() } : {};
   const resources = answer.type === "one" ? [answer.resource] : answer.list.items;
-  const rows = resources.map((resource) => chosen.map((column) => column.cell(resource, context)));
+  const rows: string[][] = [];
+  for (const resource of resources)
+    try {
+      rows.push(chosen.map((column) => column.cell(resource, context)));
+    } catch (error) {
+      if (!(error instanceof UnreadableValue)) throw error;
+      options.onUnreadable(answer.type, unreadable(resource, error.message));
+    }
+  if (answer.type === "one" && rows.length === 0) return "";
   return `${formatTable(headings, rows, options.emphasize)}\n`;
 }
 
@@ -160,7 +206,7 @@ async function template(found: readonly Found[], source: string, options: PrintO
     throw new Error(`unhandled config type ${String(name)}, want asnumber`);
   };
   const data = [];
-  for (const answer of found) {
+  for (const answer of await readableOf(found, options)) {
     const shapes = await shapesOf(answer.kind);
     data.push(
       answer.type === "one"

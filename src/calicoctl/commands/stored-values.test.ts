@@ -1,0 +1,132 @@
+// What other programs, broken or newer than ours, may have left in the datastore: none of it stops a command.
+import { expect, test } from "bun:test";
+import { Database } from "bun:sqlite";
+import { openDatastore } from "../../datastore/index.ts";
+import { API_VERSION, loadSchemas, type Resource, type ResourceKey } from "../../model/index.ts";
+import { isNamespaced, MANAGED_KINDS } from "../kinds.ts";
+import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
+
+async function put(line: CommandLine, values: readonly Resource[]): Promise<void> {
+  const path = line.env["CALICO_SQLITE_PATH"] ?? "";
+  const store = await openDatastore({ type: "sqlite", path, isFallback: false });
+  for (const value of values) {
+    const { name, namespace } = value.metadata;
+    const key: ResourceKey = {
+      type: "resource",
+      kind: value.kind,
+      name,
+      ...(namespace !== undefined && { namespace }),
+    };
+    await store.apply({ key, value });
+  }
+  await store.close();
+}
+
+/** As a program would that writes no JSON at all. */
+function scribble(line: CommandLine, name: string, text: string): void {
+  const db = new Database(line.env["CALICO_SQLITE_PATH"] ?? "");
+  db.run("UPDATE version SET value = ? WHERE path LIKE ?", [text, `%/${name}`]);
+  db.close();
+}
+
+const resource = (kind: Resource["kind"], name: string, spec: object): Resource => ({
+  apiVersion: API_VERSION,
+  kind,
+  metadata: { name },
+  spec,
+});
+
+for (const kind of MANAGED_KINDS)
+  test(`fields of a wrong type in a ${kind} are reported by key, and the rest is shown`, async () => {
+    using line = new CommandLine();
+    const { loadDefinition } = await loadSchemas();
+    const { shape } = (await loadDefinition(kind)).spec as unknown as { shape: Record<string, unknown> };
+    const wrong = [7, "x", true, [null], [7], { a: null }];
+    const specs = Object.keys(shape).flatMap((field) => wrong.map((value) => ({ [field]: value })));
+    const values = specs.map((spec, i) => ({
+      ...resource(kind, `n${i}`, spec),
+      metadata: { name: `n${i}`, ...(isNamespaced(kind) && { namespace: "ns1" }) },
+    }));
+    await put(line, values);
+    const scope = isNamespaced(kind) ? ["-n", "ns1"] : [];
+    for (const output of ["ps", "wide", "yaml", "json", "go-template={{range .}}{{len .Items}}{{end}}"]) {
+      const answer = await line.run("get", kind, ...scope, "-o", output);
+      expect([output, answer.code]).toEqual([output, 0]);
+      for (const told of answer.err.split("\n").slice(0, -1))
+        expect(told).toMatch(/^Skipped: failed to parse datastore entry key=\/calico\/resources\/v3\/\S+: \S+: /);
+    }
+  });
+
+test("a value of a wrong type is skipped in lists, refused by name, and can be deleted", async () => {
+  using line = new CommandLine();
+  await line.given(pool("good", "10.1.0.0/16"));
+  await put(line, [resource("IPPool", "bad", { cidr: 7 })]);
+  const path = "/calico/resources/v3/projectcalico.org/ippools/bad";
+  for (const output of ["ps", "wide", "yaml", "json"]) {
+    const list = await line.run("get", "ippool", "-o", output);
+    expect(list).toMatchObject({
+      code: 0,
+      err: expect.stringContaining(`Skipped: failed to parse datastore entry key=${path}: spec.cidr: want`),
+    });
+    expect(list.out).toContain("good");
+    expect(list.out).not.toContain("bad");
+    const one = await line.run("get", "ippool", "bad", "-o", output);
+    expect(one).toMatchObject({ code: 1, err: expect.stringContaining(`failed to parse datastore entry key=${path}`) });
+  }
+  // It is in nobody's way.
+  await line.given(pool("other", "10.2.0.0/16"));
+  expect(await line.run("delete", "ippool", "bad")).toMatchObject({ code: 0, err: "" });
+  expect((await line.stored("IPPool")).map((found) => found.metadata.name)).toEqual(["good", "other"]);
+});
+
+test("what is no JSON can be deleted, of every kind that clears up behind itself", async () => {
+  using line = new CommandLine();
+  await put(line, [
+    resource("IPPool", "p", {}),
+    resource("Node", "n", {}),
+    resource("Tier", "t", {}),
+    resource("Tier", "default", {}),
+  ]);
+  for (const name of ["p", "n", "t", "default"]) scribble(line, name, "no JSON");
+  for (const [kind, name] of [
+    ["ippool", "p"],
+    ["node", "n"],
+    ["tier", "t"],
+  ] as const) {
+    expect((await line.run("get", kind)).err).toContain(`/${name}: no JSON`);
+    expect(await line.run("delete", kind, name)).toMatchObject({ code: 0, err: "" });
+    expect((await line.run("get", kind, name)).err).toContain("resource does not exist");
+  }
+  expect((await line.run("delete", "tier", "default")).err).toContain("Cannot delete a built-in tier");
+});
+
+test("fields of newer programs are shown and survive label, patch and apply; ours brings none in", async () => {
+  using line = new CommandLine();
+  const metadata = { name: "a", uid: "u", creationTimestamp: "2026-01-01T00:00:00Z" };
+  const later = { zone: { colour: "red" } };
+  await put(line, [{ ...resource("GlobalNetworkSet", "a", { nets: ["10.0.0.0/8"], later }), metadata }]);
+  const stored = async () => (await line.stored("GlobalNetworkSet"))[0];
+  expect((await line.run("get", "gnetset", "a", "-o", "yaml")).out).toContain("later:\n    zone:\n      colour: red\n");
+  expect(await line.run("label", "gnetset", "a", "k=v")).toMatchObject({ code: 0, err: "" });
+  expect(await line.run("patch", "gnetset", "a", "-p", '{"spec":{"nets":["10.1.0.0/16"]}}')).toMatchObject({ code: 0 });
+  expect(await stored()).toMatchObject({ metadata: { labels: { k: "v" } }, spec: { nets: ["10.1.0.0/16"], later } });
+  expect((await line.run("patch", "gnetset", "a", "-p", '{"spec":{"later":{"zone":1}}}')).err).toContain(
+    "spec.later: unknown field",
+  );
+  expect((await line.pipe(networkSet("b").replace("nets:", "later:"), "apply", "-f", "-")).err).toContain(
+    "spec.later: unknown field",
+  );
+  // A file says everything: what it leaves out is meant to go.
+  await line.given(networkSet("a"));
+  expect(await stored()).not.toMatchObject({ spec: { later } });
+});
+
+test("a patch changes no identity", async () => {
+  using line = new CommandLine();
+  await line.given(networkSet("a"), networkSet("b"));
+  for (const patch of ['{"metadata":{"name":"b"}}', '{"kind":"IPPool"}', '{"metadata":{"namespace":"x"}}']) {
+    const answer = await line.run("patch", "gnetset", "a", "-p", patch);
+    expect(answer).toMatchObject({ code: 1, out: "" });
+    expect(answer.err).toContain("cannot be changed");
+  }
+});
