@@ -43,7 +43,7 @@ async function drain(buffer: DedupeBuffer, consumer: Consumer): Promise<void> {
 }
 
 describe("DM-122 the dedupe buffer", () => {
-  test("keeps the newest value per key, and forgets what came and went", async () => {
+  test("FC-038 keeps the newest value per key, and forgets what came and went", async () => {
     const buffer = new DedupeBuffer();
     const consumer = new Consumer();
     buffer.onUpdates([set("a", "1"), set("b", "1"), set("c", "1")]);
@@ -55,7 +55,7 @@ describe("DM-122 the dedupe buffer", () => {
     expect(consumer.told.slice(2)).toEqual(["a=3", "c=undefined"]);
   });
 
-  test("keeps statuses behind the updates they followed, and batches of a hundred", async () => {
+  test("FC-038 keeps statuses behind the updates they followed, and batches of a hundred", async () => {
     const buffer = new DedupeBuffer();
     const consumer = new Consumer();
     buffer.onStatus("resync");
@@ -68,7 +68,7 @@ describe("DM-122 the dedupe buffer", () => {
     expect(consumer.told.at(-1)).toBe("late=1");
   });
 
-  test("after a restart, what is not told again by in-sync is deleted", async () => {
+  test("FC-038 after a restart, what is not told again by in-sync is deleted", async () => {
     const buffer = new DedupeBuffer();
     const consumer = new Consumer();
     buffer.onUpdates([set("a", "1"), set("b", "1")]);
