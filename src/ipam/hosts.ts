@@ -1,6 +1,6 @@
 // Ownership of blocks as operators and controllers handle it: claim or give up what lies in a prefix, all a host has,
 // all of a pool.
-import { DatastoreError, NotFound } from "../datastore/index.ts";
+import { DatastoreError, NotFound, Unsupported } from "../datastore/index.ts";
 import { type Cidr, cidrContains, cidrLength, type IpVersion, ipVersion } from "../lib/ip.ts";
 import { claimBlock, giveUpBlock, ownerOf } from "./affinities.ts";
 import type { HostReserved, Owner } from "./block.ts";
@@ -70,7 +70,7 @@ export async function removeHost(context: Context, owner: Owner): Promise<void> 
   try {
     await context.records.store.delete({ type: "ipamHost", host: owner.name }, context.records.call);
   } catch (error) {
-    if (!(error instanceof NotFound)) throw error;
+    if (!(error instanceof NotFound || error instanceof Unsupported)) throw error;
   }
 }
 

@@ -17,6 +17,7 @@ import { type OwnerChange, setOwners } from "./owner-attributes.ts";
 import { type Allocation, addressesOfHandle, allocationOf } from "./queries.ts";
 import { type ReleaseRequest, type ReleaseResult, releaseAddresses, releaseByHandle } from "./release.ts";
 import type { SurroundingsRequest } from "./surroundings.ts";
+import { upgradeHost } from "./upgrade.ts";
 import { readUtilization, type UtilizationReport } from "./utilization.ts";
 
 export class Ipam {
@@ -88,6 +89,11 @@ export class Ipam {
   /** A node leaves the cluster. Its addresses stay until they are released. */
   removeHost(host: string, signal?: AbortSignal): Promise<void> {
     return removeHost(this.#context(signal), { type: "host", name: host });
+  }
+
+  /** Puts in order what earlier programs left for this host. */
+  upgradeHost(owner: Owner, signal?: AbortSignal): Promise<void> {
+    return upgradeHost(this.#context(signal), owner);
   }
 
   /** @param pools names or CIDRs; none = all */

@@ -1,6 +1,7 @@
 // The small modes of calico-node: each does one thing by its flag.
 import { chownSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import { keepTokenFresh } from "../cni/index.ts";
 import { describeError } from "../lib/log.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { NodeFailure } from "./failure.ts";
@@ -9,7 +10,7 @@ import { completeStartup, shutDown } from "./network-condition.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
 import { type Check, CHECKS, probeAll } from "./probes.ts";
-import { readSettings } from "./settings.ts";
+import { CNI_KUBECONFIG, readSettings } from "./settings.ts";
 import { runUntilSignal } from "./signals.ts";
 
 /** `-felix-live`, `-bird-ready`, …: exit 0 when all asked for are fine. */
@@ -33,6 +34,18 @@ export async function monitor(): Promise<number> {
     return 0;
   } catch (error) {
     log.error("the node's addresses cannot be watched", { error: describeError(error) });
+    return 1;
+  }
+}
+
+/** `-monitor-token`: the CNI plugin's credentials on the host, renewed before they run out. */
+export async function monitorToken(): Promise<number> {
+  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
+  try {
+    await runUntilSignal((signal) => keepTokenFresh({ env: process.env, log, signal, path: CNI_KUBECONFIG }));
+    return 0;
+  } catch (error) {
+    log.error("the CNI plugin's token cannot be renewed", { error: describeError(error) });
     return 1;
   }
 }

@@ -15,6 +15,7 @@ const roles: Readonly<Record<string, () => Promise<Program>>> = {
   "complete-startup": async () => (await import("./commands.ts")).complete,
   "allocate-tunnel-addrs": async () => (await import("./tunnel-command.ts")).main,
   "monitor-addresses": async () => (await import("./commands.ts")).monitor,
+  "monitor-token": async () => (await import("./commands.ts")).monitorToken,
   shutdown: async () => (await import("./commands.ts")).shutdown,
   "hostpath-init": async () => {
     const { hostpathInit } = await import("./commands.ts");

@@ -3,7 +3,7 @@
 //   startup ─► tunnel addresses ─► supervisor: felix, confd (BGP service), bird, bird6   (processes)
 //                              └─► loops here: addresses, tunnels, readiness, CNI service
 import { join } from "node:path";
-import { startCniService } from "../cni/index.ts";
+import { keepTokenFresh, startCniService } from "../cni/index.ts";
 import type { Datastore, Environment } from "../datastore/index.ts";
 import { Client } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
@@ -15,7 +15,7 @@ import { nodeLogger } from "./log.ts";
 import { completeStartup } from "./network-condition.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
 import { PartOutput } from "./part-output.ts";
-import { readSettings } from "./settings.ts";
+import { CNI_KUBECONFIG, readSettings } from "./settings.ts";
 import { runUntilSignal } from "./signals.ts";
 import { startUp } from "./startup.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -63,6 +63,9 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
     loop("readiness", () => completeStartup(settings, name, log, signal)),
     loop("CNI service", () => serveCni(store, log, signal)),
     ...(!hasTunnels ? [] : [loop("tunnel addresses", () => watchTunnels(store, name, log, signal))]),
+    ...(settings.managesCni
+      ? [loop("CNI token", () => keepTokenFresh({ env, log, signal, path: CNI_KUBECONFIG }))]
+      : []),
     ...(settings.backend === "none"
       ? []
       : [loop("address monitor", () => monitorAddresses(store, name, settings, log, signal))]),

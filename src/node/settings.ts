@@ -18,7 +18,12 @@ export interface NodeSettings {
   readonly kubernetesNode: string | undefined;
   readonly clusterType: string;
   readonly fileLogging: boolean;
+  /** Whether the CNI plugin's credentials are ours to renew. */
+  readonly managesCni: boolean;
 }
+
+/** Where the plugin's kubeconfig is, seen from our container. */
+export const CNI_KUBECONFIG = "/host/etc/cni/net.d/calico-kubeconfig";
 
 export function readSettings(env: Environment): NodeSettings {
   const text = (name: string) => env[name] ?? "";
@@ -35,6 +40,7 @@ export function readSettings(env: Environment): NodeSettings {
     kubernetesNode: text("CALICO_K8S_NODE_REF") || undefined,
     clusterType: text("CLUSTER_TYPE"),
     fileLogging: text("CALICO_DISABLE_FILE_LOGGING") !== "true",
+    managesCni: text("CALICO_MANAGE_CNI").toLowerCase() !== "false" && text("KUBERNETES_SERVICE_HOST") !== "",
   };
 }
 

@@ -11,6 +11,7 @@ import {
   Unauthorized,
   Unavailable,
 } from "../datastore/index.ts";
+import { Ipam } from "../ipam/index.ts";
 import { BUILD } from "../lib/build.ts";
 import { type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
 import { describeError, type Logger } from "../lib/log.ts";
@@ -27,6 +28,8 @@ import { openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
 import { type NodeSettings, readSettings } from "./settings.ts";
 
+const UPGRADE_WITHIN_MS = 90_000;
+
 export type NodeResource = ResourceOf<"Node">;
 
 /**
@@ -40,6 +43,7 @@ export async function startUp(env: Environment, log: Logger, root = "/"): Promis
   const { store } = opened;
   if (settings.waitForDatastore) await waitForDatastore(store, log);
   const client = new Client(store, { log });
+  await new Ipam({ datastore: store, log }).upgradeHost({ type: "host", name }, AbortSignal.timeout(UPGRADE_WITHIN_MS));
   const facts = await kubernetesFacts(settings, name);
   await configureNode(client, name, settings, facts, log);
   makeDirectories(settings, root, log);

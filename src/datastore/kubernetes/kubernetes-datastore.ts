@@ -165,6 +165,9 @@ export class KubernetesDatastore implements Datastore {
       return current;
     }
     if (isPinned && options.revision !== current.revision) throw new Conflict(nameOfKey(key), current);
+    // Before anything is marked: the mark alone would be the end of it.
+    if (options.uid !== undefined && before.metadata.uid !== options.uid)
+      throw new NotFound(nameOfKey(key), "another object has its name");
     const isMarking = collection.marked === true && collection.mark !== undefined;
     const last =
       isMarking && collection.isMarked?.(before) !== true
