@@ -12,6 +12,7 @@ import { nodeName } from "./node-name.ts";
 import { type Check, CHECKS, probeAll } from "./probes.ts";
 import { CNI_KUBECONFIG, readSettings } from "./settings.ts";
 import { runUntilSignal } from "./signals.ts";
+import { reportStatus } from "./status-reporter.ts";
 
 /** `-felix-live`, `-bird-ready`, …: exit 0 when all asked for are fine. */
 export async function health(checks: readonly Check[], thresholdMs: number): Promise<number> {
@@ -34,6 +35,21 @@ export async function monitor(): Promise<number> {
     return 0;
   } catch (error) {
     log.error("the node's addresses cannot be watched", { error: describeError(error) });
+    return 1;
+  }
+}
+
+/** `-status-reporter`: answers who asks about this node. */
+export async function statusReporter(): Promise<number> {
+  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
+  try {
+    const node = process.env["NODENAME"] ?? "";
+    if (node === "") throw new NodeFailure("NODENAME environment is not set");
+    await using opened = await openNodeDatastore(process.env);
+    await runUntilSignal((signal) => reportStatus({ store: opened.store, node, log }, signal));
+    return 0;
+  } catch (error) {
+    log.error("the node's status cannot be reported", { error: describeError(error) });
     return 1;
   }
 }

@@ -16,6 +16,8 @@ const roles: Readonly<Record<string, () => Promise<Program>>> = {
   "allocate-tunnel-addrs": async () => (await import("./tunnel-command.ts")).main,
   "monitor-addresses": async () => (await import("./commands.ts")).monitor,
   "monitor-token": async () => (await import("./commands.ts")).monitorToken,
+  "status-reporter": async () => (await import("./commands.ts")).statusReporter,
+  "show-status": async () => (await import("./status-tables.ts")).main,
   shutdown: async () => (await import("./commands.ts")).shutdown,
   "hostpath-init": async () => {
     const { hostpathInit } = await import("./commands.ts");

@@ -18,6 +18,7 @@ import { PartOutput } from "./part-output.ts";
 import { CNI_KUBECONFIG, readSettings } from "./settings.ts";
 import { runUntilSignal } from "./signals.ts";
 import { startUp } from "./startup.ts";
+import { reportStatus } from "./status-reporter.ts";
 import { Supervisor } from "./supervisor.ts";
 import { reconcileTunnels } from "./tunnel-addresses.ts";
 import { watchTunnels } from "./tunnel-command.ts";
@@ -61,6 +62,7 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
   await Promise.all([
     supervisor.run(signal),
     loop("readiness", () => completeStartup(settings, name, log, signal)),
+    loop("status", () => reportStatus({ store, node: name, log }, signal)),
     loop("CNI service", () => serveCni(store, log, signal)),
     ...(!hasTunnels ? [] : [loop("tunnel addresses", () => watchTunnels(store, name, log, signal))]),
     ...(settings.managesCni
