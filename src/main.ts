@@ -21,6 +21,9 @@ const programs: Readonly<Record<string, Load>> = {
 /** By the first word after `calico`. */
 const commands: Readonly<Record<string, Load>> = {
   "cni-service": () => import("./cni/serve.ts"),
+  component: () => import("./node/component.ts"),
+  ctl: () => import("./calicoctl/index.ts"),
+  health: () => import("./node/health-command.ts"),
   lab: () => import("./lab/index.ts"),
 };
 
@@ -31,7 +34,8 @@ async function run(): Promise<number> {
   const program = programs[name.startsWith("kubectl-") ? "kubectl-calico" : name];
   if (program !== undefined) return (await program()).main(argv);
   // A container runtime calls the same file as its CNI plugin.
-  if ((process.env["CNI_COMMAND"] ?? "") !== "" || argv[0] === "-t")
+  const isFront = ["version", "help", ...Object.keys(commands)].includes(argv[0] ?? "");
+  if (((process.env["CNI_COMMAND"] ?? "") !== "" && !isFront) || argv[0] === "-t")
     return (await import("./cni/calico.ts")).main(argv);
   const [word, ...rest] = argv;
   if (word === undefined) {

@@ -179,7 +179,7 @@ test("CI-079 outside a pod no kubeconfig is written; a given token is used; a mi
   expect(read("host/etc/cni/net.d/calico-kubeconfig")).toContain("https://[fd00::1]:443");
 });
 
-test("CI-080 a quarter of the remaining life, at least 5 s, plus up to as much again", () => {
+test("CI-080 NB-053 a quarter of the remaining life, at least 5 s, plus up to as much again", () => {
   const hour = 3_600_000;
   expect(nextRefreshMs(24 * hour, { random: () => 0 })).toBe(6 * hour);
   expect(nextRefreshMs(24 * hour, { random: () => 1 })).toBe(12 * hour);
@@ -187,7 +187,7 @@ test("CI-080 a quarter of the remaining life, at least 5 s, plus up to as much a
   expect(nextRefreshMs(24 * hour, { intervalMs: 60_000, random: () => 0.5 })).toBe(90_000);
 });
 
-test("CI-080 the kubeconfig is written at once, and again when the account's directory changes", async () => {
+test("CI-080 NB-054 the kubeconfig is written at once, and again when the account's directory changes", async () => {
   let asked = 0;
   const api = {
     json: async () => ({

@@ -96,8 +96,7 @@ export async function shutdown(): Promise<number> {
 }
 
 /** `-hostpath-init`: the host's folders, for a node that does not run as root. */
-export function hostpathInit(root = "/"): number {
-  const text = process.env["NODE_USER_ID"] ?? "1000";
+export function hostpathInit(text = process.env["NODE_USER_ID"] ?? "1000", root = "/"): number {
   const user = /^\d+$/.test(text) ? Number(text) : Number.NaN;
   if (Number.isNaN(user)) throw new NodeFailure(`NODE_USER_ID=${text} is no user id`);
   for (const folder of ["var/lib/calico", "var/run/calico", "var/log/calico"]) {

@@ -13,9 +13,10 @@ import { monitorAddresses } from "./address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
 import { nodeLogger } from "./log.ts";
 import { completeStartup } from "./network-condition.ts";
-import { openNodeDatastore } from "./node-datastore.ts";
+import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
+import { nodeName } from "./node-name.ts";
 import { PartOutput } from "./part-output.ts";
-import { CNI_KUBECONFIG, readSettings } from "./settings.ts";
+import { CNI_KUBECONFIG, type NodeSettings, readSettings } from "./settings.ts";
 import { runUntilSignal } from "./signals.ts";
 import { startUp } from "./startup.ts";
 import { reportStatus } from "./status-reporter.ts";
@@ -39,12 +40,26 @@ export async function main(): Promise<number> {
   }
 }
 
+/** `node-services`: the loops alone, beside agents that somebody else runs. */
+export async function servicesMain(): Promise<number> {
+  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
+  try {
+    const settings = readSettings(process.env);
+    const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
+    await using opened = await openNodeDatastore(process.env);
+    await runUntilSignal((signal) => runLoops(process.env, name, opened, log, signal));
+    return 0;
+  } catch (error) {
+    log.error("the node's services failed", { error: describeError(error) });
+    return 1;
+  }
+}
+
 async function runParts(env: Environment, name: string, log: Logger, signal: AbortSignal): Promise<void> {
   const settings = readSettings(env);
   await using opened = await openNodeDatastore(env);
   const { store } = opened;
-  const hasTunnels = !opened.usesPodCidrs && settings.backend !== "none";
-  if (hasTunnels)
+  if (needsTunnels(opened, settings))
     await reconcileTunnels({
       client: new Client(store, { log }),
       ipam: new Ipam({ datastore: store, log }),
@@ -58,13 +73,25 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
     log,
     output: (part, line) => output.line(part, line),
   });
+  await Promise.all([supervisor.run(signal), runLoops(env, name, opened, log, signal)]);
+}
+
+/** The light work of a node, in this process. */
+async function runLoops(
+  env: Environment,
+  name: string,
+  opened: NodeDatastore,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  const settings = readSettings(env);
+  const { store } = opened;
   const loop = (what: string, work: () => Promise<void>) => keepRunning(what, work, log, signal);
   await Promise.all([
-    supervisor.run(signal),
     loop("readiness", () => completeStartup(settings, name, log, signal)),
     loop("status", () => reportStatus({ store, node: name, log }, signal)),
     loop("CNI service", () => serveCni(store, log, signal)),
-    ...(!hasTunnels ? [] : [loop("tunnel addresses", () => watchTunnels(store, name, log, signal))]),
+    ...(needsTunnels(opened, settings) ? [loop("tunnel addresses", () => watchTunnels(store, name, log, signal))] : []),
     ...(settings.managesCni
       ? [loop("CNI token", () => keepTokenFresh({ env, log, signal, path: CNI_KUBECONFIG }))]
       : []),
@@ -73,6 +100,9 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
       : [loop("address monitor", () => monitorAddresses(store, name, settings, log, signal))]),
   ]);
 }
+
+const needsTunnels = (opened: NodeDatastore, settings: NodeSettings): boolean =>
+  !opened.usesPodCidrs && settings.backend !== "none";
 
 async function serveCni(store: Datastore, log: Logger, signal: AbortSignal): Promise<void> {
   await using _service = startCniService({ store, log, path: join(RUN_FOLDER, "cni.sock") });

@@ -31,7 +31,7 @@ const session = (
   exported: 0,
 });
 
-test("TC-C35 sessions are a table by peer type, with the cause of those that are not up", () => {
+test("TC-C35 NB-141 sessions are a table by peer type, with the cause of those that are not up", () => {
   const text = describeSessions(4, [
     session("mesh", "172.17.8.102", "Established"),
     session("node", "192.0.2.9", "Active", "Connection refused"),

@@ -113,6 +113,22 @@ test.skipIf(!canRun)("NB-001 flags that do not go together, and none that is kno
   expect(host.run([NODE, "-bird-live", "-felix"], ENV)).toMatchObject({ code: 1 });
 });
 
+test.skipIf(!canRun)(
+  "NB-002 newer names lead to the same parts, also where a container runtime's variables are set",
+  async () => {
+    await using host = await TestHost.create(ETH0);
+    const calico = NODE.replace(/calico-node$/, "calico");
+    expect(host.run([calico, "component", "node", "startup"], { ...ENV, CNI_COMMAND: "ADD" }).code).toBe(0);
+    expect(host.read("/var/lib/calico/nodename")).toBe("n1");
+    expect(host.run([calico, "ctl", "get", "nodes"], ENV).out).toContain("n1");
+    expect(host.run([calico, "component", "node", "health", "--bird-live"], ENV).code).toBe(1);
+    expect(host.run([NODE, "-show-status"], ENV)).toMatchObject({
+      code: 0,
+      out: expect.stringContaining("BIRD does not answer"),
+    });
+  },
+);
+
 test.skipIf(!canRun)("NB-021 a start that waits for its datastore begins when it answers", async () => {
   await using host = await TestHost.create(ETH0);
   const url = "http://127.0.0.1:2379";

@@ -1,0 +1,57 @@
+import { expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { hostpathInit } from "./commands.ts";
+import { main as component } from "./component.ts";
+import { main as health } from "./health-command.ts";
+
+test("NB-016 the host's folders are made for the node's user alone", () => {
+  const root = mkdtempSync(join(tmpdir(), "hostpath-"));
+  try {
+    mkdirSync(join(root, "var/log/calico/cni"), { recursive: true });
+    writeFileSync(join(root, "var/log/calico/cni/cni.log"), "");
+    const user = process.getuid?.() ?? 0;
+    expect(hostpathInit(String(user), root)).toBe(0);
+    for (const folder of ["var/lib/calico", "var/run/calico"]) {
+      const stat = statSync(join(root, folder));
+      expect([stat.uid, stat.mode & 0o777]).toEqual([user, 0o700]);
+    }
+    expect(() => hostpathInit("nobody", root)).toThrow("NODE_USER_ID=nobody");
+  } finally {
+    rmSync(root, { recursive: true, force: true });
+  }
+});
+
+test("NB-014 calico health asks any program of ours over HTTP", async () => {
+  const paths: string[] = [];
+  let status = 204;
+  const server = createServer((request, response) => {
+    paths.push(request.url ?? "");
+    response.writeHead(status).end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const port = String((server.address() as { port: number }).port);
+  expect(await health(["--port", port, "--host", "127.0.0.1"])).toBe(0);
+  expect(await health(["--port", port, "--host=127.0.0.1", "--type=liveness"])).toBe(0);
+  expect(paths).toEqual(["/readiness", "/liveness"]);
+  status = 503;
+  expect(await health(["--port", port, "--host", "127.0.0.1"])).toBe(1);
+  server.close();
+  for (const bad of [
+    [],
+    ["--port", "x"],
+    ["--port", "1", "--type", "z"],
+    ["--port", "1", "--timeout", "z"],
+    ["--nope"],
+  ])
+    expect(await health(bad)).toBe(1);
+});
+
+test("NB-002 a part or mode that is not there is named", async () => {
+  expect(await component([])).toBe(1);
+  expect(await component(["toString"])).toBe(1);
+  expect(await component(["node", "nonsense"])).toBe(1);
+  expect(await component(["node", "version"])).toBe(0);
+});
