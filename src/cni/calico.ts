@@ -1,10 +1,11 @@
 // The role `calico` when a runtime calls it. The service of this node does the work when it is there; then this process
 // loads next to nothing.
 import { readFileSync, writeSync } from "node:fs";
+import { exitNow } from "../kernel/index.ts";
 import { askService } from "./service-client.ts";
 
 export async function main(argv: readonly string[]): Promise<number> {
-  process.exit(await run(argv)); // open connections need not be waited for
+  return exitNow(await run(argv)); // open connections need not be waited for
 }
 
 async function run(argv: readonly string[]): Promise<number> {

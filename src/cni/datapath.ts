@@ -53,7 +53,7 @@ export interface AddressRequest {
   readonly hostRoutes: boolean;
 }
 
-/** The two ends of a wire that was made, both up, without addresses. */
+/** The two ends of a wire that was made, both down, without addresses. */
 export class Wire implements Disposable {
   readonly #pod: RouteKernel;
   readonly #request: WireRequest;
@@ -71,22 +71,25 @@ export class Wire implements Disposable {
     try {
       removeHostLink(host, request.hostName);
       this.#createPair();
-      const { podLink, mac } = this.#bringUp();
-      this.#podLink = podLink;
+      const { index, mac } = linkOf(this.#pod, request.ifName);
+      this.#podLink = index;
       this.mac = mac;
-      this.#hostLink = linkIndex(host, request.hostName);
+      this.#hostLink = linkOf(host, request.hostName).index;
     } catch (error) {
       this[Symbol.dispose]();
       throw error;
     }
   }
 
-  /** Gives the pod its addresses and both sides their routes. */
+  /** Brings both ends up, gives the pod its addresses and both sides their routes. */
   async addAddresses(request: AddressRequest): Promise<void> {
     const { addresses } = request;
     const versions = ([4, 6] as const).filter((v) => addresses.some((a) => ipVersion(a.address) === v));
     this.#setHostSysctls(versions);
     this.#setPodSysctls(versions, request.allowIpForwarding);
+    // Only now: a link that comes up before its settings spends its first seconds proving that its address is unique.
+    this.host.links.set(this.#hostLink, { up: true });
+    this.#pod.links.set(this.#podLink, { up: true });
     if (versions.includes(4)) this.#routeThroughGateway(GATEWAY_V4, request.routes, 4);
     if (versions.includes(6)) this.#routeThroughGateway(await this.#hostLinkLocal(), request.routes, 6);
     for (const { address, length } of addresses)
@@ -133,15 +136,6 @@ export class Wire implements Disposable {
       this.log.warn("The kernel refused the MAC address of the host side; using its own", { interface: hostName });
       create(kind, false);
     }
-  }
-
-  #bringUp(): { podLink: number; mac: string } {
-    const { hostName, ifName } = this.#request;
-    const pod = this.#pod.links.get(ifName);
-    if (pod?.mac === undefined) throw new Error(`link ${ifName} vanished from ${this.#request.netns.path}`);
-    this.host.links.set(hostName, { up: true });
-    this.#pod.links.set(pod.index, { up: true });
-    return { podLink: pod.index, mac: pod.mac };
   }
 
   #setHostSysctls(versions: readonly IpVersion[]): void {
@@ -266,8 +260,8 @@ export function removeHostLink(host: RouteKernel, name: string): void {
   }
 }
 
-function linkIndex(kernel: RouteKernel, name: string): number {
+function linkOf(kernel: RouteKernel, name: string): { readonly index: number; readonly mac: string } {
   const link = kernel.links.get(name);
-  if (link === undefined) throw new Error(`link ${name} vanished`);
-  return link.index;
+  if (link?.mac === undefined) throw new Error(`link ${name} vanished`);
+  return { index: link.index, mac: link.mac };
 }

@@ -3,8 +3,7 @@ import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
 import { createLogger, formatText } from "../lib/log.ts";
-import { startCniService } from "./service.ts";
-import { SERVICE_SOCKET } from "./service-protocol.ts";
+import { SERVICE_SOCKET, startCniService } from "./service.ts";
 
 export async function main(argv: readonly string[]): Promise<number> {
   const { values } = parseArgs({ args: [...argv], options: { socket: { type: "string" }, help: { type: "boolean" } } });

@@ -1,8 +1,9 @@
 // The plugin's side of the node-local service: hand everything over, print what comes back.
 import { closeSync, openSync } from "node:fs";
 import { connectUnix, readAll, sendRequest } from "../kernel/index.ts";
-import { requestEnvironment, SERVICE_SOCKET, type ServiceReply, type ServiceRequest } from "./service-protocol.ts";
+import type { ServiceReply, ServiceRequest, ServiceSocket } from "./service-protocol.ts";
 
+const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 /** Longer than any ADD takes that still succeeds. */
 const REPLY_TIMEOUT_MS = 180_000;
 
@@ -15,16 +16,23 @@ export function askService(env: NodeJS.ProcessEnv, stdin: string): { exitCode: n
   const netns = openNetns(env["CNI_NETNS"]);
   try {
     const request: ServiceRequest = { env: requestEnvironment(env), stdin };
-    sendRequest(connection, new TextEncoder().encode(JSON.stringify(request)), netns);
-    const reply = new TextDecoder().decode(readAll(connection));
-    const answer = JSON.parse(reply) as ServiceReply; // an empty reply is no JSON: the service went away meanwhile
+    if (!sendRequest(connection, new TextEncoder().encode(JSON.stringify(request)), netns)) return undefined;
+    const reply = readAll(connection);
+    if (reply === undefined || reply.length === 0) return undefined; // the service went away meanwhile
+    const answer = JSON.parse(new TextDecoder().decode(reply)) as ServiceReply;
     return "declined" in answer ? undefined : answer;
-  } catch {
-    return undefined;
   } finally {
     closeSync(connection);
     if (netns !== undefined) closeSync(netns);
   }
+}
+
+/** The variables that belong to a request. */
+function requestEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const picked: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env))
+    if (value !== undefined && (name.startsWith("CNI_") || name === "FELIX_INTERFACEPREFIX")) picked[name] = value;
+  return picked;
 }
 
 /** The configuration may name another socket, or none. */

@@ -1,7 +1,7 @@
-// What plugin and service say to each other: one JSON text each way. Kept free of everything else, because the plugin
-// loads it on every pod's way.
+// What plugin and service say to each other: one JSON text each way. Types alone: the plugin loads as little as it can,
+// so each side has its own copy of the path, and the compiler holds them equal.
 
-export const SERVICE_SOCKET = "/var/run/calico/cni.sock";
+export type ServiceSocket = "/var/run/calico/cni.sock";
 
 export interface ServiceRequest {
   /** CNI_… and FELIX_INTERFACEPREFIX, nothing else of the environment. */
@@ -13,11 +13,3 @@ export type ServiceReply =
   | { readonly exitCode: number; readonly stdout: string }
   /** Not for the service: the plugin does it by itself. */
   | { readonly declined: string };
-
-/** The variables that belong to a request. */
-export function requestEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
-  const picked: Record<string, string> = {};
-  for (const [name, value] of Object.entries(env))
-    if (value !== undefined && (name.startsWith("CNI_") || name === "FELIX_INTERFACEPREFIX")) picked[name] = value;
-  return picked;
-}

@@ -11,7 +11,9 @@ import type { KubernetesApi } from "./kubernetes-api.ts";
 import { type NetConf, parseNetConf } from "./net-conf.ts";
 import { buildContext } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
-import { SERVICE_SOCKET, type ServiceReply, type ServiceRequest } from "./service-protocol.ts";
+import type { ServiceReply, ServiceRequest, ServiceSocket } from "./service-protocol.ts";
+
+export const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 
 export interface CniServiceOptions {
   readonly store: Datastore;

@@ -68,5 +68,6 @@ export {
   type WireguardPeerState,
 } from "./wireguard-wire.ts";
 export { type ReceivedRequest, RequestServer, type RequestServerOptions } from "./request-server.ts";
-export { connectUnix, readAll, sendRequest } from "./unix-socket.ts";
+export { exitNow } from "./sys.ts";
+export { connectUnix, readAll, sendRequest } from "./unix-client.ts";
 export { openSyslog, type Syslog } from "./syslog.ts";

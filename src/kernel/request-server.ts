@@ -5,7 +5,8 @@ import { dirname } from "node:path";
 import { succeed } from "./netlink-error.ts";
 import type { RequestWorkerMessage, RequestWorkerStart } from "./request-worker.ts";
 import { allocate, close, eventfd, send } from "./sys.ts";
-import { connectUnix, listenUnix } from "./unix-socket.ts";
+import { connectUnix } from "./unix-client.ts";
+import { listenUnix } from "./unix-socket.ts";
 import { workerUrl } from "./worker-url.ts";
 
 const MAX_REQUEST_BYTES = 4 << 20;

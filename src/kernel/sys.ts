@@ -6,7 +6,7 @@
 //  - Where a struct must hold an address (msghdr, ifreq), struct and target lie in memory we mapped ourselves, which
 //    no collector moves.
 //  - errno is per thread: each Worker loads its own copy of this module and with it its own location.
-import { dlopen, read, toArrayBuffer } from "bun:ffi";
+import { dlopen, type Pointer, read, toArrayBuffer } from "bun:ffi";
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -37,71 +37,88 @@ export const MS_PRIVATE = 1 << 18;
 export const MS_SHARED = 1 << 20;
 export const MNT_DETACH = 2;
 
-function load() {
-  const { symbols } = dlopen("libc.so.6", {
-    __errno_location: { args: [], returns: "ptr" },
-    socket: { args: ["i32", "i32", "i32"], returns: "i32" },
-    bind: { args: ["i32", "buffer", "u32"], returns: "i32" },
-    connect: { args: ["i32", "buffer", "u32"], returns: "i32" },
-    listen: { args: ["i32", "i32"], returns: "i32" },
-    accept4: { args: ["i32", "usize", "usize", "i32"], returns: "i32" },
-    sendto: { args: ["i32", "buffer", "usize", "i32", "buffer", "u32"], returns: "i32" },
-    recvfrom: { args: ["i32", "buffer", "usize", "i32", "buffer", "buffer"], returns: "i32" },
-    getsockname: { args: ["i32", "buffer", "buffer"], returns: "i32" },
-    setsockopt: { args: ["i32", "i32", "i32", "buffer", "u32"], returns: "i32" },
-    getsockopt: { args: ["i32", "i32", "i32", "buffer", "buffer"], returns: "i32" },
-    // ssize_t, of which the low half is all: no datagram has 2 GB.
-    send: { args: ["i32", "buffer", "usize", "i32"], returns: "i32" },
-    recv: { args: ["i32", "buffer", "usize", "i32"], returns: "i32" },
-    sendmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
-    recvmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
-    shutdown: { args: ["i32", "i32"], returns: "i32" },
-    poll: { args: ["buffer", "u64", "i32"], returns: "i32" },
-    close: { args: ["i32"], returns: "i32" },
-    flock: { args: ["i32", "i32"], returns: "i32" },
-    eventfd: { args: ["u32", "i32"], returns: "i32" },
-    setns: { args: ["i32", "i32"], returns: "i32" },
-    unshare: { args: ["i32"], returns: "i32" },
-    mount: { args: ["buffer", "buffer", "buffer", "u64", "buffer"], returns: "i32" },
-    umount2: { args: ["buffer", "i32"], returns: "i32" },
-    mmap: { args: ["usize", "usize", "i32", "i32", "i32", "i64"], returns: "ptr" },
-    ioctl: { args: ["i32", "u64", "usize"], returns: "i32" },
-  });
-  const errno = symbols.__errno_location();
-  if (errno === null) throw new Error("libc gives no errno location");
-  return { ...symbols, errno };
+const SIGNATURES = {
+  __errno_location: { args: [], returns: "ptr" },
+  socket: { args: ["i32", "i32", "i32"], returns: "i32" },
+  bind: { args: ["i32", "buffer", "u32"], returns: "i32" },
+  connect: { args: ["i32", "buffer", "u32"], returns: "i32" },
+  listen: { args: ["i32", "i32"], returns: "i32" },
+  accept4: { args: ["i32", "usize", "usize", "i32"], returns: "i32" },
+  sendto: { args: ["i32", "buffer", "usize", "i32", "buffer", "u32"], returns: "i32" },
+  recvfrom: { args: ["i32", "buffer", "usize", "i32", "buffer", "buffer"], returns: "i32" },
+  getsockname: { args: ["i32", "buffer", "buffer"], returns: "i32" },
+  setsockopt: { args: ["i32", "i32", "i32", "buffer", "u32"], returns: "i32" },
+  getsockopt: { args: ["i32", "i32", "i32", "buffer", "buffer"], returns: "i32" },
+  // ssize_t, of which the low half is all: no datagram has 2 GB.
+  send: { args: ["i32", "buffer", "usize", "i32"], returns: "i32" },
+  recv: { args: ["i32", "buffer", "usize", "i32"], returns: "i32" },
+  sendmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
+  recvmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
+  shutdown: { args: ["i32", "i32"], returns: "i32" },
+  poll: { args: ["buffer", "u64", "i32"], returns: "i32" },
+  close: { args: ["i32"], returns: "i32" },
+  flock: { args: ["i32", "i32"], returns: "i32" },
+  eventfd: { args: ["u32", "i32"], returns: "i32" },
+  setns: { args: ["i32", "i32"], returns: "i32" },
+  unshare: { args: ["i32"], returns: "i32" },
+  mount: { args: ["buffer", "buffer", "buffer", "u64", "buffer"], returns: "i32" },
+  umount2: { args: ["buffer", "i32"], returns: "i32" },
+  mmap: { args: ["usize", "usize", "i32", "i32", "i32", "i64"], returns: "ptr" },
+  _exit: { args: ["i32"], returns: "void" },
+  ioctl: { args: ["i32", "u64", "usize"], returns: "i32" },
+} as const;
+
+type Libc = ReturnType<typeof dlopen<typeof SIGNATURES>>["symbols"];
+
+/** Calls bound so far. A program pays only for those it makes: binding one compiles a little machine code. */
+const bound: Partial<Libc> = {};
+let errnoAt: Pointer | undefined;
+
+function libc<N extends keyof Libc>(name: N): Libc[N] {
+  return bound[name] ?? bindCall(name);
 }
 
-let loaded: ReturnType<typeof load> | undefined;
-/** Loaded at the first call: a program that makes none pays nothing. */
-const libc = () => (loaded ??= load());
+function bindCall<N extends keyof Libc>(name: N): Libc[N] {
+  // Known before any call can fail: finding it afterwards might change what stands there.
+  if (errnoAt === undefined && name !== "__errno_location") errnoAt = errnoLocation();
+  const { symbols } = dlopen("libc.so.6", { [name]: SIGNATURES[name] });
+  const call = (symbols as unknown as Libc)[name];
+  bound[name] = call;
+  return call;
+}
+
+function errnoLocation(): Pointer {
+  const location = libc("__errno_location")();
+  if (typeof location !== "number") throw new Error("libc gives no errno location");
+  return location;
+}
 
 /** The call's result, or minus the errno it left. Nothing may run between the call and this. */
-const outcome = (result: number): number => (result < 0 ? -read.i32(libc().errno, 0) : result);
+const outcome = (result: number): number => (result < 0 && errnoAt !== undefined ? -read.i32(errnoAt, 0) : result);
 
 export const socket = (family: number, type: number, protocol: number): number =>
-  outcome(libc().socket(family, type | SOCK_CLOEXEC, protocol));
-export const bind = (fd: number, address: Bytes): number => outcome(libc().bind(fd, address, address.length));
-export const connect = (fd: number, address: Bytes): number => outcome(libc().connect(fd, address, address.length));
-export const listen = (fd: number, backlog: number): number => outcome(libc().listen(fd, backlog));
+  outcome(libc("socket")(family, type | SOCK_CLOEXEC, protocol));
+export const bind = (fd: number, address: Bytes): number => outcome(libc("bind")(fd, address, address.length));
+export const connect = (fd: number, address: Bytes): number => outcome(libc("connect")(fd, address, address.length));
+export const listen = (fd: number, backlog: number): number => outcome(libc("listen")(fd, backlog));
 /** The next waiting connection, non-blocking; who it is from is not asked. */
-export const accept = (fd: number): number => outcome(libc().accept4(fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK));
+export const accept = (fd: number): number => outcome(libc("accept4")(fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK));
 /** Of what was opened here. Files of `node:fs` are closed by it. */
-export const close = (fd: number): number => outcome(libc().close(fd));
-export const setns = (fd: number, kind: number): number => outcome(libc().setns(fd, kind));
-export const unshare = (kinds: number): number => outcome(libc().unshare(kinds));
+export const close = (fd: number): number => outcome(libc("close")(fd));
+export const setns = (fd: number, kind: number): number => outcome(libc("setns")(fd, kind));
+export const unshare = (kinds: number): number => outcome(libc("unshare")(kinds));
 
 /** Fills `address` with the socket's own; the result is its length. */
 export function getsockname(fd: number, address: Bytes): number {
   const length = allocate(4);
   const view = new DataView(length.buffer);
   view.setUint32(0, address.length, true);
-  const result = outcome(libc().getsockname(fd, address, length));
+  const result = outcome(libc("getsockname")(fd, address, length));
   return result < 0 ? result : view.getUint32(0, true);
 }
 
 export const setsockopt = (fd: number, level: number, name: number, value: Bytes): number =>
-  outcome(libc().setsockopt(fd, level, name, value, value.length));
+  outcome(libc("setsockopt")(fd, level, name, value, value.length));
 
 export function setsockoptInt(fd: number, level: number, name: number, value: number): number {
   const bytes = allocate(4);
@@ -114,26 +131,26 @@ export function getsockopt(fd: number, level: number, name: number, value: Bytes
   const length = allocate(4);
   const view = new DataView(length.buffer);
   view.setUint32(0, value.length, true);
-  const result = outcome(libc().getsockopt(fd, level, name, value, length));
+  const result = outcome(libc("getsockopt")(fd, level, name, value, length));
   return result < 0 ? result : view.getUint32(0, true);
 }
 
 /** Sends the first `length` bytes. */
 export const send = (fd: number, bytes: Bytes, length: number, flags: number): number =>
-  outcome(libc().send(fd, bytes, length, flags | MSG_NOSIGNAL));
+  outcome(libc("send")(fd, bytes, length, flags | MSG_NOSIGNAL));
 /** Fills `bytes`; with MSG_TRUNC the result may exceed its length. */
 export const recv = (fd: number, bytes: Bytes, flags: number): number =>
-  outcome(libc().recv(fd, bytes, bytes.length, flags));
+  outcome(libc("recv")(fd, bytes, bytes.length, flags));
 
 export const sendTo = (fd: number, bytes: Bytes, address: Bytes): number =>
-  outcome(libc().sendto(fd, bytes, bytes.length, MSG_NOSIGNAL, address, address.length));
+  outcome(libc("sendto")(fd, bytes, bytes.length, MSG_NOSIGNAL, address, address.length));
 
 /** Fills `bytes` and `from`; both lengths come back, or minus the errno. */
 export function receiveFrom(fd: number, bytes: Bytes, from: Bytes): { length: number; fromLength: number } | number {
   const fromLength = allocate(4);
   const view = new DataView(fromLength.buffer);
   view.setUint32(0, from.length, true);
-  const length = outcome(libc().recvfrom(fd, bytes, bytes.length, MSG_DONTWAIT, from, fromLength));
+  const length = outcome(libc("recvfrom")(fd, bytes, bytes.length, MSG_DONTWAIT, from, fromLength));
   return length < 0 ? length : { length, fromLength: view.getUint32(0, true) };
 }
 
@@ -148,18 +165,18 @@ export function poll(
     view.setInt32(i * 8, fd, true);
     view.setInt16(i * 8 + 4, events, true);
   }
-  const result = outcome(libc().poll(set, wanted.length, timeoutMs));
+  const result = outcome(libc("poll")(set, wanted.length, timeoutMs));
   return result < 0 ? result : wanted.map((_, i) => view.getInt16(i * 8 + 6, true));
 }
 
 /** No more will be sent: the other side reads the end. */
-export const shutdownWrite = (fd: number): number => outcome(libc().shutdown(fd, 1));
+export const shutdownWrite = (fd: number): number => outcome(libc("shutdown")(fd, 1));
 
 /** Takes the file's lock if nobody has it; the lock goes with the descriptor, also when the process is killed. */
-export const tryLock = (fd: number): number => outcome(libc().flock(fd, 2 | 4)); // LOCK_EX | LOCK_NB
+export const tryLock = (fd: number): number => outcome(libc("flock")(fd, 2 | 4)); // LOCK_EX | LOCK_NB
 
 /** A descriptor that becomes readable once 8 bytes are written to it: how one thread wakes another from poll(). */
-export const eventfd = (): number => outcome(libc().eventfd(0, SOCK_CLOEXEC));
+export const eventfd = (): number => outcome(libc("eventfd")(0, SOCK_CLOEXEC));
 
 /** Waits until one of the descriptors is readable; the indexes of those that are (or have failed). */
 export function pollReadable(fds: readonly number[], timeoutMs: number): number[] | number {
@@ -171,8 +188,14 @@ export function pollReadable(fds: readonly number[], timeoutMs: number): number[
 }
 
 export const mount = (source: string, target: string, type: string, flags: number): number =>
-  outcome(libc().mount(cString(source), cString(target), cString(type), flags, cString("")));
-export const umount = (target: string, flags: number): number => outcome(libc().umount2(cString(target), flags));
+  outcome(libc("mount")(cString(source), cString(target), cString(type), flags, cString("")));
+export const umount = (target: string, flags: number): number => outcome(libc("umount2")(cString(target), flags));
+
+/** Ends the process at once: no exit handlers, nothing of the runtime taken down in order. */
+export function exitNow(code: number): never {
+  libc("_exit")(code);
+  throw new Error("still here after _exit");
+}
 
 /** Memory at an address of its own that nothing moves, for structs that hold addresses. */
 export interface PinnedMemory {
@@ -188,7 +211,7 @@ export function pinnedMemory(): PinnedMemory {
   if (pinned !== undefined) return pinned;
   const PROT_READ_WRITE = 3;
   const MAP_PRIVATE_ANONYMOUS = 0x22;
-  const address = libc().mmap(0, PINNED_SIZE, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
+  const address = libc("mmap")(0, PINNED_SIZE, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
   if (typeof address !== "number" || address > Number.MAX_SAFE_INTEGER) throw new Error("no scratch memory from mmap");
   const buffer = toArrayBuffer(address, 0, PINNED_SIZE);
   const memory = { address, bytes: new Uint8Array(buffer), view: new DataView(buffer) };
@@ -198,11 +221,11 @@ export function pinnedMemory(): PinnedMemory {
 
 /** `argument` is an address inside pinned memory. */
 export const ioctl = (fd: number, request: number, argument: number): number =>
-  outcome(libc().ioctl(fd, request, argument));
+  outcome(libc("ioctl")(fd, request, argument));
 export const sendmsg = (fd: number, header: number, flags: number): number =>
-  outcome(libc().sendmsg(fd, header, flags | MSG_NOSIGNAL));
+  outcome(libc("sendmsg")(fd, header, flags | MSG_NOSIGNAL));
 export const recvmsg = (fd: number, header: number, flags: number): number =>
-  outcome(libc().recvmsg(fd, header, flags));
+  outcome(libc("recvmsg")(fd, header, flags));
 
 /** Zeroed bytes with an ArrayBuffer of their own: what a pointer argument wants. */
 export const allocate = (length: number): Bytes => new Uint8Array(new ArrayBuffer(length));

@@ -78,7 +78,6 @@ export class CniHost implements AsyncDisposable {
     this.handle = NetworkNamespace.named(this.name);
     this.kernel = openRouteKernel(this.handle);
     this.kernel.links.set("lo", { up: true });
-    mkdirSync(join(this.folder, "run"));
     this.#addUplink();
   }
 
@@ -185,11 +184,17 @@ export class CniHost implements AsyncDisposable {
   add = (pod: Pod, options?: CallOptions): Promise<PluginRun> => this.call("ADD", pod, options);
   del = (pod: Pod, options?: CallOptions): Promise<PluginRun> => this.call("DEL", pod, options);
 
-  /** Starts a program inside the host's namespace. */
+  /** Starts a program inside the host's namespace, where the agent's folders are the host's own. */
   start(file: string, args: readonly string[], env: Record<string, string | undefined> = {}): ChildProcess {
-    const child = this.handle.run(
-      () => spawn(file, [...args], { env: env as NodeJS.ProcessEnv, stdio: ["pipe", "pipe", "pipe"] }) as ChildProcess,
-    );
+    const folders = ["lib", "run"].map((name) => join(this.folder, name));
+    for (const folder of [...folders, "/var/lib/calico", "/var/run/calico"]) mkdirSync(folder, { recursive: true });
+    const script = 'mount --bind "$0" /var/lib/calico && mount --bind "$1" /var/run/calico && shift && exec "$@"';
+    const command = ["-m", "sh", "-c", script, ...folders, file, ...args];
+    const options = {
+      env: { PATH: process.env["PATH"], ...env } as NodeJS.ProcessEnv,
+      stdio: ["pipe", "pipe", "pipe"],
+    };
+    const child = this.handle.run(() => spawn("unshare", command, options as never) as ChildProcess);
     this.#children.push(child);
     return child;
   }

@@ -1,0 +1,77 @@
+// The asking side of a Unix socket: one request, with a descriptor if need be, and its reply. It blocks, for programs
+// that have nothing else to do, and loads next to nothing. https://man7.org/linux/man-pages/man7/unix.7.html
+import * as sys from "./sys.ts";
+import {
+  CONTROL,
+  CONTROL_LENGTH,
+  MAX_FIRST,
+  PAYLOAD,
+  prepareMessage,
+  SCM_RIGHTS,
+  unixAddress,
+} from "./unix-message.ts";
+
+const SO_RCVTIMEO = 20;
+const SO_SNDTIMEO = 21;
+const EINTR = 4;
+
+/** A connection, or nothing when nobody listens there. */
+export function connectUnix(path: string, timeoutMs: number): number | undefined {
+  const fd = sys.socket(sys.AF_UNIX, sys.SOCK_STREAM, 0);
+  if (fd < 0) return undefined;
+  if (sys.connect(fd, unixAddress(path)) !== 0) {
+    sys.close(fd);
+    return undefined;
+  }
+  const timeout = timeval(timeoutMs);
+  sys.setsockopt(fd, sys.SOL_SOCKET, SO_RCVTIMEO, timeout);
+  sys.setsockopt(fd, sys.SOL_SOCKET, SO_SNDTIMEO, timeout);
+  return fd;
+}
+
+/** Sends all bytes, the descriptor with the first of them, and then the end. False when the other side went away. */
+export function sendRequest(fd: number, bytes: sys.Bytes, descriptor: number | undefined): boolean {
+  const first = Math.min(bytes.length, MAX_FIRST);
+  const memory = sys.pinnedMemory();
+  const header = prepareMessage(memory, first, descriptor === undefined ? 0 : CONTROL_LENGTH);
+  memory.bytes.set(bytes.subarray(0, first), PAYLOAD);
+  if (descriptor !== undefined) {
+    memory.view.setBigUint64(CONTROL, 20n, true); // cmsghdr: 16 bytes and one int
+    memory.view.setInt32(CONTROL + 8, sys.SOL_SOCKET, true);
+    memory.view.setInt32(CONTROL + 12, SCM_RIGHTS, true);
+    memory.view.setInt32(CONTROL + 16, descriptor, true);
+  }
+  let sent = sys.sendmsg(fd, header, 0);
+  while (sent >= 0 && sent < bytes.length) {
+    const rest = bytes.slice(sent);
+    const more = sys.send(fd, rest, rest.length, 0);
+    sent = more < 0 ? more : sent + more;
+  }
+  return sent >= 0 && sys.shutdownWrite(fd) === 0;
+}
+
+/** Everything until the other side closes; nothing when that takes too long. */
+export function readAll(fd: number): sys.Bytes | undefined {
+  let buffer = sys.allocate(16 * 1024);
+  let total = 0;
+  for (;;) {
+    if (total === buffer.length) {
+      const grown = sys.allocate(buffer.length * 2);
+      grown.set(buffer);
+      buffer = grown;
+    }
+    const length = sys.recv(fd, buffer.subarray(total), 0);
+    if (length === -EINTR) continue;
+    if (length < 0) return undefined;
+    if (length === 0) return buffer.subarray(0, total);
+    total += length;
+  }
+}
+
+function timeval(ms: number): sys.Bytes {
+  const bytes = sys.allocate(16);
+  const view = new DataView(bytes.buffer);
+  view.setBigInt64(0, BigInt(Math.floor(ms / 1000)), true);
+  view.setBigInt64(8, BigInt((ms % 1000) * 1000), true);
+  return bytes;
+}
