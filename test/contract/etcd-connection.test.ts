@@ -74,9 +74,18 @@ for (const oneShot of [false, true])
       expect(distrusted.message).toMatch(/certificate/i);
       const bare = await get({ ...server.config, tls: { ca: server.config.tls!.ca! } });
       expect(bare).toBeInstanceOf(Unavailable);
+      expect(bare.message).toMatch(/accept our client certificate/);
       const own = rogue.issue("intruder");
       const intruder = { ca: server.config.tls!.ca!, cert: { file: own.certFile }, key: { file: own.keyFile } };
-      expect(await get({ ...server.config, tls: intruder })).toBeInstanceOf(Unavailable);
+      const refused = await get({ ...server.config, tls: intruder });
+      expect(refused).toBeInstanceOf(Unavailable);
+      expect(refused.message).toMatch(/accept our client certificate/);
+    });
+
+    test("http where https is wanted: asks whether that was meant", async () => {
+      const error = await get({ type: "etcdv3", endpoints: [server.url.replace("https:", "http:")] });
+      expect(error).toBeInstanceOf(Unavailable);
+      expect(error.message).toMatch(/: does it want https\? \(tried for/);
     });
 
     test("DM-091 endpoints are found by service records, the encrypted ones first", async () => {

@@ -56,3 +56,21 @@ export function failureOf(code: number, message: string, revision = 0): Datastor
   }
   return new DatastoreFailure(message);
 }
+
+/**
+ * Why a connection came to nothing, as an operator would say it: TLS libraries name their own insides, and a server that
+ * hangs up says nothing at all.
+ */
+export function connectionReason(text: string, endpoint: { readonly secure: boolean }): string {
+  const plain = text.replace(/\.? For more information, pass `verbose: true`.*$/s, "").trim();
+  if (/ALERT_(BAD_CERTIFICATE|CERTIFICATE_REQUIRED|UNKNOWN_CA|CERTIFICATE_UNKNOWN|CERTIFICATE_EXPIRED)/i.test(plain))
+    return `the server does not accept our client certificate (ETCD_CERT_FILE, ETCD_KEY_FILE): ${plain}`;
+  if (/TLS handshake failed|WRONG_VERSION_NUMBER/i.test(plain))
+    return "the TLS handshake failed: does the server speak TLS on this port, and accept our client certificate?";
+  if (
+    !endpoint.secure &&
+    /^$|failed to connect|ECONNRESET|closed unexpectedly|connection (closed|dropped)/i.test(plain)
+  )
+    return `the server hung up${plain === "" ? "" : ` (${plain})`}: does it want https?`;
+  return plain === "" ? "no connection" : plain;
+}

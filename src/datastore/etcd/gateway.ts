@@ -5,7 +5,7 @@ import type { EtcdConfig } from "../config.ts";
 import { Unauthorized, Unsupported } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
 import { type Endpoint, EndpointWalk, loadTls, type TlsMaterial } from "./endpoints.ts";
-import { AttemptFailed, failureOf, TokenExpired } from "./failures.ts";
+import { AttemptFailed, connectionReason, failureOf, TokenExpired } from "./failures.ts";
 import type { EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest, TxnResponse } from "./messages.ts";
 
 /** 64-bit numbers travel as decimal text, bytes as base64, zero values not at all. */
@@ -136,7 +136,7 @@ export class GatewayEtcdApi implements EtcdApi {
     } catch (error) {
       options.signal?.throwIfAborted();
       if (timeout.aborted) throw new AttemptFailed("no answer in time", true, { cause: error });
-      throw new AttemptFailed(describe(error), wasSent(error), { cause: error });
+      throw new AttemptFailed(connectionReason(describe(error), endpoint), wasSent(error), { cause: error });
     }
     const json = parseJson(text);
     if (json === undefined) throw new AttemptFailed("the answer is no JSON: is this etcd?", false);
@@ -167,7 +167,7 @@ const rowOf = (row: JsonRow): EtcdRow => ({
   path: text(row.key),
   value: text(row.value),
   createRevision: Number(row.create_revision ?? 0),
-  modRevision: Number(row.mod_revision ?? 0),
+  revision: Number(row.mod_revision ?? 0),
 });
 
 const rangeJson = ({ key, end, limit, revision }: RangeRequest): object => ({

@@ -16,7 +16,7 @@ import type { EtcdConfig } from "../config.ts";
 import { DatastoreFailure, Unauthorized } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
 import { type Endpoint, EndpointWalk, loadTls, tlsGeneration } from "./endpoints.ts";
-import { AttemptFailed, failureOf, TokenExpired } from "./failures.ts";
+import { AttemptFailed, connectionReason, failureOf, TokenExpired } from "./failures.ts";
 import { GrpcWatchStream } from "./grpc-watch.ts";
 import {
   AUTHENTICATE,
@@ -128,7 +128,7 @@ export class GrpcEtcdApi implements EtcdApi {
     const callOptions: CallOptions = { deadline: Date.now() + options.budgetMs };
     const done = (error: ServiceError | null, response?: S) => {
       if (error === null) resolve(response as S);
-      else reject(this.#failure(client, error, options.revision ?? 0));
+      else reject(this.#failure(client, endpoint, error, options.revision ?? 0));
     };
     const call: ClientUnaryCall = client.makeUnaryRequest(
       method.path,
@@ -152,12 +152,12 @@ export class GrpcEtcdApi implements EtcdApi {
   }
 
   /** A call that never found a connection was surely not carried out. */
-  #failure(client: Client, error: ServiceError, revision: number): Error {
+  #failure(client: Client, endpoint: Endpoint, error: ServiceError, revision: number): Error {
     const connected = client.getChannel().getConnectivityState(false) === connectivityState.READY;
     if (error.code === status.DEADLINE_EXCEEDED)
       return new AttemptFailed(connected ? "no answer in time" : "no connection in time", connected, { cause: error });
     if (error.code === status.UNAVAILABLE && error.details.startsWith("No connection established")) {
-      return new AttemptFailed(connectionFault(error.details), false, { cause: error });
+      return new AttemptFailed(connectionReason(connectionFault(error.details), endpoint), false, { cause: error });
     }
     return failureOf(error.code, error.details, revision);
   }
@@ -227,11 +227,10 @@ const plainClient = (endpoint: Endpoint): Client =>
 
 /** What went wrong, without gRPC's wrapping. */
 function connectionFault(details: string): string {
-  const why = details
+  return details
     .replace(/^No connection established\.(?: Last error: )?/, "")
     .replace(/\.? Resolution note:.*$/s, "")
     .replace(/^(?:\w*Error(?: \[\w+\])?: )/, "")
     .replace(/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)$/, "")
     .trim();
-  return why === "" ? "no connection" : why;
 }
