@@ -1,6 +1,6 @@
 // The etcdv3 driver: the same paths and JSON as ever, compare-and-swap by transaction, leases for what must vanish.
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
-import { decodeValue, encodeValue, type PathRange, parsePath, pathOf, rangeOf } from "../codec.ts";
+import { encodeValue, type PathRange, pathOf, rangeOf } from "../codec.ts";
 import type { EtcdConfig, OpenOptions } from "../config.ts";
 import type {
   CallOptions,
@@ -15,9 +15,10 @@ import type {
   Stored,
   Watch,
 } from "../datastore.ts";
-import { AlreadyExists, Compacted, Conflict, NotFound, UnreadableEntry } from "../errors.ts";
+import { AlreadyExists, Compacted, NotFound } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { parseRevision, requireRevision } from "../revision.ts";
+import { decodeIfReadable, decodeRow, decodeRows, swapFailure } from "../rows.ts";
 import type { EtcdApi } from "./api.ts";
 import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
 import type { EtcdRow, Operation, TxnRequest } from "./messages.ts";
@@ -47,11 +48,11 @@ export async function openEtcd(config: EtcdConfig, options: EtcdOptions = {}): P
 export class EtcdDatastore implements Datastore {
   readonly name = "etcdv3";
   readonly #api: EtcdApi;
-  readonly #onUnreadable: (error: UnreadableEntry) => void;
+  readonly #onUnreadable: OpenOptions["onUnreadable"];
 
   constructor(api: EtcdApi, options: Pick<OpenOptions, "onUnreadable"> = {}) {
     this.#api = api;
-    this.#onUnreadable = options.onUnreadable ?? (() => {});
+    this.#onUnreadable = options.onUnreadable;
   }
 
   async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
@@ -65,7 +66,7 @@ export class EtcdDatastore implements Datastore {
       options,
     );
     if (answer.succeeded) return { key: entry.key, value: entry.value, revision: String(answer.revision) };
-    throw new AlreadyExists(nameOfKey(entry.key), this.#decodeIfReadable(entry.key, answer.row));
+    throw new AlreadyExists(nameOfKey(entry.key), decodeIfReadable(entry.key, answer.row));
   }
 
   async update<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
@@ -80,7 +81,7 @@ export class EtcdDatastore implements Datastore {
       options,
     );
     if (answer.succeeded) return { key: entry.key, value: entry.value, revision: String(answer.revision) };
-    throw this.#mismatch(entry.key, answer.row);
+    throw swapFailure(entry.key, answer.row);
   }
 
   async apply<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
@@ -101,8 +102,8 @@ export class EtcdDatastore implements Datastore {
       options,
     );
     if (answer.succeeded && answer.row !== undefined)
-      return this.#decodeIfReadable(key, answer.row) ?? { key, revision: String(answer.row.modRevision) };
-    throw this.#mismatch(key, answer.succeeded ? undefined : answer.row);
+      return decodeIfReadable(key, answer.row) ?? { key, revision: String(answer.row.revision) };
+    throw swapFailure(key, answer.succeeded ? undefined : answer.row);
   }
 
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
@@ -110,7 +111,7 @@ export class EtcdDatastore implements Datastore {
     const { rows } = await this.#api.range({ key: pathOf(key), revision }, options);
     const [row] = rows;
     if (row === undefined) throw new NotFound(nameOfKey(key));
-    return this.#decode(key, row);
+    return decodeRow(key, row);
   }
 
   async list<Q extends StoredQuery>(query: Q, options: ReadOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
@@ -164,7 +165,7 @@ export class EtcdDatastore implements Datastore {
           const page = await this.#api.range({ key, limit: PAGE, revision: fixed, ...(end && { end }) }, options);
           if (revision === 0) revision = page.revision;
           if (fixed === 0) fixed = page.revision;
-          for (const row of page.rows) this.#collect(range, row, items);
+          for (const item of decodeRows(range, page.rows, this.#onUnreadable)) items.push(item);
           const last = page.rows.at(-1);
           if (!page.more || last === undefined) return { items, revision };
           key = `${last.path}\0`;
@@ -172,17 +173,6 @@ export class EtcdDatastore implements Datastore {
       } catch (error) {
         if (!(error instanceof Compacted) || at !== 0) throw error;
       }
-    }
-  }
-
-  #collect(range: PathRange, row: EtcdRow, items: Stored[]): void {
-    const key = parsePath(row.path);
-    if (key === undefined || !range.accepts(key)) return;
-    try {
-      items.push(this.#decode(key, row));
-    } catch (error) {
-      if (!(error instanceof UnreadableEntry)) throw error;
-      this.#onUnreadable(error);
     }
   }
 
@@ -200,25 +190,6 @@ export class EtcdDatastore implements Datastore {
   ): Promise<{ succeeded: boolean; revision: number; row: EtcdRow | undefined }> {
     const { succeeded, revision, rows } = await this.#api.txn(request, { signal: options.signal, repeatable });
     return { succeeded, revision, row: rows[0]?.[0] };
-  }
-
-  #mismatch(key: StoredKey, current: EtcdRow | undefined): Error {
-    if (current === undefined) return new NotFound(nameOfKey(key));
-    return new Conflict(nameOfKey(key), this.#decodeIfReadable(key, current));
-  }
-
-  #decode<K extends StoredKey>(key: K, row: EtcdRow): Stored<K> {
-    return { key, value: decodeValue(key, row.path, row.value), revision: String(row.modRevision) };
-  }
-
-  #decodeIfReadable<K extends StoredKey>(key: K, row: EtcdRow | undefined): Stored<K> | undefined {
-    if (row === undefined) return undefined;
-    try {
-      return this.#decode(key, row);
-    } catch (error) {
-      if (error instanceof UnreadableEntry) return undefined;
-      throw error;
-    }
   }
 }
 

@@ -6,7 +6,7 @@ export interface EtcdRow {
   readonly path: string;
   readonly value: string;
   readonly createRevision: number;
-  readonly modRevision: number;
+  readonly revision: number;
 }
 export interface RangeRequest {
   readonly key: string;
@@ -179,15 +179,15 @@ function readHeader(reader: ProtoReader): number {
 }
 
 function readRow(reader: ProtoReader): EtcdRow {
-  let [path, value, createRevision, modRevision] = ["", "", 0, 0];
+  let [path, value, createRevision, revision] = ["", "", 0, 0];
   for (let field = reader.next(); field !== 0; field = reader.next()) {
     if (field === 1) path = reader.text();
     else if (field === 2) createRevision = reader.number();
-    else if (field === 3) modRevision = reader.number();
+    else if (field === 3) revision = reader.number();
     else if (field === 5) value = reader.text();
     else reader.skip();
   }
-  return { path, value, createRevision, modRevision };
+  return { path, value, createRevision, revision };
 }
 
 function readRange(reader: ProtoReader): RangeResponse {

@@ -5,7 +5,7 @@ import { Database } from "bun:sqlite";
 import { closeSync, mkdirSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
-import { decodeValue, encodeValue, type PathRange, parsePath, pathOf, rangeOf } from "../codec.ts";
+import { encodeValue, pathOf, rangeOf } from "../codec.ts";
 import type {
   CallOptions,
   Datastore,
@@ -19,13 +19,14 @@ import type {
   Stored,
   Watch,
 } from "../datastore.ts";
-import { AlreadyExists, Conflict, NotFound, Unavailable, UnreadableEntry } from "../errors.ts";
+import { AlreadyExists, NotFound, Unavailable, type UnreadableEntry } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { parseRevision, requireRevision } from "../revision.ts";
+import { decodeIfReadable, decodeRow, decodeRows, type StoredRow, swapFailure } from "../rows.ts";
 import { BLOCKING_WAIT_MS, isBusy, retryBusy } from "./busy.ts";
 import { CommitSignal } from "./commit-signal.ts";
 import { checkSchema, migrate, OPEN_FLAGS } from "./schema.ts";
-import { type Row, VersionStore, type WriteOutcome } from "./version-store.ts";
+import { VersionStore, type WriteOutcome } from "./version-store.ts";
 import { SqliteWatch } from "./watch.ts";
 
 export interface SqliteOptions {
@@ -109,14 +110,14 @@ export class SqliteDatastore implements Datastore {
   async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     const outcome = await this.#write(entry.key, entry, (current) => current === undefined, options);
     if (outcome.done) return stored(entry, outcome.revision);
-    throw new AlreadyExists(nameOfKey(entry.key), this.#decodeIfReadable(entry.key, outcome.current));
+    throw new AlreadyExists(nameOfKey(entry.key), decodeIfReadable(entry.key, outcome.current));
   }
 
   async update<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     const expected = requireRevision(entry.revision);
     const outcome = await this.#write(entry.key, entry, (current) => current?.revision === expected, options);
     if (outcome.done) return stored(entry, outcome.revision);
-    throw this.#mismatch(entry.key, outcome.current);
+    throw swapFailure(entry.key, outcome.current);
   }
 
   async apply<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
@@ -126,26 +127,29 @@ export class SqliteDatastore implements Datastore {
 
   async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Removed<K>> {
     const expected = parseRevision(options.revision);
-    const allow = (current: Row | undefined) =>
+    const allow = (current: StoredRow | undefined) =>
       current !== undefined && (expected === 0 || current.revision === expected);
     const outcome = await this.#write(key, undefined, allow, options);
     if (outcome.done && outcome.previous !== undefined)
-      return this.#decodeIfReadable(key, outcome.previous) ?? { key, revision: String(outcome.previous.revision) };
-    throw this.#mismatch(key, outcome.done ? undefined : outcome.current);
+      return decodeIfReadable(key, outcome.previous) ?? { key, revision: String(outcome.previous.revision) };
+    throw swapFailure(key, outcome.done ? undefined : outcome.current);
   }
 
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
     const at = parseRevision(options.revision);
     const row = await this.#busy(() => this.#store.get(pathOf(key), at), options.signal);
     if (row === undefined) throw new NotFound(nameOfKey(key));
-    return this.#decode(key, row);
+    return decodeRow(key, row);
   }
 
   async list<Q extends StoredQuery>(query: Q, options: ReadOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
     const at = parseRevision(options.revision);
     const range = rangeOf(query);
     const { rows, revision } = await this.#busy(() => this.#store.list(range, at), options.signal);
-    return { items: this.#decodeAll(range, rows) as Stored<KeyOfQuery<Q>>[], revision: String(revision) };
+    return {
+      items: decodeRows(range, rows, this.#options.onUnreadable) as Stored<KeyOfQuery<Q>>[],
+      revision: String(revision),
+    };
   }
 
   async watch<Q extends StoredQuery>(
@@ -163,7 +167,7 @@ export class SqliteDatastore implements Datastore {
       commits: this.#signal,
       range,
       after: start.revision,
-      initial: start.rows && (this.#decodeAll(range, start.rows) as Stored<KeyOfQuery<Q>>[]),
+      initial: start.rows && (decodeRows(range, start.rows, this.#options.onUnreadable) as Stored<KeyOfQuery<Q>>[]),
       signal: options.signal,
     });
   }
@@ -181,7 +185,7 @@ export class SqliteDatastore implements Datastore {
   async #write<K extends StoredKey>(
     key: K,
     entry: Entry<K> | undefined,
-    allow: (current: Row | undefined) => boolean,
+    allow: (current: StoredRow | undefined) => boolean,
     options: CallOptions,
   ): Promise<WriteOutcome> {
     const now = this.#options.now ?? Date.now;
@@ -209,40 +213,6 @@ export class SqliteDatastore implements Datastore {
     } catch (error) {
       if (!isBusy(error)) throw error; // somebody else writes: the next look comes soon
     }
-  }
-
-  #mismatch(key: StoredKey, current: Row | undefined): Error {
-    if (current === undefined) return new NotFound(nameOfKey(key));
-    return new Conflict(nameOfKey(key), this.#decodeIfReadable(key, current));
-  }
-
-  #decode<K extends StoredKey>(key: K, row: Row): Stored<K> {
-    return { key, value: decodeValue(key, row.path, row.value), revision: String(row.revision) };
-  }
-
-  #decodeIfReadable<K extends StoredKey>(key: K, row: Row | undefined): Stored<K> | undefined {
-    if (row === undefined) return undefined;
-    try {
-      return this.#decode(key, row);
-    } catch (error) {
-      if (error instanceof UnreadableEntry) return undefined;
-      throw error;
-    }
-  }
-
-  #decodeAll(range: PathRange, rows: readonly Row[]): Stored[] {
-    const items: Stored[] = [];
-    for (const row of rows) {
-      const key = parsePath(row.path);
-      if (key === undefined || !range.accepts(key)) continue;
-      try {
-        items.push(this.#decode(key, row));
-      } catch (error) {
-        if (!(error instanceof UnreadableEntry)) throw error;
-        this.#options.onUnreadable?.(error);
-      }
-    }
-    return items;
   }
 }
 

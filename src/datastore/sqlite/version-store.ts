@@ -4,12 +4,8 @@ import type { Database, Statement } from "bun:sqlite";
 import { Compacted } from "../errors.ts";
 import { futureRevision } from "../revision.ts";
 import type { PathRange } from "../codec.ts";
+import type { StoredRow } from "../rows.ts";
 
-export interface Row {
-  readonly path: string;
-  readonly value: string;
-  readonly revision: number;
-}
 /** One write as the change log tells it; `value` null = a deletion, `previous` null = it was not there. */
 export interface Change {
   readonly path: string;
@@ -23,9 +19,9 @@ export interface ChangeLog {
   readonly scanned: number;
 }
 export type WriteOutcome =
-  | { readonly done: true; readonly revision: number; readonly previous: Row | undefined }
+  | { readonly done: true; readonly revision: number; readonly previous: StoredRow | undefined }
   /** The condition did not hold; nothing was written. */
-  | { readonly done: false; readonly current: Row | undefined };
+  | { readonly done: false; readonly current: StoredRow | undefined };
 
 export interface WriteRequest {
   readonly path: string;
@@ -34,7 +30,7 @@ export interface WriteRequest {
   readonly expiresAt: number | null;
   /** Survive a power cut: wait for the disk. */
   readonly durable: boolean;
-  readonly allow: (current: Row | undefined) => boolean;
+  readonly allow: (current: StoredRow | undefined) => boolean;
 }
 
 /** How many changes stay readable: a watcher this far behind must list again. */
@@ -82,12 +78,12 @@ export class VersionStore {
     });
   }
 
-  get(path: string, at: number): Row | undefined {
+  get(path: string, at: number): StoredRow | undefined {
     if (at !== 0) return this.#listAt({ start: path, exact: true, accepts: () => true }, at).rows[0];
     return this.#statements.getLiving.get(path, this.#now()) ?? undefined;
   }
 
-  list(range: PathRange, at: number): { readonly rows: readonly Row[]; readonly revision: number } {
+  list(range: PathRange, at: number): { readonly rows: readonly StoredRow[]; readonly revision: number } {
     return at === 0 ? this.#listNow(range) : this.#listAt(range, at);
   }
 
@@ -115,7 +111,7 @@ export class VersionStore {
     this.#inTransaction("begin", () => this.#compactTo(Math.min(revision, this.revision() - 1), Infinity));
   }
 
-  #listNow(range: PathRange): { rows: readonly Row[]; revision: number } {
+  #listNow(range: PathRange): { rows: readonly StoredRow[]; revision: number } {
     return this.#inTransaction("read", () => {
       const revision = this.revision();
       return { rows: this.#statements.list.all(range.start, endOf(range), this.#now()), revision };
@@ -123,7 +119,7 @@ export class VersionStore {
   }
 
   /** Today's entries with everything undone that happened since. */
-  #listAt(range: PathRange, at: number): { rows: readonly Row[]; revision: number } {
+  #listAt(range: PathRange, at: number): { rows: readonly StoredRow[]; revision: number } {
     return this.#inTransaction("read", () => {
       const s = this.#statements;
       const newest = this.revision();
@@ -190,11 +186,11 @@ interface Statements {
   readonly rollback: Statement<unknown, []>;
   readonly revision: Statement<{ revision: number }, []>;
   readonly compacted: Statement<{ revision: number }, []>;
-  readonly get: Statement<Row, [string]>;
-  readonly getLiving: Statement<Row, [string, number]>;
-  readonly list: Statement<Row, [string, string, number]>;
+  readonly get: Statement<StoredRow, [string]>;
+  readonly getLiving: Statement<StoredRow, [string, number]>;
+  readonly list: Statement<StoredRow, [string, string, number]>;
   readonly entries: Statement<{ path: string; revision: number }, [string, string]>;
-  readonly version: Statement<Row, [number]>;
+  readonly version: Statement<StoredRow, [number]>;
   readonly undo: Statement<{ path: string; previous: number }, [number, string, string]>;
   readonly changes: Statement<Change, [number, string, string, number]>;
   readonly insert: Statement<{ revision: number }, [string, number, string | null]>;

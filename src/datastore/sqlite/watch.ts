@@ -1,9 +1,9 @@
 // One watch on the embedded datastore: a cursor in the change log, moved when its reader asks for more. A slow reader
 // costs nothing but its distance; when compaction overtakes it, it is told so.
 import type { StoredKey } from "../../model/index.ts";
-import { decodeValue, type PathRange, parsePath } from "../codec.ts";
+import type { PathRange } from "../codec.ts";
 import type { Stored, Watch, WatchEvent } from "../datastore.ts";
-import { UnreadableEntry } from "../errors.ts";
+import { changeEvent, type RowChange, snapshotEvents } from "../rows.ts";
 import type { CommitSignal } from "./commit-signal.ts";
 import type { Change, ChangeLog } from "./version-store.ts";
 
@@ -50,7 +50,7 @@ export class SqliteWatch<K extends StoredKey> implements Watch<K> {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent<K>[]> {
     try {
-      if (this.#initial !== undefined && !this.#ended) yield this.#snapshot(this.#initial);
+      if (this.#initial !== undefined && !this.#ended) yield snapshotEvents(this.#initial, this.#cursor);
       this.#initial = undefined;
       while (!this.#ended) {
         const batch = await this.#read();
@@ -68,50 +68,16 @@ export class SqliteWatch<K extends StoredKey> implements Watch<K> {
     this.#end();
   }
 
-  /** Everything there is, then the revision it is true for. */
-  #snapshot(items: readonly Stored<K>[]): WatchEvent<K>[] {
-    const events = items.map((item): WatchEvent<K> => ({ type: "added", item, revision: item.revision }));
-    events.push({ type: "bookmark", revision: String(this.#cursor) });
-    return events;
-  }
-
   async #read(): Promise<WatchEvent<K>[]> {
     this.#fresh = false; // a commit from here on sets it again
     const { changes, scanned } = await this.#readLog(this.#cursor, BATCH);
     this.#cursor = scanned;
     if (changes.length === BATCH) this.#fresh = true;
-    const events = changes.flatMap((change) => this.#event(change) ?? []);
+    const events = changes.flatMap((change) => changeEvent<K>(this.#range, changeOf(change)) ?? []);
     if (events.length === 0 && scanned - this.#told >= BOOKMARK_EVERY)
       events.push({ type: "bookmark", revision: String(scanned) });
     if (events.length > 0) this.#told = scanned;
     return events;
-  }
-
-  #event(change: Change): WatchEvent<K> | undefined {
-    const key = parsePath(change.path) as K | undefined;
-    if (key === undefined || !this.#range.accepts(key)) return undefined;
-    const revision = String(change.revision);
-    try {
-      const previous = this.#previous(key, change);
-      if (change.value === null) return { type: "deleted", key, revision, ...previous };
-      const item = { key, value: decodeValue(key, change.path, change.value), revision };
-      if (change.previousRevision === 0) return { type: "added", item, revision };
-      return { type: "modified", item, revision, ...previous };
-    } catch (error) {
-      if (error instanceof UnreadableEntry) return { type: "error", error, revision };
-      throw error;
-    }
-  }
-
-  /** What a change replaced; nothing when that was unreadable. */
-  #previous(key: K, change: Change): { previous?: Stored<K> } {
-    if (change.previous === null) return {};
-    try {
-      const value = decodeValue(key, change.path, change.previous);
-      return { previous: { key, value, revision: String(change.previousRevision) } };
-    } catch {
-      return {};
-    }
   }
 
   #wait(): Promise<void> {
@@ -134,3 +100,11 @@ export class SqliteWatch<K extends StoredKey> implements Watch<K> {
     this.#wake();
   }
 }
+
+const changeOf = ({ path, revision, value, previous, previousRevision }: Change): RowChange => ({
+  path,
+  revision,
+  value,
+  isNew: previousRevision === 0,
+  previous: previous === null ? undefined : { value: previous, revision: previousRevision },
+});
