@@ -137,21 +137,14 @@ export class PrefixTrie<V> {
   }
 
   #find(cidr: Cidr): Node<V> | undefined {
-    const words = wordsOf(cidr);
     const length = cidrLength(cidr);
-    let node = this.#root;
-    while (node !== undefined && node.length < length) {
-      if (commonLength(words, length, node.words, node.length) < node.length) return undefined;
-      node = bitAt(words, node.length) === 0 ? node.zero : node.one;
-    }
-    if (node === undefined || node.length !== length) return undefined;
-    return commonLength(words, length, node.words, node.length) === length ? node : undefined;
+    const node = this.#subtree(cidr, length);
+    return node?.length === length ? node : undefined;
   }
 
   /** The topmost node inside the prefix. */
-  #subtree(cidr: Cidr): Node<V> | undefined {
+  #subtree(cidr: Cidr, length = cidrLength(cidr)): Node<V> | undefined {
     const words = wordsOf(cidr);
-    const length = cidrLength(cidr);
     let node = this.#root;
     while (node !== undefined && node.length < length) {
       if (commonLength(words, length, node.words, node.length) < node.length) return undefined;
