@@ -15,6 +15,7 @@ import {
 } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
 import type { Resource } from "../model/index.ts";
+import { judgeClusterVersion } from "./cluster-version.ts";
 import type { Call } from "./command.ts";
 import { Failure } from "./failure.ts";
 import { commandLogger, type CommandLogLevel } from "./log-level.ts";
@@ -98,13 +99,15 @@ export async function openChecked(call: Call, demand: Demand = FEW): Promise<Ope
 const MANY = 20;
 export const demandOf = (resources: number): Demand => ({ requests: resources < MANY ? "few" : "many" });
 
-/** A program of another version may read and write things differently. */
+/** @throws Failure for a cluster whose programs may read and write things differently */
 export async function checkVersion(call: Call, store: ResourceStore): Promise<void> {
   if (call.flags.has("allow-version-mismatch")) return;
-  const cluster = await clusterVersion(store);
-  if (cluster === undefined || plainVersion(cluster) === plainVersion(BUILD.version)) return;
+  const version = await clusterVersion(store);
+  if (version === undefined) return;
+  const { fits, client, cluster, wanted } = judgeClusterVersion(BUILD.version, version);
+  if (fits) return;
   throw new Failure(
-    `Version mismatch.\nClient Version:   ${plainVersion(BUILD.version)}\nCluster Version:  ${plainVersion(cluster)}\nUse --allow-version-mismatch to override.`,
+    `Version mismatch.\nClient Version:   ${client}\nCluster Version:  ${cluster}\nThis program wants ${wanted}. Use --allow-version-mismatch to override.`,
   );
 }
 
@@ -117,9 +120,6 @@ async function clusterVersion(store: ResourceStore): Promise<string | undefined>
     throw error;
   }
 }
-
-/** Without the leading `v` and whatever follows the first dash. */
-const plainVersion = (version: string): string => version.replace(/^v/, "").replace(/-.*$/, "");
 
 class ClientStore implements OpenStore {
   readonly #client: Client;

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { API_VERSION } from "../../model/index.ts";
 import { openStore } from "../client.ts";
 import type { Call } from "../command.ts";
-import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
+import { CommandLine, networkSet, pool, silentWorld } from "../testing/command-line.ts";
 import { importExport } from "./migrate-import.ts";
 
 test("TC-C40 lock and unlock tell all agents by the cluster's ready flag", async () => {
@@ -61,18 +61,11 @@ items:
 `;
 
 const storeOf = (line: CommandLine) => {
-  const world = {
-    env: line.env,
-    out: () => {},
-    err: () => {},
-    readStdin: () => new Uint8Array(),
-    isTerminal: () => false,
-  };
   const call: Call = {
     program: "calicoctl",
     words: [],
     flags: { has: () => false, value: () => undefined, values: () => [] },
-    world,
+    world: silentWorld(line.env),
   };
   return openStore(call);
 };

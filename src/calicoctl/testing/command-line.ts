@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { openDatastore } from "../../datastore/index.ts";
 import type { Resource, ResourceKey } from "../../model/index.ts";
+import type { World } from "../command.ts";
 import { runCommandLine } from "../index.ts";
 
 export interface Answer {
@@ -11,6 +12,15 @@ export interface Answer {
   readonly out: string;
   readonly err: string;
 }
+
+/** A world in which nobody reads and nobody types. */
+export const silentWorld = (env: World["env"]): World => ({
+  env,
+  out: () => {},
+  err: () => {},
+  readStdin: () => new Uint8Array(),
+  isTerminal: () => false,
+});
 
 export class CommandLine implements Disposable {
   readonly folder = mkdtempSync(join(tmpdir(), "calicoctl-test-"));
