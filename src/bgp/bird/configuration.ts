@@ -87,6 +87,7 @@ function speaker(plan: BgpPlan, family: IpVersion, inputs: RenderInputs): Lines 
       "error wait time 5,30;",
     ]),
     ...plan.bgpFilters.filter((filter) => filter.family === family).flatMap(filterFunction),
+    ...sharedFilters(plan.peers.filter((peer) => peer.family === family)),
     ...plan.peers.filter((peer) => peer.family === family).flatMap((peer) => ["", ...session(peer, inputs)]),
   ];
 }
@@ -114,12 +115,32 @@ function session(peer: PlannedPeer, inputs: RenderInputs): Lines {
           "gateway recursive;",
           "add paths on;",
           ...when(peer.nextHop !== "default", `next hop ${peer.nextHop};`),
-          ...block("import filter", importFilter(peer), "};"),
-          ...block("export filter", exportFilter(peer), "};"),
+          // What most sessions share has a name: a mesh of a thousand is then as long as it must be.
+          ...(peer.importFilters.length === 0
+            ? [`import filter ${IMPORT};`]
+            : block("import filter", importFilter(peer), "};")),
+          ...(peer.exportFilters.length === 0
+            ? [`export filter ${exportName(peer.export.sameAs)};`]
+            : block("export filter", exportFilter(peer), "};")),
         ],
         "};",
       ),
     ]),
+  ];
+}
+
+const IMPORT = "calico_import";
+const exportName = (sameAs: boolean): string => `calico_export_${sameAs ? "internal" : "external"}`;
+
+/** For sessions without filters of their own; they differ in nothing but whether the other side is of our AS. */
+function sharedFilters(peers: readonly PlannedPeer[]): Lines {
+  const importing = peers.find((peer) => peer.importFilters.length === 0);
+  const exporting = [true, false].flatMap(
+    (sameAs) => peers.find((peer) => peer.exportFilters.length === 0 && peer.export.sameAs === sameAs) ?? [],
+  );
+  return [
+    ...(importing === undefined ? [] : block(`filter ${IMPORT}`, importFilter(importing))),
+    ...exporting.flatMap((peer) => block(`filter ${exportName(peer.export.sameAs)}`, exportFilter(peer))),
   ];
 }
 
