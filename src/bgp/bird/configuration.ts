@@ -87,7 +87,7 @@ function speaker(plan: BgpPlan, family: IpVersion, inputs: RenderInputs): Lines 
       "error wait time 5,30;",
     ]),
     ...plan.bgpFilters.filter((filter) => filter.family === family).flatMap(filterFunction),
-    ...sharedFilters(plan.peers.filter((peer) => peer.family === family)),
+    ...sharedFilters(plan, family),
     ...plan.peers.filter((peer) => peer.family === family).flatMap((peer) => ["", ...session(peer, inputs)]),
   ];
 }
@@ -132,16 +132,32 @@ function session(peer: PlannedPeer, inputs: RenderInputs): Lines {
 const IMPORT = "calico_import";
 const exportName = (sameAs: boolean): string => `calico_export_${sameAs ? "internal" : "external"}`;
 
-/** For sessions without filters of their own; they differ in nothing but whether the other side is of our AS. */
-function sharedFilters(peers: readonly PlannedPeer[]): Lines {
+/**
+ * For sessions without filters of their own; they differ in nothing but whether the other side is of our AS. Every route
+ * learnt is judged once per session, so what can never be announced is turned away before anything is computed.
+ */
+function sharedFilters(plan: BgpPlan, family: IpVersion): Lines {
+  const peers = plan.peers.filter((peer) => peer.family === family);
   const importing = peers.find((peer) => peer.importFilters.length === 0);
   const exporting = [true, false].flatMap(
     (sameAs) => peers.find((peer) => peer.exportFilters.length === 0 && peer.export.sameAs === sameAs) ?? [],
   );
   return [
     ...(importing === undefined ? [] : block(`filter ${IMPORT}`, importFilter(importing))),
-    ...exporting.flatMap((peer) => block(`filter ${exportName(peer.export.sameAs)}`, exportFilter(peer))),
+    ...exporting.flatMap((peer) =>
+      block(`filter ${exportName(peer.export.sameAs)}`, [...turnAway(plan, family), ...exportFilter(peer)]),
+    ),
   ];
+}
+
+/** Nothing outside these can be announced: blocks, and what some step accepts. */
+function turnAway(plan: BgpPlan, family: IpVersion): Lines {
+  const accepted = plan.bgpExport[family].flatMap((step) =>
+    "within" in step && step.action === "accept" ? [step.within] : [],
+  );
+  const blocks = plan.aggregation.map((entry) => entry.block).filter((text) => text.includes(":") === (family === 6));
+  const all = [...new Set([...accepted, ...blocks].map(prefix))];
+  return all.length === 0 ? ["reject;"] : [`if (net !~ [ ${all.map((text) => `${text}+`).join(", ")} ]) then reject;`];
 }
 
 const call = (filter: FilterCall): string => `${symbol(filter.function)}(${filter.sameAs ?? ""});`;

@@ -18,6 +18,12 @@ export class BirdUnreachable extends Error {
   ) {
     super(`BIRD does not answer on ${socket}: ${reason}`, options);
   }
+
+  /** Nobody listens there: BIRD does not run, rather than being busy. */
+  get isAbsent(): boolean {
+    const code = (this.cause as { readonly code?: string } | undefined)?.code;
+    return code === "ENOENT" || code === "ECONNREFUSED";
+  }
 }
 
 /** BIRD understood and said no: a command it does not know, a configuration it does not take. */

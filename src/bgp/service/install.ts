@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { BirdControl, BirdRefused, BirdUnreachable } from "../bird/control.ts";
+import { BirdControl, BirdUnreachable } from "../bird/control.ts";
 
 /** What the service needs of BIRD. */
 export interface Bird {
@@ -33,7 +33,7 @@ export function birdProcess(options: { readonly executable?: string; readonly so
         await control.ask("configure");
         return "reconfigured";
       } catch (error) {
-        if (error instanceof BirdUnreachable) return "absent";
+        if (error instanceof BirdUnreachable && error.isAbsent) return "absent";
         throw error;
       }
     },
@@ -53,21 +53,61 @@ export class ConfigurationRefused extends Error {
   }
 }
 
-/** @throws ConfigurationRefused, BirdRefused */
-export async function installConfiguration(file: string, text: string, bird: Bird): Promise<Installed> {
-  if (readIfThere(file) === text) return "unchanged";
-  mkdirSync(dirname(file), { recursive: true });
-  const staged = join(dirname(file), `.${basename(file)}.new`);
-  try {
+/** One file of BIRD's, and whether BIRD is known to have read it as it is. */
+export class ConfigurationFile {
+  readonly #file: string;
+  readonly #bird: Bird;
+  /** False until told: when we start, we do not know what a running BIRD has read. */
+  #isRead = false;
+
+  constructor(file: string, bird: Bird) {
+    this.#file = file;
+    this.#bird = bird;
+  }
+
+  get isRead(): boolean {
+    return this.#isRead;
+  }
+
+  /** @throws ConfigurationRefused; BirdRefused or BirdUnreachable when the file is in place but BIRD has not read it */
+  async install(text: string): Promise<Installed> {
+    if (readIfThere(this.#file) !== text) {
+      this.#isRead = false;
+      await this.#put(text);
+    } else if (this.#isRead) return "unchanged";
+    const result = await this.#bird.reload();
+    this.#isRead = result === "reconfigured";
+    return result;
+  }
+
+  /** What BIRD says of a text, which is not put in place. */
+  async judge(text: string): Promise<string | undefined> {
+    const staged = this.#stage(text);
+    try {
+      return await this.#bird.check(staged);
+    } finally {
+      rmSync(staged, { force: true });
+    }
+  }
+
+  async #put(text: string): Promise<void> {
+    const staged = this.#stage(text);
+    try {
+      const refusal = await this.#bird.check(staged);
+      if (refusal !== undefined) throw new ConfigurationRefused(this.#file, refusal);
+      renameSync(staged, this.#file);
+    } finally {
+      rmSync(staged, { force: true });
+    }
+  }
+
+  #stage(text: string): string {
+    mkdirSync(dirname(this.#file), { recursive: true });
+    const staged = join(dirname(this.#file), `.${basename(this.#file)}.new`);
     writeFileSync(staged, text, { mode: 0o600 });
     chmodSync(staged, 0o600); // passwords stand in it, whatever it was before
-    const refusal = await bird.check(staged);
-    if (refusal !== undefined) throw new ConfigurationRefused(file, refusal);
-    renameSync(staged, file);
-  } finally {
-    rmSync(staged, { force: true });
+    return staged;
   }
-  return bird.reload();
 }
 
 function readIfThere(file: string): string | undefined {
@@ -77,5 +117,3 @@ function readIfThere(file: string): string | undefined {
     return undefined;
   }
 }
-
-export { BirdRefused };

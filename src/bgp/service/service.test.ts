@@ -6,8 +6,9 @@ import { createSyncer, openSqliteInMemory } from "../../datastore/index.ts";
 import { parseCidr } from "../../lib/ip.ts";
 import { silentLogger } from "../../lib/log.ts";
 import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
+import { BirdUnreachable } from "../bird/control.ts";
 import type { BgpPlan } from "../plan-types.ts";
-import { type Bird, ConfigurationRefused, installConfiguration } from "./install.ts";
+import { type Bird, ConfigurationFile, ConfigurationRefused } from "./install.ts";
 import { LocalWorkloads } from "./local-workloads.ts";
 import { BgpService, type BgpServiceOptions } from "./service.ts";
 
@@ -188,29 +189,47 @@ describe("the service", () => {
 describe("NB-071 installing a file", () => {
   test("a refused one leaves the old, and nothing beside it", async () => {
     const folder = freshFolder();
-    const file = join(folder, "bird.cfg");
+    const path = join(folder, "bird.cfg");
     const bird = new FakeBird();
-    expect(await installConfiguration(file, "one", bird)).toBe("reconfigured");
-    expect(await installConfiguration(file, "one", bird)).toBe("unchanged");
+    const file = new ConfigurationFile(path, bird);
+    expect(await file.install("one")).toBe("reconfigured");
+    expect(await file.install("one")).toBe("unchanged");
     bird.refuses = () => "line 1: syntax error";
-    const failure = installConfiguration(file, "two", bird);
+    const failure = file.install("two");
     expect(failure).rejects.toBeInstanceOf(ConfigurationRefused);
     expect(failure).rejects.toThrow("line 1: syntax error");
     await failure.catch(() => {});
-    expect(readFileSync(file, "utf8")).toBe("one");
+    expect(readFileSync(path, "utf8")).toBe("one");
     expect(existsSync(join(folder, ".bird.cfg.new"))).toBe(false);
     expect(bird.reloads).toBe(1);
   });
   test("it is readable by its owner alone: passwords stand in it", async () => {
     const file = join(freshFolder(), "bird.cfg");
     writeFileSync(file, "old", { mode: 0o644 });
-    await installConfiguration(file, "new", new FakeBird());
+    await new ConfigurationFile(file, new FakeBird()).install("new");
     expect(statSync(file).mode & 0o777).toBe(0o600);
   });
-  test("without BIRD it is ready for when it starts", async () => {
+  test("without BIRD it is ready for when it starts, and BIRD is told when it is there", async () => {
     const bird = new FakeBird();
+    const file = new ConfigurationFile(join(freshFolder(), "bird.cfg"), bird);
     bird.isRunning = false;
-    expect(await installConfiguration(join(freshFolder(), "bird.cfg"), "x", bird)).toBe("absent");
+    expect(await file.install("x")).toBe("absent");
+    expect(file.isRead).toBe(false);
+    bird.isRunning = true;
+    expect(await file.install("x")).toBe("reconfigured");
+    expect([file.isRead, bird.checks]).toEqual([true, 1]);
+  });
+  test("a BIRD too busy to answer has not read it: it is told again", async () => {
+    const bird = new FakeBird();
+    const file = new ConfigurationFile(join(freshFolder(), "bird.cfg"), bird);
+    bird.reload = async () => {
+      throw new BirdUnreachable("ctl", "nothing within 2000 ms");
+    };
+    expect(file.install("x")).rejects.toBeInstanceOf(BirdUnreachable);
+    await file.install("x").catch(() => {});
+    expect(file.isRead).toBe(false);
+    bird.reload = async () => "reconfigured";
+    expect(await file.install("x")).toBe("reconfigured");
   });
 });
 

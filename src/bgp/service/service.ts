@@ -9,20 +9,22 @@ import { join } from "node:path";
 import type { KubeApi, Syncer, SyncerUpdate, SyncStatus } from "../../datastore/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import type { Logger } from "../../lib/log.ts";
-import { backoffDelay } from "../../lib/retry.ts";
+import { backoffDelay, delay } from "../../lib/retry.ts";
 import { birdConfiguration, isUsablePassword, type RenderInputs } from "../bird/configuration.ts";
 import { BgpCollector } from "../collect.ts";
 import { type LocalInputs, NoSuchNode, plan } from "../plan.ts";
 import type { BgpPlan } from "../plan-types.ts";
 import { serviceAddresses } from "../service-addresses.ts";
 import type { BgpState, Problem, SecretRef } from "../state.ts";
-import { type Bird, ConfigurationRefused, installConfiguration } from "./install.ts";
+import { type Bird, ConfigurationFile, ConfigurationRefused } from "./install.ts";
 import { KubernetesObjects } from "./kubernetes-objects.ts";
 import { LocalWorkloads } from "./local-workloads.ts";
 import { salvage } from "./salvage.ts";
 import { KubernetesSecrets, noPasswords, type PasswordSource } from "./secrets.ts";
 
 const BACKOFF = { firstMs: 250, maxMs: 5000 };
+/** A BIRD that did not answer is asked again: it may have started with the file as it was before. */
+const ASK_AGAIN_MS = 5000;
 const EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers";
 export const CONFIG_FILE: Readonly<Record<IpVersion, string>> = { 4: "bird.cfg", 6: "bird6.cfg" };
 
@@ -55,6 +57,7 @@ export class BgpService {
   readonly #logger: Logger;
   readonly #collector: BgpCollector;
   readonly #workloads: LocalWorkloads;
+  readonly #files: Readonly<Record<IpVersion, ConfigurationFile>>;
   #services: KubernetesObjects | undefined;
   #slices: KubernetesObjects | undefined;
   #passwords: PasswordSource = noPasswords;
@@ -69,6 +72,9 @@ export class BgpService {
     this.#options = options;
     this.#logger = options.logger;
     this.#collector = new BgpCollector({ usePodCidr: options.usePodCidr ?? false });
+    const file = (family: IpVersion) =>
+      new ConfigurationFile(join(options.folder, CONFIG_FILE[family]), options.birds[family]);
+    this.#files = { 4: file(4), 6: file(6) };
     this.#workloads = new LocalWorkloads(options.endpointStatusFolder, () => this.#touch());
   }
 
@@ -134,7 +140,7 @@ export class BgpService {
     let failures = 0;
     while (!signal.aborted) {
       if (!this.#isDirty || this.#status !== "in-sync" || !this.#isReady) {
-        await this.#wait(signal);
+        await this.#news(signal, this.#files[4].isRead && this.#files[6].isRead ? undefined : ASK_AGAIN_MS);
         continue;
       }
       this.#isDirty = false;
@@ -147,31 +153,20 @@ export class BgpService {
           this.#logger.warn("This node is not in the datastore: BIRD keeps what it has", { node: error.node });
         else this.#logger.error("BIRD's configuration could not be brought up to date; trying again", { error });
         this.#isDirty = !(error instanceof NoSuchNode); // when it comes back we hear of it
-        await this.#wait(signal, backoffDelay(BACKOFF, failures++));
+        await delay(backoffDelay(BACKOFF, failures++), signal).catch(() => {});
       }
     }
   }
 
-  /** For news, or for a time. */
-  #wait(signal: AbortSignal, ms?: number): Promise<void> {
-    return new Promise((resolve) => {
-      if (signal.aborted) return resolve();
-      const timer = ms === undefined ? undefined : setTimeout(resolve, ms);
-      if (ms === undefined)
-        this.#wake = () => {
-          this.#wake = undefined;
-          resolve();
-        };
-      else
-        signal.addEventListener(
-          "abort",
-          () => {
-            clearTimeout(timer);
-            resolve();
-          },
-          { once: true },
-        );
-    });
+  /** Waits for news. After `ms` without any, BIRD is asked again whether it is there. */
+  async #news(signal: AbortSignal, ms: number | undefined): Promise<void> {
+    if (signal.aborted) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#wake = resolve;
+    const timer = ms === undefined || this.#status !== "in-sync" ? undefined : setTimeout(() => this.#touch(), ms);
+    await promise;
+    clearTimeout(timer);
+    this.#wake = undefined;
   }
 
   async #apply(): Promise<void> {
@@ -212,38 +207,24 @@ export class BgpService {
   }
 
   async #install(made: BgpPlan, family: IpVersion, inputs: RenderInputs): Promise<readonly Problem[]> {
-    const file = join(this.#options.folder, CONFIG_FILE[family]);
-    const bird = this.#options.birds[family];
+    const file = this.#files[family];
     const put = async (wanted: BgpPlan) => {
       const started = performance.now();
-      const result = await installConfiguration(file, birdConfiguration(wanted, family, inputs), bird);
-      if (result !== "unchanged")
-        this.#logger.info("BIRD has a new configuration", {
-          file,
-          result,
-          sessions: wanted.peers.filter((peer) => peer.family === family).length,
-          ms: Math.round(performance.now() - started),
-        });
+      const result = await file.install(birdConfiguration(wanted, family, inputs));
+      if (result !== "reconfigured") return;
+      const sessions = wanted.peers.filter((peer) => peer.family === family).length;
+      const ms = Math.round(performance.now() - started);
+      this.#logger.info("BIRD has read its configuration", { family, sessions, ms });
     };
     try {
       await put(made);
       return [];
     } catch (error) {
       if (!(error instanceof ConfigurationRefused)) throw error;
-      const saved = await salvage(made, family, inputs, (text) => this.#judge(file, text, bird));
+      const saved = await salvage(made, family, inputs, (text) => file.judge(text));
       if (saved === undefined) throw error;
       await put(saved.plan);
       return saved.problems;
-    }
-  }
-
-  async #judge(file: string, text: string, bird: Bird): Promise<string | undefined> {
-    const trial = `${file}.trial`;
-    await Bun.write(trial, text, { mode: 0o600 });
-    try {
-      return await bird.check(trial);
-    } finally {
-      await Bun.file(trial).delete();
     }
   }
 

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
+  type Bird,
   BirdControl,
   type BirdSession,
   type BirdStatus,
@@ -108,6 +109,8 @@ export class RouterNetwork implements AsyncDisposable {
       readonly bgp?: object;
       readonly labels?: Readonly<Record<string, string>>;
       readonly passwords?: PasswordSource;
+      readonly families?: readonly IpVersion[] /** Without BIRD trying each file first. */;
+      readonly unchecked?: boolean;
     } = {},
   ): Promise<void> {
     this.addHost(name, number);
@@ -125,15 +128,16 @@ export class RouterNetwork implements AsyncDisposable {
     const folder = join(this.folder, name);
     mkdirSync(folder);
     const abort = new AbortController();
+    const bird = (family: IpVersion): Bird => ({
+      ...birdProcess({ socket: this.socketOf(name, family) }),
+      ...(options.unchecked === true ? { check: async () => undefined } : {}),
+    });
     const planned = Promise.withResolvers<void>();
     const service = new BgpService({
       nodeName: name,
       syncer: createSyncer("bgp", this.datastore, { hostname: name }),
       folder,
-      birds: {
-        4: birdProcess({ socket: this.socketOf(name, 4) }),
-        6: birdProcess({ socket: this.socketOf(name, 6) }),
-      },
+      birds: { 4: bird(4), 6: bird(6) },
       endpointStatusFolder: join(folder, "endpoint-status"),
       ...(options.passwords === undefined ? {} : { passwords: options.passwords }),
       logger: silentLogger,
@@ -141,7 +145,7 @@ export class RouterNetwork implements AsyncDisposable {
     });
     this.#services.push({ abort, running: service.run(abort.signal) });
     await planned.promise;
-    for (const family of [4, 6] as const) this.startBird(name, family);
+    for (const family of options.families ?? ([4, 6] as const)) this.startBird(name, family);
   }
 
   startBird(name: string, family: IpVersion, ...flags: readonly string[]): ChildProcess {

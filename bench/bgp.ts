@@ -1,0 +1,185 @@
+// BGP at size. Run as root: bun bench/bgp.ts [render] [peers] [join]
+//   render  plan and configuration of one node among 1,000, and BIRD reading it
+//   peers   500 peers × 100 routes into one node of ours, beside BIRD with nothing but its own defaults
+//   join    a node joins 50 others, mesh and reflectors: until all of them have its route in the kernel
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { BgpCollector, BirdControl, birdConfiguration, plan } from "../src/bgp/index.ts";
+import { API_VERSION, type KindName } from "../src/model/index.ts";
+import { eventually, RouterNetwork } from "../test/functional/bgp/routers.ts";
+
+const wanted = process.argv.slice(2);
+const isWanted = (name: string) => wanted.length === 0 || wanted.includes(name);
+const median = (values: number[]): number => values.sort((a, b) => a - b)[values.length >> 1]!;
+const folder = mkdtempSync(join(tmpdir(), "calico-bench-bgp-"));
+const put = (collector: BgpCollector, kind: KindName, name: string, spec: object) =>
+  collector.setResource(name, { apiVersion: API_VERSION, kind, metadata: { name }, spec }, kind);
+
+function render(): void {
+  const NODES = 1000;
+  const collector = new BgpCollector();
+  for (let i = 0; i < NODES; i++)
+    put(collector, "Node", `n${i}`, {
+      bgp: { ipv4Address: `10.${i >> 8}.${i & 255}.1/16`, ipv6Address: `fd00::${i.toString(16)}:1/64` },
+    });
+  put(collector, "IPPool", "p", { cidr: "192.168.0.0/16" });
+  for (let i = 0; i < 8; i++) collector.setBlock("n0", `192.168.${i}.0/26`, { state: "confirmed", deleted: false });
+  const planned: number[] = [];
+  const written: number[] = [];
+  const read: number[] = [];
+  const file = join(folder, "bird.cfg");
+  for (let round = 0; round < 11; round++) {
+    let start = performance.now();
+    const made = plan(collector.stateFor("n0"), "n0");
+    planned.push(performance.now() - start);
+    start = performance.now();
+    const text = birdConfiguration(made, 4, { password: () => undefined });
+    written.push(performance.now() - start);
+    writeFileSync(file, text);
+    start = performance.now();
+    execFileSync("bird", ["-p", "-c", file]);
+    read.push(performance.now() - start);
+  }
+  console.log(
+    `render, 1,000 nodes in a mesh: plan ${median(planned).toFixed(1)} ms, text of one family ${median(written).toFixed(1)} ms (${Math.round(Bun.file(file).size / 1024)} kB), BIRD reads it in ${median(read).toFixed(0)} ms`,
+  );
+}
+
+/** One BIRD that is 500 routers (it waits for us; the ports, which it never uses, keep its protocols apart) of another AS, each with 100 routes. */
+function manyPeers(count: number, routes: number): string {
+  const parts = ["router id 10.78.0.1;", "protocol device {}"];
+  for (let i = 0; i < count; i++) {
+    const list = Array.from(
+      { length: routes },
+      (_, r) => `route 172.${16 + (i >> 7)}.${(i * 2 + (r >> 6)) & 255}.${(r & 63) << 2}/30 blackhole;`,
+    );
+    parts.push(`ipv4 table t${i};`, `protocol static s${i} { ipv4 { table t${i}; }; ${list.join(" ")} }`);
+    parts.push(
+      `protocol bgp b${i} { local ${peerAddress(i)} as ${65_000 + (i % 500)}; neighbor 10.77.0.1 port ${10_000 + i} as 64512; strict bind yes; multihop; passive; ipv4 { table t${i}; import none; export all; }; }`,
+    );
+  }
+  return parts.join("\n");
+}
+const peerAddress = (i: number): string => `10.78.${Math.floor(i / 200)}.${1 + (i % 200)}`;
+
+const bareBird = (count: number): string =>
+  [
+    "router id 10.77.0.1;",
+    "protocol device {}",
+    "protocol kernel { ipv4 { export all; }; }",
+    "protocol direct { ipv4; }",
+    ...Array.from(
+      { length: count },
+      (_, i) =>
+        `protocol bgp b${i} { local 10.77.0.1 as 64512; neighbor ${peerAddress(i)} as ${65_000 + (i % 500)}; multihop; ipv4 { import all; export none; }; }`,
+    ),
+  ].join("\n");
+
+async function peers(): Promise<void> {
+  const [PEERS, ROUTES] = [500, 100];
+  const measure = async (name: string, config: string) => {
+    await using net = await RouterNetwork.create();
+    net.addHost("us", 1);
+    net.addHost("them", 2);
+    net.ip("us", "route add 10.78.0.0/16 via 10.77.0.2");
+    execFileSync("ip", ["-n", net.nameOf("them"), "-batch", "-"], {
+      input: Array.from({ length: PEERS }, (_, i) => `addr add ${peerAddress(i)}/32 dev lo`).join("\n"),
+    });
+    writeFileSync(join(net.folder, "them.conf"), manyPeers(PEERS, ROUTES));
+    writeFileSync(join(net.folder, "us.conf"), config);
+    const [theirs, ours] = [join(net.folder, "them.ctl"), join(net.folder, "us.ctl")];
+    net.start("them", ["bird", "-f", "-c", join(net.folder, "them.conf"), "-s", theirs]);
+    await eventually(
+      () =>
+        BirdControl.connect(theirs).then(
+          (control) => control[Symbol.dispose](),
+          () => "no",
+        ),
+      (value) => value === undefined,
+    );
+    const start = performance.now();
+    const bird = net.start("us", ["bird", "-f", "-c", join(net.folder, "us.conf"), "-s", ours]);
+    await eventually(
+      () =>
+        BirdControl.connect(ours).then(
+          (control) => control[Symbol.dispose](),
+          () => "no",
+        ),
+      (value) => value === undefined,
+    );
+    using control = await BirdControl.connect(ours, 30_000);
+    await eventually(
+      async () =>
+        Number(/(\d+) of/.exec((await control.ask("show route count")).map(({ text }) => text).join(" "))?.[1] ?? 0),
+      (count) => count >= PEERS * ROUTES,
+      120_000,
+    );
+    const seconds = (performance.now() - start) / 1000;
+    const rss = Number(/VmRSS:\s+(\d+)/.exec(await Bun.file(`/proc/${bird.pid}/status`).text())?.[1] ?? 0) / 1024;
+    console.log(
+      `peers, ${PEERS} × ${ROUTES} routes, ${name}: all routes after ${seconds.toFixed(1)} s, BIRD ${rss.toFixed(0)} MB`,
+    );
+  };
+  const collector = new BgpCollector();
+  put(collector, "Node", "us", { bgp: { ipv4Address: "10.77.0.1/24" } });
+  put(collector, "BGPConfiguration", "default", { nodeToNodeMeshEnabled: false, logSeverityScreen: "Error" });
+  for (let i = 0; i < PEERS; i++)
+    put(collector, "BGPPeer", `p${i}`, { peerIP: peerAddress(i), asNumber: 65_000 + (i % 500) });
+  await measure("ours", birdConfiguration(plan(collector.stateFor("us"), "us"), 4, { password: () => undefined }));
+  await measure("BIRD alone", bareBird(PEERS));
+}
+
+async function joining(topology: "mesh" | "reflectors"): Promise<void> {
+  const NODES = 50;
+  await using net = await RouterNetwork.create();
+  await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+  if (topology === "reflectors") {
+    await net.put("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false, logSeverityScreen: "Error" });
+    await net.put("BGPPeer", "rr", { nodeSelector: "all()", peerSelector: "has(rr)" });
+  } else await net.put("BGPConfiguration", "default", { logSeverityScreen: "Error" });
+  const add = (number: number) =>
+    net.addNode(`n${number}`, number, {
+      families: [4],
+      unchecked: true, // fifty hosts' processes share these cores
+      ...(topology === "reflectors" && number <= 2
+        ? { bgp: { routeReflectorClusterID: "244.0.0.1" }, labels: { rr: "yes" } }
+        : {}),
+    });
+  for (let number = 1; number <= NODES; number++) await add(number);
+  const last = `192.168.${NODES}.0/26`;
+  await eventually(
+    () => net.routes("n1", 4).includes(last) && net.routes(`n${NODES}`, 4).split("\n").length >= NODES,
+    Boolean,
+    300_000,
+  );
+  const start = performance.now();
+  await add(NODES + 1);
+  const block = `192.168.${NODES + 1}.0/26`;
+  const missing = new Set(Array.from({ length: NODES }, (_, i) => `n${i + 1}`));
+  let first = 0;
+  await eventually(
+    () => {
+      for (const name of missing)
+        if (net.routes(name, 4).includes(block)) {
+          missing.delete(name);
+          first ||= performance.now() - start;
+        }
+      return missing.size;
+    },
+    (left) => left === 0,
+    120_000,
+  );
+  console.log(
+    `join, ${NODES} nodes, ${topology}: the first has the new node's route after ${(first / 1000).toFixed(1)} s, all after ${((performance.now() - start) / 1000).toFixed(1)} s`,
+  );
+}
+
+try {
+  if (isWanted("render")) render();
+  if (isWanted("peers")) await peers();
+  if (isWanted("join")) for (const topology of ["mesh", "reflectors"] as const) await joining(topology);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
