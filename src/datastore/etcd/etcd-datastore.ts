@@ -21,7 +21,8 @@ import { parseRevision, requireRevision } from "../revision.ts";
 import { decodeIfReadable, decodeRow, decodeRows, swapFailure } from "../rows.ts";
 import type { EtcdApi } from "./api.ts";
 import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
-import type { EtcdRow, Operation, TxnRequest } from "./messages.ts";
+import type { EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest } from "./messages.ts";
+import { ReadBatch } from "./read-batch.ts";
 import { EtcdWatch } from "./watch.ts";
 
 const TIMEOUT_MS = 10_000;
@@ -48,10 +49,12 @@ export async function openEtcd(config: EtcdConfig, options: EtcdOptions = {}): P
 export class EtcdDatastore implements Datastore {
   readonly name = "etcdv3";
   readonly #api: EtcdApi;
+  readonly #reads: ReadBatch;
   readonly #onUnreadable: OpenOptions["onUnreadable"];
 
   constructor(api: EtcdApi, options: Pick<OpenOptions, "onUnreadable"> = {}) {
     this.#api = api;
+    this.#reads = new ReadBatch(api);
     this.#onUnreadable = options.onUnreadable;
   }
 
@@ -108,7 +111,7 @@ export class EtcdDatastore implements Datastore {
 
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
     const revision = parseRevision(options.revision);
-    const { rows } = await this.#api.range({ key: pathOf(key), revision }, options);
+    const { rows } = await this.#read({ key: pathOf(key), revision }, options);
     const [row] = rows;
     if (row === undefined) throw new NotFound(nameOfKey(key));
     return decodeRow(key, row);
@@ -162,7 +165,7 @@ export class EtcdDatastore implements Datastore {
       let revision = 0;
       try {
         for (;;) {
-          const page = await this.#api.range({ key, limit: PAGE, revision: fixed, ...(end && { end }) }, options);
+          const page = await this.#read({ key, limit: PAGE, revision: fixed, ...(end && { end }) }, options);
           if (revision === 0) revision = page.revision;
           if (fixed === 0) fixed = page.revision;
           for (const item of decodeRows(range, page.rows, this.#onUnreadable)) items.push(item);
@@ -174,6 +177,11 @@ export class EtcdDatastore implements Datastore {
         if (!(error instanceof Compacted) || at !== 0) throw error;
       }
     }
+  }
+
+  /** Of now: with others that are asked for at once. Of then: alone, since that revision may be gone. */
+  #read(request: RangeRequest, options: { readonly signal?: AbortSignal }): Promise<RangeResponse> {
+    return (request.revision ?? 0) === 0 ? this.#reads.range(request, options) : this.#api.range(request, options);
   }
 
   async #put<K extends StoredKey>(key: string, entry: Entry<K>, options: CallOptions): Promise<Operation> {
