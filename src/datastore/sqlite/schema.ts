@@ -31,10 +31,17 @@ const MIGRATIONS: readonly string[] = [
 
 /** Refuses a file that is not ours, or that a newer program has already changed; nothing is written. */
 export function checkSchema(db: Database, file: string, known = MIGRATIONS.length): void {
-  const version = userVersion(db);
-  if (holdsForeignTables(db))
-    throw new IncompatibleSchema(file, version, known, "it is an SQLite file of another program");
-  if (version > known) throw new IncompatibleSchema(file, version, known);
+  // One statement, one moment: another process may be making the file right now.
+  const found = db
+    .query<{ version: number; application: number; tables: number }, []>(
+      `SELECT user_version AS version, application_id AS application, (SELECT count(*) FROM sqlite_schema) AS tables
+       FROM pragma_user_version, pragma_application_id`,
+    )
+    .get();
+  if (found === null) return;
+  if (found.tables > 0 && found.application !== APPLICATION_ID)
+    throw new IncompatibleSchema(file, found.version, known, "it is an SQLite file of another program");
+  if (found.version > known) throw new IncompatibleSchema(file, found.version, known);
 }
 
 /** Brings a file that passed `checkSchema` to the current schema, in one transaction. */
@@ -59,10 +66,4 @@ export const OPEN_FLAGS = constants.SQLITE_OPEN_READWRITE | constants.SQLITE_OPE
 
 function userVersion(db: Database): number {
   return db.query<{ user_version: number }, []>("PRAGMA user_version").get()?.user_version ?? 0;
-}
-
-function holdsForeignTables(db: Database): boolean {
-  const id = db.query<{ application_id: number }, []>("PRAGMA application_id").get()?.application_id ?? 0;
-  const tables = db.query<{ n: number }, []>("SELECT count(*) AS n FROM sqlite_schema").get()?.n ?? 0;
-  return tables > 0 && id !== APPLICATION_ID;
 }
