@@ -54,7 +54,8 @@ export interface FelixOptions {
 export async function runFelix(options: FelixOptions): Promise<number> {
   const registry = new MetricsRegistry();
   const counts = logCounts(registry);
-  const early = createFelixLog([{ threshold: thresholdOf(earlySeverity(options.env)), writer: screenWriter }], {
+  const screen = options.dump === true ? 2 : 1;
+  const early = createFelixLog([{ threshold: thresholdOf(earlySeverity(options.env)), writer: screenWriter(screen) }], {
     mayDrop: false,
     counts,
   });
@@ -73,7 +74,7 @@ export async function runFelix(options: FelixOptions): Promise<number> {
       health: startup,
       onSettings: (config) => server.serve(healthAddress(config)),
     });
-    log = openFelixLog(loaded.engine.config, counts);
+    log = openFelixLog(loaded.engine.config, counts, { screen });
     signals.configure(loaded.engine.config, log.log);
     running = await start({ options, loaded, log: log.log, health, registry, shutdown });
     startup({ live: true, ready: true });

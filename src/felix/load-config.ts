@@ -10,6 +10,7 @@ import { describeError, type Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import type { Pool } from "../model/index.ts";
 import {
+  bpfOverrides,
   checkConfig,
   ConfigEngine,
   type Environment,
@@ -108,6 +109,11 @@ async function loadOnce(
     "datastore (per-node-selector)": layers.selector,
     "datastore (per-host)": layers.host,
   });
+  const overrides = bpfOverrides(engine.config, false);
+  if (Object.keys(overrides).length > 0) {
+    tell("BPFEnabled: there is no eBPF dataplane here; rules are written with nftables or iptables");
+    engine.update({ "internal override": overrides });
+  }
   for (const problem of engine.resolved.problems) tell(problem);
   checkConfig(engine.resolved);
   options.onSettings(engine.config);

@@ -19,7 +19,9 @@ export class FelixProcess implements AsyncDisposable {
   readonly healthPort: number;
   #child: ChildProcess | undefined;
   #exit: Promise<number | null> = Promise.resolve(null);
+  /** Both outputs as they came, and the standard output alone. */
   output = "";
+  printed = "";
 
   private constructor(store: Datastore, healthPort: number, folder: string) {
     this.folder = folder;
@@ -72,7 +74,10 @@ export class FelixProcess implements AsyncDisposable {
     });
     this.#child = child;
     for (const stream of [child.stdout, child.stderr])
-      stream.on("data", (chunk: Buffer) => (this.output += chunk.toString()));
+      stream.on("data", (chunk: Buffer) => {
+        this.output += chunk.toString();
+        if (stream === child.stdout) this.printed += chunk.toString();
+      });
     this.#exit = new Promise((resolve) => child.on("exit", (code) => resolve(code)));
   }
 

@@ -107,8 +107,10 @@ test("FC-007 the file is followed when it is rotated away, and a missing syslog 
         DebugDisableLogDropping: false,
       },
       counts,
-      () => {
-        throw new Error("connect to /dev/log: ENOENT");
+      {
+        openSystemLog: () => {
+          throw new Error("connect to /dev/log: ENOENT");
+        },
       },
     );
     opened.flush();

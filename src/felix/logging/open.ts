@@ -7,9 +7,10 @@ import { fileWriter, screenWriter, syslogWriter } from "./writers.ts";
 export function openFelixLog(
   settings: LogSettings,
   counts: { dropped(): void; failed(): void },
-  openSystemLog: typeof openSyslog = openSyslog,
+  options: { readonly screen?: 1 | 2; readonly openSystemLog?: typeof openSyslog } = {},
 ): FelixLog {
-  const targets: LogTarget[] = [{ threshold: thresholdOf(settings.LogSeverityScreen), writer: screenWriter }];
+  const { screen = 1, openSystemLog = openSyslog } = options;
+  const targets: LogTarget[] = [{ threshold: thresholdOf(settings.LogSeverityScreen), writer: screenWriter(screen) }];
   const fileThreshold = thresholdOf(settings.LogSeverityFile);
   if (settings.LogFilePath !== "" && fileThreshold !== undefined)
     targets.push({ threshold: fileThreshold, writer: fileWriter(settings.LogFilePath) });

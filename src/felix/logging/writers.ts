@@ -4,12 +4,13 @@ import { dirname } from "node:path";
 import type { Syslog } from "../../kernel/index.ts";
 import type { LineWriter } from "./destination.ts";
 
-export const screenWriter: LineWriter = {
-  write: (text, done) => write(1, text, (error) => done(error !== null && error !== undefined)),
+/** @param fd 1, or 2 where the standard output is for something else */
+export const screenWriter = (fd: 1 | 2): LineWriter => ({
+  write: (text, done) => write(fd, text, (error) => done(error !== null && error !== undefined)),
   writeNow: (text) => {
-    writeSync(1, text);
+    writeSync(fd, text);
   },
-};
+});
 
 /** @throws when the file cannot be opened */
 export function fileWriter(path: string): LineWriter {

@@ -161,9 +161,9 @@ test("FC-022 an agent of another variant follows settings only", async () => {
 
 test("--dump prints what the dataplane would be told", async () => {
   await using felix = await FelixProcess.prepare();
-  felix.start({ FELIX_LOGSEVERITYSCREEN: "none" }, ["--dump"]);
-  await until(() => felix.output.includes('"inSync"'));
-  const lines = felix.output
+  felix.start({}, ["--dump"]);
+  await until(() => felix.printed.includes('"inSync"'));
+  const lines = felix.printed
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line) as { type: string });
@@ -189,9 +189,15 @@ test("FC-105 a calculation that hangs is found out, and a panic is one", async (
     healthTimeoutOverrides: [{ name: "CalculationGraph", timeout: "1s" }],
   });
   felix.start({ FELIX_DEBUGSIMULATECALCGRAPHHANGAFTER: "0.2" });
-  await felix.untilReady();
   await until(async () => (await felix.probe("liveness")) === 503);
   await using other = await FelixProcess.prepare();
   other.start({ FELIX_DEBUGPANICAFTER: "0.5" });
   expect(await other.exit()).toBe(2);
+});
+
+test("FC-021 asked for eBPF, which it has not, the agent says so and works with what it has", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start({ FELIX_BPFENABLED: "true" });
+  await felix.untilReady();
+  expect(felix.output).toContain("no eBPF dataplane");
 });
