@@ -45,7 +45,7 @@ clean: ## remove what was built
 	@rm -rf dist .cache
 
 lab: build ## a 3-node cluster in network namespaces, with a demonstration
-	@dist/calico lab up
+	@dist/calico lab up && dist/calico lab demo && echo && echo "look around with dist/calico lab help; remove it with dist/calico lab down"
 
 conformance: build ## every policy case by packets, on both dataplanes, against the evaluator
 	@$(BUN) test --timeout=60000 ./test/conformance/

@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { describeError } from "../lib/log.ts";
+import { demonstrate } from "./demo.ts";
 import { down } from "./down.ts";
 import { breakLab, FAULTS, healLab } from "./faults.ts";
 import { baseEnvironment } from "./host.ts";
@@ -19,12 +20,13 @@ export const USAGE = `calico lab: a cluster in network namespaces on this machin
 
   calico lab up [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]
                 [--dataplane nft|iptables] [--datastore sqlite|etcd] [--ipv6]
+  calico lab demo                      a shop with a policy, before and after, and why
   calico lab down                      remove it, completely
   calico lab status [-o json]
   calico lab exec NODE|POD -- COMMAND  run a command on a host or in a pod
   calico lab pod add [NAMESPACE/]NAME [--node NODE] [--labels k=v,…] | pod del NAME | pod list [-o json]
   calico lab apply -f FILE             calicoctl apply on the first node
-  calico lab matrix [--protocol tcp|udp|icmp|sctp] [--port N] [--version 4|6] [-o json]
+  calico lab matrix [--protocol tcp|udp|icmp|sctp] [--port N] [--version 4|6] [-n NAMESPACE] [-o json]
   calico lab break WHAT …              ${Object.values(FAULTS).join("\n                                       ")}
   calico lab heal                      undo what was broken
   calico lab capture NODE [-- FILTER]  tcpdump on a host
@@ -61,6 +63,10 @@ async function run(argv: readonly string[]): Promise<number> {
       terminal.line(nextSteps(lab));
       return 0;
     }
+    case "demo":
+      requireRoot();
+      await demonstrate(Lab.open(name), terminal);
+      return 0;
     case "down":
       requireRoot();
       await down(name, terminal);
@@ -79,6 +85,7 @@ async function run(argv: readonly string[]): Promise<number> {
         port: portOf(values.port ?? "80"),
         version: values.version === "6" ? 6 : 4,
         timeoutMs: 600,
+        namespace: values.namespace,
       });
       print(cells, () => renderMatrix(cells, terminal.colour));
       return 0;
@@ -132,6 +139,7 @@ function parse(args: readonly string[]) {
         protocol: { type: "string" },
         port: { type: "string" },
         version: { type: "string" },
+        namespace: { type: "string", short: "n" },
       },
     });
   } catch (error) {
@@ -205,6 +213,7 @@ function nextSteps(lab: Lab): string {
   return [
     "try:",
     `  calico lab matrix${flag}                     who reaches whom`,
+    `  calico lab demo${flag}                       a policy, before and after, and why`,
     `  calico lab exec node1${flag} -- calicoctl get nodes -o wide`,
     `  calico lab exec ${first?.name ?? "node1"}${flag} -- ip route`,
     `  calico lab apply -f policy.yaml${flag}`,

@@ -17,10 +17,13 @@ export interface MatrixOptions {
   readonly port: number;
   readonly timeoutMs: number;
   readonly version: 4 | 6;
+  /** Only pods of this namespace. */
+  readonly namespace?: string | undefined;
 }
 
 export async function measureMatrix(lab: Lab, options: MatrixOptions): Promise<MatrixCell[]> {
-  const pods = lab.record.pods;
+  const { namespace } = options;
+  const pods = lab.record.pods.filter((pod) => namespace === undefined || pod.namespace === namespace);
   using open = lab.openPods(pods);
   using prober = new PacketProber();
   for (const target of open.targets.values()) prober.listen(target, options.protocol, options.port);

@@ -2,6 +2,8 @@
 import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Environment } from "../datastore/index.ts";
+import { openRouteKernel } from "../kernel/index.ts";
+import type { IpVersion } from "../lib/ip.ts";
 import type { Backend } from "./settings.ts";
 import type { ChildPlan } from "./supervisor.ts";
 
@@ -27,14 +29,25 @@ export function planChildren(env: Environment, nodeName: string, backend: Backen
     const config = join(CONFD_FOLDER, `${bird}.cfg`);
     plans.push({
       name: bird,
-      command: ["bird", "-R", "-f", "-s", join(RUN_FOLDER, `${bird}.ctl`), "-c", config],
+      command: ["bird", "-f", "-s", join(RUN_FOLDER, `${bird}.ctl`), "-c", config],
       env: own,
+      extraArguments: () => (hasRoutesOfBird(bird === "bird" ? 4 : 6) ? ["-R"] : []),
       startsWhen: () => existsSync(config), // the BGP service writes it
       stopSignal: "SIGKILL",
     });
   }
   return plans;
 }
+
+/**
+ * A BIRD before this one left routes in the kernel: they are to be kept until all neighbours have spoken. On a host
+ * without any there is nothing to keep, and waiting for neighbours would only hold the first routes back.
+ */
+function hasRoutesOfBird(version: IpVersion): boolean {
+  using kernel = openRouteKernel();
+  return kernel.routes.list({ version, protocol: RTPROT_BIRD }).length > 0;
+}
+const RTPROT_BIRD = 12;
 
 /** Ourselves, by another flag. A run from source has its script between. */
 function self(flag: string): Pick<ChildPlan, "command" | "argv0"> {

@@ -9,6 +9,8 @@ import { backoffDelay, delay } from "../lib/retry.ts";
 export interface ChildPlan {
   readonly name: string;
   readonly command: readonly [string, ...string[]];
+  /** Found out anew at every start, put after the command's own arguments. */
+  readonly extraArguments?: () => readonly string[];
   /** What the program is to think it was called as. */
   readonly argv0?: string;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -89,7 +91,7 @@ export class Supervisor {
     const { log, output } = this.#options;
     const restarts = this.#states.get(plan.name)?.restarts ?? 0;
     const [program, ...args] = plan.command;
-    const child = spawn(program, args, {
+    const child = spawn(program, [...args, ...(plan.extraArguments?.() ?? [])], {
       env: plan.env as NodeJS.ProcessEnv,
       stdio: ["ignore", "pipe", "pipe"],
       ...(plan.argv0 === undefined ? {} : { argv0: plan.argv0 }),
