@@ -49,3 +49,6 @@ lab: build ## a 3-node cluster in network namespaces, with a demonstration
 
 conformance: build ## every policy case by packets, on both dataplanes, against the evaluator
 	@$(BUN) test --timeout=60000 ./test/conformance/
+
+chaos: build ## random faults under traffic, with a printed seed
+	@$(BUN) test --timeout=600000 ./test/chaos/
