@@ -25,6 +25,8 @@ export interface PlannedHost {
 export interface PlannedNode extends PlannedHost {
   readonly labels: Readonly<Record<string, string>>;
   readonly asNumber: number;
+  /** Set for a route reflector. */
+  readonly reflectorClusterId?: string;
   /** What calico-node is told beyond what all nodes are. */
   readonly environment: Readonly<Record<string, string>>;
 }
@@ -84,7 +86,7 @@ function planReflectors(options: LabOptions): LabPlan {
         ? {
             ...node,
             labels: { "route-reflector": "true" },
-            environment: { ...node.environment, CALICO_ROUTER_REFLECTOR_CLUSTER_ID: "244.0.0.1" },
+            reflectorClusterId: "244.0.0.1",
           }
         : node,
     ),

@@ -69,12 +69,14 @@ export function startRouter(folder: LabFolder, router: PlannedRouter): void {
 export function startEtcd(folder: LabFolder, plan: LabPlan): void {
   if (findProcess(folder, "etcd") !== undefined) return;
   const url = `http://${controlAddress(plan)}:${ETCD_PORT}`;
+  const peer = "http://127.0.0.1:2380"; // of the fabric's own loopback
   const command = ["etcd", "--data-dir", join(folder.path, "etcd"), "--listen-client-urls", url];
-  const more = ["--advertise-client-urls", url, "--listen-peer-urls", "http://127.0.0.1:0", "--unsafe-no-fsync"];
+  const more = ["--advertise-client-urls", url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer];
+  const rest = ["--initial-cluster", `default=${peer}`, "--unsafe-no-fsync", "--log-level", "error"];
   startProcess(
     folder,
     "etcd",
-    ["nsenter", `--net=/run/netns/${folder.namespace(FABRIC)}`, "--", ...command, ...more],
+    ["nsenter", `--net=/run/netns/${folder.namespace(FABRIC)}`, "--", ...command, ...more, ...rest],
     baseEnvironment(),
   );
 }

@@ -2,6 +2,8 @@
 // killed run began and changes nothing in a lab that stands.
 import { readFileSync } from "node:fs";
 import { API_VERSION, type Resource } from "../model/index.ts";
+import { NetworkNamespace, openRouteKernel } from "../kernel/index.ts";
+import { cidrLength, type IpAddress, parseAddress } from "../lib/ip.ts";
 import { delay } from "../lib/retry.ts";
 import { buildFabric, connectHost } from "./fabric.ts";
 import { LabFolder, type LabPod } from "./folder.ts";
@@ -53,7 +55,28 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   const wanted = plannedPods(lab);
   if (wanted.length > 0)
     await terminal.step(`${wanted.length} pods through the CNI plugin`, () => addPods(lab, wanted));
+  if (lab.record.pods.length > 0) await terminal.step("routes between the hosts", () => untilRouted(lab));
   return lab;
+}
+
+/** Every host has learned a way to every pod. In a rack its way out is one: the router knows the rest. */
+async function untilRouted(lab: Lab): Promise<void> {
+  const addresses = lab.record.pods.flatMap((pod) => pod.addresses.map(parseAddress));
+  const isRack = lab.options.topology === "racks";
+  const deadline = performance.now() + READY_WAIT_MS;
+  for (const { name } of lab.plan.nodes) {
+    using namespace = NetworkNamespace.named(lab.folder.namespace(name));
+    using kernel = openRouteKernel(namespace);
+    const isRouted = (address: IpAddress) => {
+      const route = kernel.routes.lookup(address);
+      return route !== undefined && route.type === "unicast" && (isRack || cidrLength(route.destination) > 0);
+    };
+    while (!addresses.every(isRouted)) {
+      const missing = addresses.filter((address) => !isRouted(address));
+      if (performance.now() > deadline) throw new Error(`${name} has no route to ${missing.slice(0, 3).join(", ")}`);
+      await delay(20);
+    }
+  }
 }
 
 /** Adds pods that are not there yet, then gives all their endpoints labels and profiles in one write. */
@@ -106,10 +129,15 @@ function labelEndpoints(lab: Lab, pods: readonly Omit<LabPod, "addresses">[]): v
   lab.apply(changed);
 }
 
+/** What an operator says of nodes once they are there. */
 function labelNodes(lab: Lab): void {
-  for (const node of lab.plan.nodes)
-    for (const [key, value] of Object.entries(node.labels))
-      lab.calicoctl(["label", "nodes", node.name, `${key}=${value}`, "--overwrite"]);
+  for (const { name, labels, reflectorClusterId } of lab.plan.nodes) {
+    for (const [key, value] of Object.entries(labels))
+      lab.calicoctl(["label", "nodes", name, `${key}=${value}`, "--overwrite"]);
+    if (reflectorClusterId === undefined) continue;
+    const patch = JSON.stringify({ spec: { bgp: { routeReflectorClusterID: reflectorClusterId } } });
+    lab.calicoctl(["patch", "node", name, "-p", patch]);
+  }
 }
 
 /** Pods spread over the nodes: web1, web2, … in namespace default. */

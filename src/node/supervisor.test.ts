@@ -42,8 +42,8 @@ class Bench implements AsyncDisposable {
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
-async function until(condition: () => boolean): Promise<void> {
-  for (const end = Date.now() + 5000; !condition(); await Bun.sleep(5))
+async function until(condition: () => boolean, withinMs = 20_000): Promise<void> {
+  for (const end = Date.now() + withinMs; !condition(); await Bun.sleep(5))
     if (Date.now() > end) throw new Error("not in time");
 }
 const shell = (script: string): Pick<ChildPlan, "command"> => ({ command: ["sh", "-c", script] });
