@@ -11,6 +11,7 @@ import { describeError, type Logger } from "../lib/log.ts";
 import { backoffDelay, delay } from "../lib/retry.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
+import { endLeftovers } from "./leftovers.ts";
 import { nodeLogger } from "./log.ts";
 import { completeStartup } from "./network-condition.ts";
 import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
@@ -67,8 +68,10 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
       log,
     });
   const output = new PartOutput(settings.fileLogging ? "/var/log/calico" : undefined);
+  const plans = planChildren(env, name, settings.backend);
+  await endLeftovers({ file: SUPERVISOR_FILE, plans, log });
   const supervisor = new Supervisor({
-    plans: planChildren(env, name, settings.backend),
+    plans,
     file: SUPERVISOR_FILE,
     log,
     output: (part, line) => output.line(part, line),

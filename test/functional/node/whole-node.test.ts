@@ -1,5 +1,6 @@
 // The whole node on a host of its own: what runs, what probes say, what happens when a part is killed, how it stops.
 import { expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
 import type { SupervisorState } from "../../../src/node/supervisor.ts";
 import { CALICOCTL, canRun, eventually, NODE, TestHost } from "./host.ts";
 
@@ -24,6 +25,9 @@ function stateOf(host: TestHost): SupervisorState | undefined {
 }
 const running = (host: TestHost, name: string) =>
   stateOf(host)?.children.find((child) => child.name === name && child.state === "running");
+/** One that has ended may stand as a zombie until somebody notices; it has no command line then. */
+const isAlive = (pid: number) =>
+  existsSync(`/proc/${pid}/cmdline`) && readFileSync(`/proc/${pid}/cmdline`, "utf8") !== "";
 const names = (host: TestHost) => stateOf(host)?.children.map(({ name }) => name);
 
 test.skipIf(!canRun)(
@@ -94,6 +98,48 @@ test.skipIf(!canRun)(
     }
   },
 );
+
+test.skipIf(!canRun)(
+  "a node that was killed leaves its parts running; the next one ends them and takes over, a third is refused",
+  async () => {
+    await using host = await TestHost.create(ETH0);
+    const first = host.start([NODE], ENV);
+    for (const part of ["felix", "bird"]) await eventually(() => running(host, part), 30_000, part);
+    const left = (stateOf(host)?.children ?? []).flatMap(({ pid }) => pid ?? []);
+    process.kill(stateOf(host)?.pid ?? 0, "SIGKILL");
+    await new Promise((resolve) => first.child.once("exit", resolve));
+    for (const pid of left) process.kill(pid, 0); // still there
+
+    const second = host.start([NODE], ENV);
+    const fresh = (part: string) => {
+      const child = running(host, part);
+      return child !== undefined && !left.includes(child.pid ?? 0) && child;
+    };
+    for (const part of ["felix", "confd", "bird", "bird6"]) await eventually(() => fresh(part), 30_000, part);
+    expect(left.filter(isAlive)).toEqual([]);
+    expect(host.run([NODE], ENV)).toMatchObject({ code: 1, out: expect.stringContaining("another calico-node runs") });
+    const ended = new Promise<number | null>((resolve) => second.child.once("exit", resolve));
+    second.child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  },
+);
+
+test.skipIf(!canRun)("each part that is killed comes back, and probes say so meanwhile", async () => {
+  await using host = await TestHost.create(ETH0);
+  host.start([NODE], ENV);
+  const live = ["-felix-live", "-bird-live", "-bird6-live"];
+  await eventually(() => host.run([NODE, ...live], ENV).code === 0, 30_000, "live");
+  for (const part of ["felix", "confd", "bird6"]) {
+    const pid = running(host, part)?.pid ?? 0;
+    process.kill(pid, "SIGKILL");
+    await eventually(
+      () => host.run([NODE, ...live], ENV).code === 0 && running(host, part)?.pid !== pid,
+      30_000,
+      `${part} again`,
+    );
+    expect(running(host, part)?.restarts).toBe(1);
+  }
+});
 
 test.skipIf(!canRun)("TC-C37 node run --init-system runs the agent in the foreground until told to stop", async () => {
   await using host = await TestHost.create(ETH0);
