@@ -40,6 +40,8 @@ export interface ApplyLoopOptions {
   readonly routeRefreshMs: number;
   readonly statusIntervalMs?: number;
   readonly onApplied?: (round: { readonly seconds: number; readonly ok: boolean; readonly isFirst: boolean }) => void;
+  /** One round more may begin after this time; a tenth of a second unless told. */
+  readonly roundMs?: number;
   /** How soon a failed round is tried again. */
   readonly retryMs?: number;
   readonly random?: () => number;
@@ -47,6 +49,7 @@ export interface ApplyLoopOptions {
 
 const QUEUE_LIMIT = 100;
 const BATCH_LIMIT = 100;
+const ROUND_MS = 100;
 const RETRY_MS = 10_000;
 const HEALTH_MS = 10_000;
 const FIRST_STATUS_MS = 10_000;
@@ -75,7 +78,11 @@ export class ApplyLoop implements DataplaneDriver {
     this.#parts = options.parts;
     this.#log = options.logger;
     const random = options.random ?? Math.random;
-    this.#throttle = new Throttle({ capacity: 10, initial: 1, refillMs: 100 + 10 * random() });
+    this.#throttle = new Throttle({
+      capacity: 10,
+      initial: 1,
+      refillMs: (options.roundMs ?? ROUND_MS) * (1 + 0.1 * random()),
+    });
     this.#setResyncAt = this.#nextResync(options.setRefreshMs);
     this.#routeResyncAt = this.#nextResync(options.routeRefreshMs);
   }

@@ -40,6 +40,7 @@ export interface LinuxDataplaneOptions {
   readonly logger: Logger;
   readonly report: (report: DataplaneReport) => void;
   readonly health?: (report: HealthReport) => void;
+  readonly roundMs?: number;
   /** Where the CNI plugin finds the MTU for pods. */
   readonly mtuFile?: string;
   readonly onApplied?: NonNullable<ApplyLoopOptions["onApplied"]>;
@@ -145,6 +146,7 @@ export class LinuxDataplane implements DataplaneDriver {
       report: options.report,
       ...(options.health === undefined ? {} : { health: options.health }),
       ...(options.onApplied === undefined ? {} : { onApplied: options.onApplied }),
+      ...(options.roundMs === undefined ? {} : { roundMs: options.roundMs }),
       setRefreshMs: parameters.IpsetsRefreshInterval * 1000,
       routeRefreshMs: parameters.RouteRefreshInterval * 1000,
       statusIntervalMs: parameters.ReportingIntervalSecs * 1000,

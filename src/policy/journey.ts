@@ -208,17 +208,12 @@ class Journey {
   ): "allow" | "deny" | "none" {
     const open = endpoint.kind === "host" ? this.#failsafe(host, packet, direction, stage) : undefined;
     if (open !== undefined) {
-      this.#checkpoints.push({
-        host,
-        endpoint: endpointName(endpoint),
-        direction,
-        stage,
-        outcome: "allow",
-        because: open,
-        tiers: [],
-        profiles: [],
-      });
-      return "allow";
+      // Before tracking or NAT an open port ends that stage only: what comes after asks again, and the answer to a
+      // connection passes there because it is established.
+      const outcome = stage === "normal" ? "allow" : "none";
+      const checkpoint = { host, endpoint: endpointName(endpoint), direction, stage, outcome } as const;
+      this.#checkpoints.push({ ...checkpoint, because: open, tiers: [], profiles: [] });
+      return outcome;
     }
     const evaluation = evaluateEndpoint(this.#state, endpoint, packet, direction, stage);
     // Stages without any policy leave no trace.

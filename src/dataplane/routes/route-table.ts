@@ -89,6 +89,8 @@ export class RouteTable implements Reconciler {
   /** Keys with a candidate on the interface. */
   readonly #keysOfInterface = new Map<string, Set<string>>();
   readonly #dirty = new Set<string>();
+  /** Routes we wanted at some time: they are ours without doubt, and go at once. */
+  readonly #known = new Set<string>();
   #needsResync = true;
 
   constructor(options: RouteTableOptions) {
@@ -108,6 +110,7 @@ export class RouteTable implements Reconciler {
     let candidates = this.#wanted.get(key);
     if (candidates === undefined) this.#wanted.set(key, (candidates = new Map()));
     candidates.set(candidateKey(routeClass, route.interfaceName), { routeClass, route });
+    this.#known.add(key);
     if (route.interfaceName !== undefined) {
       let keys = this.#keysOfInterface.get(route.interfaceName);
       if (keys === undefined) this.#keysOfInterface.set(route.interfaceName, (keys = new Set()));
@@ -163,7 +166,7 @@ export class RouteTable implements Reconciler {
       const wanted = this.#best(key);
       if (wanted === undefined) {
         if (actual === undefined) continue;
-        const wait = this.#graceLeft(actual);
+        const wait = this.#graceLeft(key, actual);
         if (wait > 0) {
           againInMs = Math.min(againInMs ?? wait, wait);
           continue;
@@ -217,10 +220,13 @@ export class RouteTable implements Reconciler {
       const fault = failed.get(key);
       const wanted = this.#best(key);
       if (fault === undefined) {
-        const isWaiting = wanted === undefined && this.#actual.has(key) && this.#graceLeft(this.#actual.get(key)) > 0;
+        const isWaiting =
+          wanted === undefined && this.#actual.has(key) && this.#graceLeft(key, this.#actual.get(key)) > 0;
         if (isWaiting) continue; // still dirty
-        if (wanted === undefined) this.#actual.delete(key);
-        else this.#actual.set(key, asRoute(wanted, table));
+        if (wanted === undefined) {
+          this.#actual.delete(key);
+          if (!this.#wanted.has(key)) this.#known.delete(key);
+        } else this.#actual.set(key, asRoute(wanted, table));
         this.#dirty.delete(key);
         continue;
       }
@@ -303,7 +309,9 @@ export class RouteTable implements Reconciler {
     moved.push(cidrAddress(before.destination));
   }
 
-  #graceLeft(route: Route | undefined): number {
+  /** A route nobody told us of may be a new workload's, written before we hear of the workload. */
+  #graceLeft(key: string, route: Route | undefined): number {
+    if (this.#known.has(key)) return 0;
     const name = route?.link === undefined ? undefined : this.#names.get(route.link);
     if (name === undefined || this.#options.ownership.hasGrace?.(name) !== true) return 0;
     const state = this.#interfaces.get(name);

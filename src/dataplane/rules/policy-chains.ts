@@ -158,7 +158,12 @@ function ruleMatch(version: IpVersion, rule: ProtoRule): readonly Match[] | unde
   if (rule.icmp !== undefined && !isIcmp) return undefined;
 
   const match: Match[] = [];
-  const notProtocol = protocolOf(rule.notProtocol);
+  let notProtocol = protocolOf(rule.notProtocol);
+  if (protocol !== undefined && notProtocol !== undefined) {
+    // A packet has one protocol: "tcp and not udp" is tcp, "tcp and not tcp" is nothing.
+    if (protocolNumber(protocol) === protocolNumber(notProtocol)) return undefined;
+    notProtocol = undefined;
+  }
   if (protocol !== undefined) match.push({ kind: "protocol", protocol });
   const side = (
     which: "source" | "destination",

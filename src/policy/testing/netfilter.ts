@@ -250,7 +250,7 @@ export function netfilter(
         table === "raw" &&
         FAILSAFE[direction === "ingress" ? "egress" : "ingress"].includes(`${packet.protocol}:${packet.sourcePort}`);
       if (FAILSAFE[direction].includes(`${packet.protocol}:${packet.destinationPort}`) || reply) {
-        mark.accept = true;
+        if (table === "filter") mark.accept = true; // the early tables accept without a mark: the later ones ask again
         return;
       }
     }
