@@ -210,7 +210,10 @@ export class BgpService {
     const file = this.#files[family];
     const put = async (wanted: BgpPlan) => {
       const started = performance.now();
+      const wasRead = file.isRead;
       const result = await file.install(birdConfiguration(wanted, family, inputs));
+      if (result === "absent" && wasRead)
+        this.#logger.warn("BIRD does not run; its configuration waits for it", { family });
       if (result !== "reconfigured") return;
       const sessions = wanted.peers.filter((peer) => peer.family === family).length;
       const ms = Math.round(performance.now() - started);

@@ -1,0 +1,125 @@
+// The BGP service beside a real API server: passwords from its secrets, addresses of its services.
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Bird, BgpService } from "../../src/bgp/index.ts";
+import { createSyncer, type KubeApi, openKubeApi, openSqliteInMemory } from "../../src/datastore/index.ts";
+import { silentLogger } from "../../src/lib/log.ts";
+import { API_VERSION, type KindName } from "../../src/model/index.ts";
+import { eventually } from "../functional/bgp/routers.ts";
+import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
+
+const found = findApiServer();
+if ("missing" in found) {
+  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
+  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
+  console.error(loud);
+}
+const suite = "missing" in found ? test.skip : test; // no API server can be had on this machine
+
+let server: ApiServer;
+let api: KubeApi;
+beforeAll(async () => {
+  if ("missing" in found) return;
+  server = await startApiServer(found.path);
+  const base = { insecureSkipTlsVerify: false, disableNodePoll: false, usePodCidr: false } as const;
+  api = await openKubeApi(
+    { type: "kubernetes", kubeconfig: server.kubeconfig, ...base, clientQps: 1000, clientBurst: 1000 },
+    {},
+  );
+}, 600_000);
+afterAll(async () => {
+  api?.close();
+  await server?.[Symbol.asyncDispose]();
+});
+
+/** Takes every file. */
+const bird: Bird = { check: async () => undefined, reload: async () => "reconfigured" };
+
+suite("NB-090 NB-133 secrets and services are followed while they change", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "calico-bgp-kube-"));
+  const datastore = await openSqliteInMemory();
+  const put = (kind: KindName, name: string, spec: object) =>
+    datastore.apply({
+      key: { type: "resource", kind, name },
+      value: { apiVersion: API_VERSION, kind, metadata: { name }, spec },
+    });
+  await put("Node", "n1", { bgp: { ipv4Address: "10.0.0.1/24" } });
+  await put("BGPConfiguration", "default", {
+    nodeToNodeMeshEnabled: false,
+    serviceClusterIPs: [{ cidr: "10.96.0.0/16" }],
+  });
+  await put("BGPPeer", "tor", {
+    peerIP: "10.9.0.1",
+    asNumber: 65100,
+    password: { secretKeyRef: { name: "bgp", key: "tor" } },
+  });
+  const secrets = "/api/v1/namespaces/kube-system/secrets";
+  const secret = (password: string) => ({
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: "bgp" },
+    stringData: { tor: password },
+  });
+
+  const abort = new AbortController();
+  const service = new BgpService({
+    nodeName: "n1",
+    syncer: createSyncer("bgp", datastore, { hostname: "n1" }),
+    folder,
+    birds: { 4: bird, 6: bird },
+    endpointStatusFolder: join(folder, "none"),
+    kubernetes: api,
+    logger: silentLogger,
+  });
+  const running = service.run(abort.signal);
+  const until = (what: (text: string) => boolean) =>
+    eventually(
+      () =>
+        Bun.file(join(folder, "bird.cfg"))
+          .text()
+          .catch(() => ""),
+      what,
+    );
+  await until((text) => text.includes("neighbor 10.9.0.1") && !text.includes("password"));
+  await api.json({ method: "POST", path: secrets, body: secret("first") });
+  await until((text) => text.includes('password "first";'));
+  await api.json({ method: "PUT", path: `${secrets}/bgp`, body: secret("second") });
+  await until((text) => text.includes('password "second";'));
+  await api.json({ method: "PUT", path: `${secrets}/bgp`, body: secret('with"quote') });
+  await until((text) => !text.includes("password")); // BIRD could not read it: no session is better than a broken file
+  await api.json({ method: "DELETE", path: `${secrets}/bgp` });
+
+  const clusterIp = "10.96.0.77";
+  await api.json({
+    method: "POST",
+    path: "/api/v1/namespaces/default/services",
+    body: {
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: { name: "web" },
+      spec: { type: "NodePort", clusterIP: clusterIp, externalTrafficPolicy: "Local", ports: [{ port: 80 }] },
+    },
+  });
+  const slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+  await api.json({
+    method: "POST",
+    path: slices,
+    body: {
+      apiVersion: "discovery.k8s.io/v1",
+      kind: "EndpointSlice",
+      metadata: { name: "web-1", labels: { "kubernetes.io/service-name": "web" } },
+      addressType: "IPv4",
+      endpoints: [{ addresses: ["192.168.1.1"], nodeName: "n1", conditions: { ready: true } }],
+    },
+  });
+  await until((text) => text.includes(`route ${clusterIp}/32 blackhole;`));
+  await api.json({ method: "DELETE", path: `${slices}/web-1` });
+  await until((text) => !text.includes(clusterIp));
+  expect(readFileSync(join(folder, "bird.cfg"), "utf8")).toContain("route 10.96.0.0/16 blackhole;");
+  abort.abort();
+  await running;
+  await datastore.close();
+  rmSync(folder, { recursive: true, force: true });
+}, 60_000);
