@@ -1,59 +1,77 @@
-// The steps both kinds of ADD share once the addresses are there: wire, endpoint, result, and the way back.
-import { openRouteKernel, removeLink } from "../kernel/index.ts";
+// The steps both kinds of ADD share: wire and addresses side by side, endpoint, result, and the way back.
+import { type NetworkNamespace, openRouteKernel, removeLink } from "../kernel/index.ts";
 import type { IpNetwork } from "../lib/ip.ts";
 import type { CniContext } from "./context.ts";
-import { type AddressRequest, Wire } from "./datapath.ts";
+import { type AddressRequest, Wire, type WireRequest } from "./datapath.ts";
 import { type EndpointDraft, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { hostInterfaceName } from "./identity.ts";
 import { ipamDel } from "./ipam-delegation.ts";
 import type { NetConf } from "./net-conf.ts";
-import { ensureProfile } from "./profile.ts";
+import { createProfile } from "./profile.ts";
 import { type CniResult, hostNetwork } from "./result.ts";
 
 /** Of the time the datastore may take altogether, what is kept for the way back. */
 export const ROLLBACK_SHARE = 0.3;
 
+/** What every ADD needs besides its context. */
+export interface AddFacts {
+  /** 0: the kernel's default. */
+  readonly mtu: number;
+  /** The endpoint of this workload, when the gates are open. */
+  readonly existing: Promise<StoredEndpoint | undefined>;
+  /** Whether the network's profile is there; absent where Kubernetes' own are used. */
+  readonly profile: Promise<boolean> | undefined;
+}
+
 export interface Attached {
   readonly hostName: string;
   readonly mac: string;
+  readonly assigned: CniResult;
+  /** The pod's addresses, each alone in its network. */
+  readonly networks: readonly IpNetwork[];
 }
 
-/** Makes the wire and gives the pod its addresses. */
-export async function attach(
-  context: CniContext,
-  undo: Undo,
-  wanted: Omit<AddressRequest, "addresses" | "allowIpForwarding"> & {
-    readonly mtu: number;
-    readonly networks: readonly IpNetwork[];
-    readonly hwAddr?: string;
-  },
-): Promise<Attached> {
+export interface AttachPlan extends Omit<AddressRequest, "addresses" | "allowIpForwarding"> {
+  readonly mtu: number;
+  readonly hwAddr?: string;
+  /** Addresses on their way. */
+  readonly assigning: Promise<CniResult>;
+}
+
+/** Makes the wire while the addresses are being assigned, and joins the two. */
+export async function attach(context: CniContext, undo: Undo, plan: AttachPlan): Promise<Attached> {
   const { conf, identity, request } = context;
   const hostName = hostInterfaceName(identity, request.interfacePrefix);
   using netns = context.openNetns();
   using host = openRouteKernel();
-  using wire = new Wire(
-    host,
-    {
-      netns,
-      ifName: request.ifName,
-      hostName,
-      mtu: wanted.mtu,
-      queues: conf.numQueues,
-      deviceType: conf.deviceType === "netkit" ? "netkit" : "veth",
-      ...(wanted.hwAddr === undefined ? {} : { hwAddr: wanted.hwAddr }),
-    },
-    context.log,
-  );
-  undo.push(() => removeLink(hostName));
-  await wire.addAddresses({
-    addresses: wanted.networks,
-    routes: wanted.routes,
-    hostRoutes: wanted.hostRoutes,
-    allowIpForwarding: conf.allowIpForwarding,
-  });
-  return { hostName, mac: wire.mac };
+  using wires = new DisposableStack();
+  const make = (): Wire => {
+    const wire = wires.use(new Wire(host, wireRequest(context, plan, hostName, netns), context.log));
+    undo.push(() => removeLink(hostName));
+    return wire;
+  };
+  // A wire of that name still serves the pod's last container: it is only replaced once there is an address.
+  const early = host.links.get(hostName) === undefined ? make() : undefined;
+  const assigned = await plan.assigning;
+  const wire = early ?? make();
+  const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
+  const { routes, hostRoutes } = plan;
+  await wire.addAddresses({ addresses: networks, routes, hostRoutes, allowIpForwarding: conf.allowIpForwarding });
+  return { hostName, mac: wire.mac, assigned, networks };
+}
+
+function wireRequest(context: CniContext, plan: AttachPlan, hostName: string, netns: NetworkNamespace): WireRequest {
+  const { conf, request } = context;
+  return {
+    netns,
+    ifName: request.ifName,
+    hostName,
+    mtu: plan.mtu,
+    queues: conf.numQueues,
+    deviceType: conf.deviceType === "netkit" ? "netkit" : "veth",
+    ...(plan.hwAddr === undefined ? {} : { hwAddr: plan.hwAddr }),
+  };
 }
 
 /** Stores the endpoint and, outside Kubernetes policy, the profile it names. */
@@ -61,30 +79,43 @@ export async function finish(
   context: CniContext,
   existing: StoredEndpoint | undefined,
   draft: EndpointDraft,
+  profile: Promise<boolean> | undefined,
 ): Promise<void> {
   const { conf, store, identity } = context;
   const now = context.now();
-  if (conf.policy.type === "") await ensureProfile(store, conf.name, identity.orchestrator, now);
+  if (profile !== undefined && !(await profile)) await createProfile(store, conf.name, identity.orchestrator, now);
   await writeEndpoint(store, draft, existing, now);
 }
 
-/** Runs the steps after the addresses were assigned; when one fails, the addresses and the wire go back. */
-export async function rollingBack<T>(context: CniContext, steps: (undo: Undo) => Promise<T>): Promise<T> {
-  const undo: Undo = [() => ipamDel(context, AbortSignal.timeout(rollbackMs(context.conf)))];
+/** What takes back a step that was done. */
+export type Undo = (() => Promise<void>)[];
+
+/** Runs the steps of an ADD; when one fails, those before it are taken back, and so are the addresses. */
+export async function rollingBack<T>(
+  context: CniContext,
+  assigning: Promise<CniResult>,
+  steps: (undo: Undo) => Promise<T>,
+): Promise<T> {
+  const undo: Undo = [];
+  assigning.catch(() => {}); // awaited by the steps, or below
   try {
     return await steps(undo);
   } catch (error) {
+    // The addresses may still be on their way: only once they are there can they go back.
+    const noAddresses = await assigning.then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    if (noAddresses === undefined) undo.unshift(() => ipamDel(context, AbortSignal.timeout(rollbackMs(context.conf))));
     for (const step of undo)
       try {
         await step();
       } catch (second) {
         context.log.error("Could not undo all of a failed ADD; its DEL will", { error: second });
       }
-    throw error;
+    throw noAddresses ?? error;
   }
 }
-/** What takes back a step that was done. */
-export type Undo = (() => Promise<void>)[];
 
 const rollbackMs = (conf: NetConf): number => conf.datastoreTimeoutSeconds * ROLLBACK_SHARE * 1000;
 
@@ -102,7 +133,7 @@ export function checkDataplane(options: Readonly<Record<string, unknown>> | unde
  */
 export function resultFor(
   { request }: CniContext,
-  made: Attached & { readonly mtu: number; readonly assigned: CniResult },
+  made: Omit<Attached, "networks"> & { readonly mtu: number },
 ): CniResult {
   const { hostName, mac, mtu, assigned } = made;
   const ips = assigned.ips.map((ip) => ({ address: hostNetwork(ip.address) }));

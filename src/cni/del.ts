@@ -5,28 +5,36 @@ import type { CniContext } from "./context.ts";
 import { removePodInterface } from "./datapath.ts";
 import { deleteEndpoint, getEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
+import { behindGate, gatedStore } from "./gated-store.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { ipamDel } from "./ipam-delegation.ts";
 
 const DELETE_ATTEMPTS = 6;
 
 export async function del(context: CniContext): Promise<void> {
-  await checkDatastoreReady(context.store);
+  const ready = checkDatastoreReady(context.store);
+  ready.catch(() => {}); // everything below waits for it
   if (context.identity.orchestrator === "k8s") {
-    await deletePodEndpoint(context);
-    await Promise.all([removeInterface(context), ipamDel(context)]);
+    // An endpoint that cannot be deleted keeps its addresses and its wire.
+    const deleted = deletePodEndpoint({ ...context, store: gatedStore(context.store, ready) });
+    const removed = ready.then(() => deleted).then(() => removeInterface(context));
+    const released = behindGate(context, Promise.all([ready, deleted])).then((gated) => ipamDel(gated));
+    await all([ready, deleted, removed, released]);
     return;
   }
-  const [released, deleted, removed] = await Promise.allSettled([
-    ipamDel(context),
-    deleteContainerEndpoint(context),
-    removeInterface(context),
-  ]);
-  for (const outcome of [deleted, removed, released]) if (outcome.status === "rejected") throw outcome.reason;
+  const deleted = deleteContainerEndpoint({ ...context, store: gatedStore(context.store, ready) });
+  const removed = ready.then(() => removeInterface(context));
+  const released = behindGate(context, ready).then((gated) => ipamDel(gated));
+  await all([ready, deleted, removed, released]);
+}
+
+/** Waits for every step, then throws what the first of the failed ones threw. */
+async function all(steps: readonly Promise<unknown>[]): Promise<void> {
+  for (const outcome of await Promise.allSettled(steps)) if (outcome.status === "rejected") throw outcome.reason;
 }
 
 /** The endpoint may belong to a newer container of the pod by now: then it stays. */
-async function deletePodEndpoint({ store, identity }: CniContext): Promise<void> {
+async function deletePodEndpoint({ store, identity }: Pick<CniContext, "store" | "identity">): Promise<void> {
   for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
     const found = await getEndpoint(store, identity);
     if (found === undefined) return;
@@ -37,7 +45,7 @@ async function deletePodEndpoint({ store, identity }: CniContext): Promise<void>
   throw new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
 }
 
-async function deleteContainerEndpoint({ store, identity }: CniContext): Promise<void> {
+async function deleteContainerEndpoint({ store, identity }: Pick<CniContext, "store" | "identity">): Promise<void> {
   for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
     const found = await getEndpoint(store, identity);
     if (found === undefined || (await deleteEndpoint(store, found))) return;

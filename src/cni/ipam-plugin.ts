@@ -101,13 +101,16 @@ async function giveBack({ ipam, log }: IpamContext, assigned: readonly Assignmen
 export async function releaseAddresses(context: IpamContext, signal?: AbortSignal): Promise<void> {
   const { identity, ipam } = context;
   const legacy = identity.orchestrator === "k8s" ? `${identity.namespace}.${identity.pod}` : identity.containerId;
+  const release = async (handle: string): Promise<void> => {
+    try {
+      await ipam.releaseByHandle(handle, signal);
+    } catch (error) {
+      if (!(error instanceof UnknownHandle)) throw error;
+    }
+  };
   await locked(context, async () => {
-    for (const handle of [ipamHandle(context.conf.name, identity.containerId), legacy])
-      try {
-        await ipam.releaseByHandle(handle, signal);
-      } catch (error) {
-        if (!(error instanceof UnknownHandle)) throw error;
-      }
+    // Very old versions kept addresses under another handle; both are looked up at once.
+    await Promise.all([release(ipamHandle(context.conf.name, identity.containerId)), release(legacy)]);
   });
 }
 

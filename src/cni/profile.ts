@@ -4,20 +4,25 @@ import { API_VERSION, type ResourceKey, type ResourceOf } from "../model/index.t
 import { timestamp } from "./endpoint.ts";
 import type { EndpointIdentity } from "./identity.ts";
 
-/** Makes the profile when it is not there; an existing one is the operator's and stays as it is. */
-export async function ensureProfile(
+const profileKey = (name: string): ResourceKey => ({ type: "resource", kind: "Profile", name });
+
+export async function hasProfile(store: Datastore, name: string): Promise<boolean> {
+  try {
+    await store.get(profileKey(name));
+    return true;
+  } catch (error) {
+    if (error instanceof NotFound) return false;
+    throw error;
+  }
+}
+
+/** Makes the profile; one that is there is the operator's and stays as it is. */
+export async function createProfile(
   store: Datastore,
   name: string,
   orchestrator: EndpointIdentity["orchestrator"],
   now: Date,
 ): Promise<void> {
-  const key: ResourceKey = { type: "resource", kind: "Profile", name };
-  try {
-    await store.get(key);
-    return;
-  } catch (error) {
-    if (!(error instanceof NotFound)) throw error;
-  }
   const anybody = { action: "Allow", source: {}, destination: {} } as const;
   const members = { action: "Allow", source: { selector: `has(${name})` }, destination: {} } as const;
   const value: ResourceOf<"Profile"> = {
@@ -31,7 +36,7 @@ export async function ensureProfile(
     },
   };
   try {
-    await store.create({ key, value });
+    await store.create({ key: profileKey(name), value });
   } catch (error) {
     if (!(error instanceof AlreadyExists)) throw error; // another pod was faster
   }

@@ -156,11 +156,11 @@ describe.skipIf(!canRun)("ADD", () => {
       dataDir: `${host.folder}/hl`,
       routes: [{ dst: "10.0.0.0/8" }],
     };
-    const run = await host.add(pod, { conf: { ipam, include_default_routes: true } });
+    const run = await host.add(pod, { conf: { ipam, include_default_routes: true }, ...k8s("ns1", "p1") });
     expect(run.json["ips"]).toEqual([{ address: "10.70.0.2/32" }]);
     const gatewayed = pod.kernel.routes.list({ version: 4, table: 254 }).filter((r) => r.gateway !== undefined);
     expect(gatewayed.map((r) => r.destination as string).sort()).toEqual(["0.0.0.0/0", "10.0.0.0/8"]);
-    expect((await host.del(pod, { conf: { ipam } })).code).toBe(0);
+    expect((await host.del(pod, { conf: { ipam }, ...k8s("ns1", "p1") })).code).toBe(0);
     expect((await host.add(host.pod("cid2"), { conf: { ipam } })).code).toBe(0);
   });
 });
