@@ -166,3 +166,28 @@ test("FC-053 a service's sets follow its slices, ready or not, with ports and wi
   bench.give(endpointSlice("a", "nginx", ["10.0.0.2", "host.example"], [{ protocol: "SCTP", port: 80 }])).flush();
   expect(setOf(bench, "svc default/nginx")).toEqual(["10.0.0.2,sctp:80"]);
 });
+
+test("large things work: a selector of ten thousand terms, a policy of five thousand rules, a set of a hundred thousand", () => {
+  const bench = new GraphBench({ routes: "none" });
+  const terms = Array.from({ length: 10_000 }, (_, i) => `app == 'app-${i}'`).join(" || ");
+  const nets = Array.from({ length: 100_000 }, (_, i) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}/32`);
+  bench.give(
+    wep("ep1"),
+    wep("r", { host: REMOTE, labels: { app: "app-9999" }, nets: ["11.0.0.1/32"] }),
+    networkSet("large", [...nets, "12.0.0.0/8"], { large: "yes" }),
+    policy("p", {
+      inboundRules: [
+        rule({ from: { selector: terms } }),
+        rule({ from: { selector: "large == 'yes'" } }),
+        ...Array.from({ length: 5000 }, (_, i) =>
+          rule({ protocol: "tcp", to: { ports: [{ min: i + 1, max: i + 1 }] } }),
+        ),
+      ],
+    }),
+  );
+  bench.inSync();
+  expect(setOf(bench, terms)).toEqual(["11.0.0.1/32"]);
+  expect(setOf(bench, "large == 'yes'")).toHaveLength(100_001);
+  const message = bench.dataplane.objects.get("policy GlobalNetworkPolicy p");
+  expect(message?.type === "activePolicyUpdate" && message.policy.inboundRules.length).toBe(5002);
+});

@@ -11,6 +11,13 @@ export class MockDataplane {
   bgp: DataplaneMessage | undefined;
   isInSync = false;
   messages = 0;
+  /** Nodes that routes of this flush lead to and that have no tunnel endpoint so far. */
+  readonly #routesWithoutVtep = new Set<string>();
+
+  /** What was known is said: what comes later was not known yet. */
+  endFlush(): void {
+    this.#routesWithoutVtep.clear();
+  }
 
   take(message: DataplaneMessage): void {
     this.messages++;
@@ -106,11 +113,17 @@ export class MockDataplane {
       case "namespaceRemove":
         return this.#remove(`namespace ${message.name}`);
       case "routeUpdate":
+        if (message.poolType === "vxlan" && !this.objects.has(`vtep ${message.dstNodeName}`))
+          this.#routesWithoutVtep.add(message.dstNodeName);
         this.objects.set(`route ${message.dst}`, message);
         return;
       case "routeRemove":
         return this.#remove(`route ${message.dst}`);
       case "vtepUpdate":
+        this.#demand(
+          !this.#routesWithoutVtep.has(message.node),
+          `a route through ${message.node} came before its VTEP`,
+        );
         this.objects.set(`vtep ${message.node}`, message);
         return;
       case "vtepRemove":

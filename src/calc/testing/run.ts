@@ -54,6 +54,7 @@ export class GraphBench {
   }
   flush(): this {
     this.graph.flush();
+    this.dataplane.endFlush();
     return this;
   }
   inSync(): this {
