@@ -347,9 +347,16 @@ function lightClient(port: number, isDeaf: boolean): Promise<void> {
   });
   let header = Buffer.alloc(0);
   let skip = 0;
-  socket.on("error", reject);
+  let isDone = false;
+  socket.on("error", () => {});
+  socket.on("close", () => {
+    if (isDone) return;
+    console.error("a client was dropped before it was in sync; it tries again");
+    lightClient(port, isDeaf).then(resolve, reject);
+  });
   socket.on("data", (chunk: Buffer) => {
     if (isDeaf) {
+      isDone = true;
       socket.pause();
       return resolve();
     }
@@ -367,7 +374,10 @@ function lightClient(port: number, isDeaf: boolean): Promise<void> {
       const type = (header[4] ?? 0) & 0x7f;
       skip = header.readUInt32BE(0) - 1;
       header = Buffer.alloc(0);
-      if (type === FRAME.end) resolve();
+      if (type === FRAME.end) {
+        isDone = true;
+        resolve();
+      }
       if (type === FRAME.ping) socket.write(jsonFrame(FRAME.pong, {}));
     }
   });

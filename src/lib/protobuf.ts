@@ -56,9 +56,9 @@ export class ProtoWriter {
   }
 
   /** A member of a oneof, or a field that tells 0 from absent. */
-  intAlways(field: number, value: number): void {
+  intAlways(field: number, value: number | bigint): void {
     this.#tag(field, VARINT);
-    if (value < 0) this.#bigVarint(BigInt.asUintN(64, BigInt(value)));
+    if (typeof value === "bigint" || value < 0) this.#bigVarint(BigInt.asUintN(64, BigInt(value)));
     else this.#varint(value);
   }
 

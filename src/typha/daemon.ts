@@ -115,6 +115,7 @@ export class TyphaDaemon {
       this.#running.push(createSyncer(name, datastore, { usePodCidr, onFailure }).run(filter, signal));
     }
     this.#reportHealth();
+    this.#collectGarbageOnceInSync();
     await this.server.start();
     log.info("serving", { port: this.server.port });
     await this.#servePages();
@@ -203,6 +204,17 @@ export class TyphaDaemon {
     reportAll();
     const timer = setInterval(reportAll, HEALTH_REPORT_MS);
     this.#aborter.signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+  }
+
+  /** The first listing leaves several times more garbage than what stays; without pressure it would stay too. */
+  #collectGarbageOnceInSync(): void {
+    const subscriptions = [...this.caches.values()].map((cache) =>
+      cache.subscribe(() => {
+        if (![...this.caches.values()].every(({ isInSync }) => isInSync)) return;
+        for (const unsubscribe of subscriptions) unsubscribe();
+        setImmediate(() => Bun.gc(true));
+      }),
+    );
   }
 
   async #servePages(): Promise<void> {

@@ -1,6 +1,7 @@
 // The messages of etcd's v3 API that we send and read, and their protobuf encoding. Field numbers are those of the
 // service's public definition: https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/
-import { ProtoReader, ProtoWriter } from "./protobuf.ts";
+import { ProtoWriter } from "../../lib/protobuf.ts";
+import { ProtoReader } from "./proto-reader.ts";
 
 export interface EtcdRow {
   readonly path: string;
@@ -76,22 +77,22 @@ export interface Method<Q, S> {
 
 export const RANGE: Method<RangeRequest, RangeResponse> = {
   path: "/etcdserverpb.KV/Range",
-  encode: (request) => writeRange(new ProtoWriter(), request).finish(),
+  encode: (request) => encode((w) => writeRange(w, request)),
   decode: (bytes) => readRange(new ProtoReader(bytes)),
 };
 export const TXN: Method<TxnRequest, TxnResponse> = {
   path: "/etcdserverpb.KV/Txn",
-  encode: (request) => writeTxn(new ProtoWriter(), request).finish(),
+  encode: (request) => encode((w) => writeTxn(w, request)),
   decode: (bytes) => readTxn(new ProtoReader(bytes)),
 };
 export const COMPACT: Method<{ readonly revision: number }, void> = {
   path: "/etcdserverpb.KV/Compact",
-  encode: (request) => new ProtoWriter().number(1, request.revision).finish(),
+  encode: (request) => encode((w) => w.int(1, request.revision)),
   decode: () => undefined,
 };
 export const LEASE_GRANT: Method<{ readonly ttlSeconds: number }, bigint> = {
   path: "/etcdserverpb.Lease/LeaseGrant",
-  encode: (request) => new ProtoWriter().number(1, request.ttlSeconds).finish(),
+  encode: (request) => encode((w) => w.int(1, request.ttlSeconds)),
   decode: (bytes) => {
     const reader = new ProtoReader(bytes);
     for (let field = reader.next(); field !== 0; field = reader.next()) {
@@ -103,7 +104,11 @@ export const LEASE_GRANT: Method<{ readonly ttlSeconds: number }, bigint> = {
 };
 export const AUTHENTICATE: Method<{ readonly username: string; readonly password: string }, string> = {
   path: "/etcdserverpb.Auth/Authenticate",
-  encode: (request) => new ProtoWriter().text(1, request.username).text(2, request.password).finish(),
+  encode: (request) =>
+    encode((w) => {
+      w.string(1, request.username);
+      w.string(2, request.password);
+    }),
   decode: (bytes) => {
     const reader = new ProtoReader(bytes);
     for (let field = reader.next(); field !== 0; field = reader.next()) {
@@ -118,13 +123,17 @@ export const WATCH_PATH = "/etcdserverpb.Watch/Watch";
 export type WatchRequest = { readonly create: WatchCreate } | { readonly progress: true };
 
 export function encodeWatchRequest(request: WatchRequest): Buffer {
-  if ("progress" in request) return new ProtoWriter().message(3, () => {}).finish();
-  const { key, end, startRevision } = request.create;
-  return new ProtoWriter()
-    .message(1, (w) =>
-      w.text(1, key).text(2, end).number(3, startRevision).boolean(4, true /* progress_notify */).boolean(6, true),
-    )
-    .finish();
+  return encode((w) => {
+    if ("progress" in request) return w.message(3, () => {});
+    const { key, end, startRevision } = request.create;
+    w.message(1, () => {
+      w.string(1, key);
+      w.string(2, end);
+      w.int(3, startRevision);
+      w.bool(4, true); // progress_notify
+      w.bool(6, true); // prev_kv
+    });
+  });
 }
 
 export function decodeWatchResponse(bytes: Buffer): WatchResponse {
@@ -143,30 +152,47 @@ export function decodeWatchResponse(bytes: Buffer): WatchResponse {
   return { revision, created, canceled, compactRevision, cancelReason, events };
 }
 
-function writeRange(w: ProtoWriter, request: RangeRequest): ProtoWriter {
-  return w.text(1, request.key).text(2, request.end).number(3, request.limit).number(4, request.revision);
+function encode(write: (w: ProtoWriter) => void): Buffer {
+  const w = new ProtoWriter();
+  write(w);
+  return Buffer.from(w.finish());
 }
 
-function writeTxn(w: ProtoWriter, request: TxnRequest): ProtoWriter {
+function writeRange(w: ProtoWriter, request: RangeRequest): void {
+  w.string(1, request.key);
+  w.string(2, request.end);
+  w.int(3, request.limit);
+  w.int(4, request.revision);
+}
+
+function writeTxn(w: ProtoWriter, request: TxnRequest): void {
   for (const { key, field, equals } of request.compare)
-    w.message(1, (c) => {
-      c.number(2, field === "mod" ? 2 : 0).text(3, key);
+    w.message(1, () => {
+      w.int(2, field === "mod" ? 2 : 0);
+      w.string(3, key);
       // An expected 0 must be on the wire: a comparison without operand matches nothing.
-      c.numberOrZero(field === "mod" ? 6 : 4, equals);
+      w.intAlways(field === "mod" ? 6 : 4, equals);
     });
-  for (const operation of request.success) w.message(2, (o) => writeOperation(o, operation));
-  for (const operation of request.failure) w.message(3, (o) => writeOperation(o, operation));
-  return w;
+  w.messages(2, request.success, (operation) => writeOperation(w, operation));
+  w.messages(3, request.failure, (operation) => writeOperation(w, operation));
 }
 
 function writeOperation(w: ProtoWriter, operation: Operation): void {
-  if (operation.type === "range") w.message(1, (r) => writeRange(r, operation.range));
+  if (operation.type === "range") w.message(1, () => writeRange(w, operation.range));
   else if (operation.type === "put") {
     const { key, value, lease } = operation.put;
-    w.message(2, (p) => p.text(1, key).text(2, value).number(3, lease));
+    w.message(2, () => {
+      w.string(1, key);
+      w.string(2, value);
+      if (lease !== undefined) w.intAlways(3, lease);
+    });
   } else {
     const { key, end } = operation.delete;
-    w.message(3, (d) => d.text(1, key).text(2, end).boolean(3, true /* prev_kv */));
+    w.message(3, () => {
+      w.string(1, key);
+      w.string(2, end);
+      w.bool(3, true); // prev_kv
+    });
   }
 }
 

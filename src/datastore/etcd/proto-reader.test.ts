@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { decodeWatchResponse, encodeWatchRequest, LEASE_GRANT, RANGE, TXN } from "./messages.ts";
-import { ProtoReader, ProtoWriter } from "./protobuf.ts";
+import { ProtoWriter } from "../../lib/protobuf.ts";
+import { ProtoReader } from "./proto-reader.ts";
 
 test("numbers, texts and nested messages come back as they went", () =>
   fc.assert(
@@ -11,14 +12,14 @@ test("numbers, texts and nested messages come back as they went", () =>
       fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
       fc.array(fc.string(), { maxLength: 20 }),
       (number, text, big, parts) => {
-        const bytes = new ProtoWriter()
-          .numberOrZero(1, number)
-          .text(2, text)
-          .numberOrZero(300, big)
-          .message(4, (w) => {
-            for (const part of parts) w.message(1, (inner) => inner.text(1, part));
-          })
-          .finish();
+        const w = new ProtoWriter();
+        w.intAlways(1, number);
+        w.string(2, text);
+        w.intAlways(300, big);
+        w.message(4, () => {
+          for (const part of parts) w.message(1, () => w.string(1, part));
+        });
+        const bytes = Buffer.from(w.finish());
         const reader = new ProtoReader(bytes);
         const seen: { number?: number; text: string; big?: bigint; parts: string[] } = { text: "", parts: [] };
         for (let field = reader.next(); field !== 0; field = reader.next()) {
