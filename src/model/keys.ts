@@ -187,7 +187,6 @@ export type StoredQuery =
       readonly name?: string;
       /** Names that begin so: how a node's workload endpoints are listed. Excludes `name`. */
       readonly namePrefix?: string;
-      readonly labelSelector?: string;
     }
   | { readonly type: "block"; readonly version?: IpVersion }
   | {

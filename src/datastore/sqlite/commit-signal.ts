@@ -5,7 +5,7 @@ import type { Database } from "bun:sqlite";
 import { closeSync, constants, type FSWatcher, openSync, watch, writeSync } from "node:fs";
 
 /** Slow when notifications come, quick when this file system does not deliver any. */
-const LOOK_EVERY_MS = 200;
+const LOOK_EVERY_MS = 500;
 const LOOK_WITHOUT_NOTIFY_MS = 20;
 const TRAILING_LOOK_MS = 12;
 /** A look may come just before the notification; so many in a row are no coincidence. */

@@ -198,3 +198,21 @@ test("a place where no file can be is told by the file's name", async () => {
   expect(failure).toBeInstanceOf(Unavailable);
   expect(String(failure)).toContain("datastore /proc/nowhere/calico.db is unavailable: ENOENT");
 });
+
+test("a full disk is told as such, loses nothing, and is no end", async () => {
+  let db: Database | undefined;
+  const store = await openSqliteInMemory({ onOpen: (opened) => (db = opened) });
+  await store.create(entry("a"));
+  const { page_count } = db!.query<{ page_count: number }, []>("PRAGMA page_count").get()!;
+  db!.run(`PRAGMA max_page_count = ${page_count}`);
+  const large = { key: key("b"), value: { ...pool("b"), spec: { note: "x".repeat(100_000) } } };
+  const error = await store.create(large).then(
+    () => undefined,
+    (thrown: unknown) => thrown as Error,
+  );
+  expect(error).toBeInstanceOf(Unavailable);
+  expect(error?.message).toContain("full");
+  expect((await store.list({ type: "resource", kind: "IPPool" })).items.map((item) => item.key.name)).toEqual(["a"]);
+  db!.run("PRAGMA max_page_count = 1000000");
+  await store.create(large);
+});
