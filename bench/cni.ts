@@ -1,0 +1,193 @@
+// ADD and DEL of one pod from exec to exit, and 30 ADDs at once: our plugin alone and through the node-local service, on
+// SQLite and on etcd, beside Debian's ptp with host-local, all in one run and interleaved. The wait for policy is not
+// included: no agent runs. Pods and host are network namespaces of the benchmark's own.
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chooseDatastore, configFromEnvironment, type Datastore, openDatastore } from "../src/datastore/index.ts";
+import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRouteKernel } from "../src/kernel/index.ts";
+import { API_VERSION, type KindName, type Resource } from "../src/model/index.ts";
+
+const PODS = 30;
+const BURST = 30;
+const DIST = join(import.meta.dir, "../dist");
+const STOCK = "/usr/lib/cni";
+const tag = `bcni-${randomBytes(2).toString("hex")}`;
+const folder = mkdtempSync(join(tmpdir(), "bench-cni-"));
+const children: ReturnType<typeof Bun.spawn>[] = [];
+
+interface Contestant {
+  readonly name: string;
+  readonly bin: string;
+  readonly conf: Record<string, unknown>;
+  readonly add: number[];
+  readonly del: number[];
+  burst: number;
+}
+const percentile = (list: readonly number[], share: number): number =>
+  list.toSorted((a, b) => a - b)[Math.min(list.length - 1, Math.floor(list.length * share))] ?? Number.NaN;
+
+if (process.env["BENCH_CNI_SEED"] === "1") {
+  await seed(configFromEnvironment(process.env));
+  process.exit(0);
+}
+createNamedNamespace(tag);
+const host = NetworkNamespace.named(tag);
+const pods = Array.from({ length: Math.max(PODS, BURST) }, (_, i) => `${tag}-${i}`);
+try {
+  using kernel = openRouteKernel(host);
+  kernel.links.set("lo", { up: true });
+  for (const pod of pods) createNamedNamespace(pod);
+  const contestants = await prepare();
+  const start = await bareStart();
+  for (const contestant of contestants)
+    for (const pod of pods.slice(0, 5)) {
+      await call(contestant, "ADD", pod); // the service gets warm, files are read
+      await call(contestant, "DEL", pod);
+    }
+  for (const pod of pods.slice(0, PODS))
+    for (const contestant of contestants) {
+      contestant.add.push(await call(contestant, "ADD", pod));
+      contestant.del.push(await call(contestant, "DEL", pod));
+    }
+  for (const contestant of contestants) {
+    const began = performance.now();
+    await Promise.all(pods.slice(0, BURST).map((pod) => call(contestant, "ADD", pod)));
+    contestant.burst = performance.now() - began;
+    await Promise.all(pods.slice(0, BURST).map((pod) => call(contestant, "DEL", pod)));
+  }
+  report(contestants, start);
+} finally {
+  for (const child of children) child.kill("SIGKILL");
+  for (const pod of pods) deleteNamedNamespace(pod);
+  host[Symbol.dispose]();
+  deleteNamedNamespace(tag);
+  rmSync(folder, { recursive: true, force: true });
+}
+
+function report(contestants: readonly Contestant[], start: number): void {
+  const [peer] = contestants;
+  if (peer === undefined) return;
+  console.log(
+    `cni: ${PODS} pods one by one, ${BURST} at once; the executable alone starts and ends in ${start.toFixed(1)} ms`,
+  );
+  for (const c of contestants) {
+    const cell = (list: readonly number[], theirs: readonly number[]) => {
+      const [p50, p95] = [percentile(list, 0.5), percentile(list, 0.95)];
+      return `p50 ${p50.toFixed(1)} p95 ${p95.toFixed(1)} ms (ratio ${(p50 / percentile(theirs, 0.5)).toFixed(2)})`;
+    };
+    const burst = `${c.burst.toFixed(0)} ms (ratio ${(c.burst / peer.burst).toFixed(2)})`;
+    console.log(
+      `cni: ${c.name.padEnd(18)} ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}  at once ${burst}`,
+    );
+  }
+}
+
+async function prepare(): Promise<Contestant[]> {
+  const contestant = (name: string, bin: string, conf: Record<string, unknown>): Contestant => ({
+    ...{ name, bin, conf, add: [], del: [], burst: 0 },
+  });
+  const ipam = { type: "host-local", subnet: "10.88.0.0/16", dataDir: join(folder, "host-local") };
+  const list = [contestant("ptp+host-local", join(STOCK, "ptp"), { type: "ptp", name: "ptp", ipMasq: false, ipam })];
+  const calico = join(DIST, "calico");
+  const sqlite = { datastore_type: "sqlite", sqlite_path: join(folder, "calico.db") };
+  await seed({ datastoreType: "sqlite", sqlitePath: sqlite.sqlite_path });
+  list.push(contestant("sqlite", calico, sqlite));
+  const sqliteSocket = join(folder, "sqlite.sock");
+  await startService(sqliteSocket, { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: sqlite.sqlite_path });
+  list.push(contestant("sqlite, service", calico, { ...sqlite, service_socket: sqliteSocket }));
+  if (Bun.which("etcd") === null) {
+    console.log("cni: etcd is not installed, its rows are left out");
+    return list;
+  }
+  const endpoint = "http://127.0.0.1:2379"; // inside the benchmark's own namespace
+  start(["etcd", "--data-dir", join(folder, "etcd"), "--unsafe-no-fsync", "--log-level", "error"], {});
+  const etcd = { datastore_type: "etcdv3", etcd_endpoints: endpoint };
+  await seedInside({ DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint });
+  list.push(contestant("etcd", calico, etcd));
+  const etcdSocket = join(folder, "etcd.sock");
+  await startService(etcdSocket, { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint });
+  list.push(contestant("etcd, service", calico, { ...etcd, service_socket: etcdSocket }));
+  return list;
+}
+
+async function seed(config: Parameters<typeof chooseDatastore>[0]): Promise<void> {
+  const store: Datastore = await openDatastore(chooseDatastore(config, { env: {} }), { timeoutMs: 10_000 });
+  const put = (kind: KindName, name: string, spec: object) =>
+    store.apply({
+      key: { type: "resource", kind, name },
+      value: { apiVersion: API_VERSION, kind, metadata: { name }, spec } as Resource,
+    });
+  await put("ClusterInformation", "default", { datastoreReady: true });
+  await put("Node", "n1", {});
+  await put("IPPool", "p4", { cidr: "10.65.0.0/16", blockSize: 26 });
+  await store.close();
+}
+
+/** etcd listens inside the namespace: what writes there must be a process that lives there. */
+async function seedInside(env: Record<string, string>): Promise<void> {
+  const deadline = performance.now() + 15_000;
+  for (;;) {
+    const child = start([process.execPath, import.meta.path], { ...env, BENCH_CNI_SEED: "1" });
+    if ((await child.exited) === 0) return;
+    if (performance.now() > deadline) throw new Error("etcd did not come up");
+    await Bun.sleep(200);
+  }
+}
+
+async function startService(socket: string, env: Record<string, string>): Promise<void> {
+  start([join(DIST, "calico"), "cni-service", "--socket", socket], env);
+  for (let i = 0; i < 500 && !existsSync(socket); i++) await Bun.sleep(10);
+}
+
+function start(command: string[], env: Record<string, string>) {
+  const all = { PATH: process.env["PATH"] ?? "", ...env };
+  const child: ReturnType<typeof Bun.spawn> = host.run(
+    () => Bun.spawn(command, { env: all, stdio: ["ignore", "ignore", "ignore"] }) as never,
+  );
+  children.push(child);
+  return child;
+}
+
+async function call(contestant: Contestant, command: "ADD" | "DEL", pod: string): Promise<number> {
+  const stdin = JSON.stringify({
+    cniVersion: "1.0.0",
+    name: "net1",
+    type: "calico",
+    nodename: "n1",
+    nodename_file_optional: true,
+    log_level: "error",
+    service_socket: "",
+    ipam_lock_file: join(folder, "ipam.lock"),
+    ipam: { type: "calico-ipam" },
+    ...contestant.conf,
+  });
+  const env = {
+    PATH: process.env["PATH"] ?? "",
+    CNI_COMMAND: command,
+    CNI_CONTAINERID: `c${pod.replaceAll("-", "")}`,
+    CNI_NETNS: `/run/netns/${pod}`,
+    CNI_IFNAME: "eth0",
+    CNI_PATH: STOCK,
+  };
+  const began = performance.now();
+  const child = host.run(
+    () => Bun.spawn([contestant.bin], { env, stdin: Buffer.from(stdin), stdout: "pipe", stderr: "ignore" }) as never,
+  ) as ReturnType<typeof Bun.spawn>;
+  const code = await child.exited;
+  const took = performance.now() - began;
+  if (code !== 0)
+    throw new Error(`${contestant.name} ${command}: ${await new Response(child.stdout as ReadableStream).text()}`);
+  return took;
+}
+
+async function bareStart(): Promise<number> {
+  const times: number[] = [];
+  for (let i = 0; i < 15; i++) {
+    const began = performance.now();
+    await Bun.spawn([join(DIST, "calico"), "version"], { stdio: ["ignore", "ignore", "ignore"] }).exited;
+    times.push(performance.now() - began);
+  }
+  return percentile(times, 0.5);
+}
