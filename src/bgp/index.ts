@@ -20,6 +20,3 @@ export { type Bird, birdProcess } from "./service/install.ts";
 export { BgpService, type BgpServiceOptions, CONFIG_FILE } from "./service/service.ts";
 export type { PasswordSource } from "./service/secrets.ts";
 export { sessionCause } from "./session-cause.ts";
-
-/** `calico-node -confd`. */
-export const main = async (argv: readonly string[]): Promise<number> => (await import("./confd.ts")).main(argv);

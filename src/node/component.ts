@@ -33,7 +33,7 @@ export async function main(argv: readonly string[]): Promise<number> {
 }
 
 async function confd(argv: readonly string[]): Promise<number> {
-  const { main: run } = await import("../bgp/index.ts");
+  const { main: run } = await import("./confd-command.ts");
   return run(argv.map((word) => word.replace(/^--(run-once|keep-stage-file|confdir)/, "-confd-$1")));
 }
 

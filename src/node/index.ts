@@ -10,7 +10,7 @@ type Program = (argv: readonly string[]) => Promise<number> | number;
 /** Parts that run on their own. */
 const roles: Readonly<Record<string, () => Promise<Program>>> = {
   felix: async () => (await import("../felix/index.ts")).main,
-  confd: async () => (await import("../bgp/index.ts")).main,
+  confd: async () => (await import("./confd-command.ts")).main,
   startup: async () => (await import("./startup-command.ts")).main,
   "complete-startup": async () => (await import("./commands.ts")).complete,
   "allocate-tunnel-addrs": async () => (await import("./tunnel-command.ts")).main,

@@ -1,0 +1,93 @@
+// calico-node -confd: the BGP service as a program of its own, on the datastore or on a Typha in front of it.
+import { parseArgs } from "node:util";
+import { BgpService, birdProcess } from "../bgp/index.ts";
+import { createSyncer, type Environment, type Syncer } from "../datastore/index.ts";
+import { BUILD } from "../lib/build.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { BGP_PREFIXES, createTyphaSyncer, typhaSettings } from "../typha/index.ts";
+import { findKubernetes } from "./kubernetes.ts";
+import { nodeLogger } from "./log.ts";
+import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
+import { nodeName } from "./node-name.ts";
+import { readSettings } from "./settings.ts";
+import { runUntilSignal } from "./signals.ts";
+
+const RUN_FOLDER = "/var/run/calico";
+const CONFD_FOLDER = "/etc/calico/confd";
+
+export async function main(argv: readonly string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: argv.map((word) => word.replace(/^-(?=[a-z]{2})/, "--")), // the original's flags have one dash
+    options: { "confd-run-once": { type: "boolean" }, "confd-confdir": { type: "string" } },
+    strict: false,
+  });
+  const log = nodeLogger(process.env["BGP_LOGSEVERITYSCREEN"] ?? process.env["CALICO_STARTUP_LOGLEVEL"]);
+  try {
+    await using opened = await openNodeDatastore(process.env);
+    const folder = `${String(values["confd-confdir"] ?? CONFD_FOLDER)}/config`;
+    const service = await bgpService(process.env, opened, folder, log);
+    await runUntilSignal((signal) => service.run(signal, { once: values["confd-run-once"] === true }));
+    return 0;
+  } catch (error) {
+    log.error("the BGP service cannot go on", { error: describeError(error) });
+    return 1;
+  }
+}
+
+async function bgpService(env: Environment, opened: NodeDatastore, folder: string, log: Logger): Promise<BgpService> {
+  const settings = readSettings(env);
+  const node = nodeName({ env, file: settings.nodenameFile }, log);
+  const kubernetes = await findKubernetes(env);
+  const clusterIps = filled(env["CALICO_ADVERTISE_CLUSTER_IPS"])
+    ?.split(",")
+    .map((text) => text.trim());
+  const routerId = filled(env["CALICO_ROUTER_ID"]);
+  log.info("the BGP service starts", { node, folder, typha: typhaSettings(env, BGP_PREFIXES) !== undefined });
+  return new BgpService({
+    nodeName: node,
+    ...(settings.kubernetesNode === undefined ? {} : { kubernetesNodeName: settings.kubernetesNode }),
+    syncer: await openSyncer(env, opened, node, log),
+    folder,
+    birds: {
+      4: birdProcess({ socket: `${RUN_FOLDER}/bird.ctl` }),
+      6: birdProcess({ socket: `${RUN_FOLDER}/bird6.ctl` }),
+    },
+    endpointStatusFolder: `${RUN_FOLDER}/endpoint-status`,
+    ...(kubernetes === undefined ? {} : { kubernetes }),
+    secretNamespace: filled(env["NAMESPACE"]) ?? "kube-system",
+    ...(routerId === undefined ? {} : { routerId }),
+    ...(clusterIps === undefined ? {} : { clusterIps }),
+    usePodCidr: opened.usesPodCidrs,
+    logger: log,
+  });
+}
+
+/** A Typha when the environment names one, else the datastore itself. */
+export async function openSyncer(env: Environment, opened: NodeDatastore, node: string, log: Logger): Promise<Syncer> {
+  const settings = typhaSettings(env, BGP_PREFIXES);
+  if (settings !== undefined)
+    return createTyphaSyncer({
+      settings,
+      syncer: "bgp",
+      hostname: node,
+      info: "bgp",
+      version: BUILD.version,
+      log,
+      env,
+      onlyOwn: true,
+    });
+  let said = "";
+  return createSyncer("bgp", opened.store, {
+    hostname: node,
+    usePodCidr: opened.usesPodCidrs,
+    onFailure: (error, lasting) => {
+      const text = `${describeError(error)} ${lasting}`;
+      if (text === said) return; // once, then when it changes
+      said = text;
+      log.warn("the datastore does not answer; trying again", { error: describeError(error), lasting });
+    },
+  });
+}
+
+const filled = (text: string | undefined): string | undefined =>
+  text === undefined || text.trim() === "" ? undefined : text.trim();
