@@ -16,6 +16,7 @@ import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
 import { type DataplaneFacts, type DataplaneParameters, rulesConfig } from "./parameters.ts";
 import { createClusterNetwork } from "./cluster-network.ts";
 import { detectMtus } from "./mtu.ts";
+import { Sweeper, type SweepTargets } from "./sweeper.ts";
 import { prepareHost } from "./start-of-day.ts";
 import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
 import { createRuleManagers } from "./rules-dataplane.ts";
@@ -29,6 +30,8 @@ export interface LinuxKernel {
   readonly routes: RouteKernel;
   readonly conntrack: Pick<Conntrack, "deleteByAddress">;
   readonly sysctls: Sysctls;
+  /** What the other backend may have left. */
+  readonly leftovers?: SweepTargets;
   /** Where events come from: this thread's namespace, or another. */
   readonly namespace?: { readonly fd: number };
 }
@@ -137,7 +140,8 @@ export class LinuxDataplane implements DataplaneDriver {
     this.#loop = new ApplyLoop({
       parts: {
         managers: [interfaceListeners, ...ruleManagers, ...cluster.managers, workloads, status],
-        sets: rules.sets,
+        sets:
+          kernel.leftovers === undefined ? rules.sets : [...rules.sets, new Sweeper(kernel.leftovers, config, logger)],
         tables: rules.tables,
         links: cluster.links,
         routes: [...tables, neighbours],

@@ -1,5 +1,5 @@
 // Opens the real kernel with the backend the configuration asks for, or the one that fits.
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { release } from "node:os";
 import {
   findIptablesProgram,
@@ -20,6 +20,7 @@ import type { LinuxKernel } from "./linux-dataplane.ts";
 import { missingForNftables } from "./nft/probe.ts";
 import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
 import type { RulesKernel } from "./rule-planes.ts";
+import type { SweepTargets } from "./sweeper.ts";
 
 const LOCK_SECONDS = 10;
 const PROBE_MS = 30_000;
@@ -42,7 +43,8 @@ export async function openLinuxKernel(
   };
   try {
     const { rules, features } = await chooseRules(parameters, facts, versions, nft, logger);
-    return { rules, features, routes, conntrack, sysctls: procSysctls, [Symbol.dispose]: close };
+    const leftovers = leftoversOf(rules, versions, nft);
+    return { rules, features, leftovers, routes, conntrack, sysctls: procSysctls, [Symbol.dispose]: close };
   } catch (error) {
     close();
     throw error;
@@ -80,6 +82,32 @@ async function chooseRules(
       iptables: (family) => new Iptables({ family, variant, ...(features.restoreWait ? { lock } : {}) }),
     },
   };
+}
+
+/** The places the chosen backend does not write to. */
+function leftoversOf(rules: RulesKernel, versions: readonly IpVersion[], nft: Nft): SweepTargets {
+  const own = rules.backend === "iptables" ? rules.variant : undefined;
+  const iptables = (["legacy", "nft"] as const).flatMap((variant) =>
+    variant === own
+      ? []
+      : versions
+          .filter((family) => mayHoldRules(variant, family, nft))
+          .map((family) => new Iptables({ family, variant })),
+  );
+  if (rules.backend === "iptables") return { ruleset: nft, iptables };
+  return { iptables, ipsets: new Ipsets() };
+}
+
+/** Asking the legacy tool loads modules, and asking for a table makes it: only where there is something already. */
+function mayHoldRules(variant: IptablesVariant, family: IpVersion, nft: Nft): boolean {
+  if (findIptablesProgram(family, variant, "save") === undefined) return false;
+  if (findIptablesProgram(family, variant, "restore") === undefined) return false;
+  if (variant === "legacy") {
+    const path = legacyTableNamesPath(family);
+    return existsSync(path) && readFileSync(path, "utf8").trim() !== "";
+  }
+  const shared = ["raw", "mangle", "nat", "filter"];
+  return nft.tables(family === 4 ? "ip" : "ip6").some(({ name }) => shared.includes(name));
 }
 
 /** Nothing when nftables it is. */

@@ -15,10 +15,12 @@ import type {
   TierInfo,
 } from "../../../src/calc/index.ts";
 import { LinuxDataplane, type DataplaneParameters, type RulesKernel } from "../../../src/dataplane/index.ts";
+import type { SweepTargets } from "../../../src/dataplane/sweeper.ts";
 import { detectFeatures } from "../../../src/dataplane/iptables/detect.ts";
 import { ConfigEngine } from "../../../src/felix/config/index.ts";
 import {
   Iptables,
+  type IptablesStore,
   Ipsets,
   NetworkNamespace,
   Nft,
@@ -222,6 +224,7 @@ export class DataplaneHost implements AsyncDisposable {
           write: (path, value) => this.inside(() => procSysctls.write(path, value)),
         },
         namespace: this.handle,
+        ...(this.#leftovers === undefined ? {} : { leftovers: this.#leftovers(backend) }),
       },
       mtuFile: join(tmpdir(), `calico-test-mtu-${process.pid}`),
       logger:
@@ -237,6 +240,27 @@ export class DataplaneHost implements AsyncDisposable {
     return dataplane;
   }
 
+  /** Lets dataplanes started from now on remove what the other backends left. */
+  sweep(): void {
+    this.#leftovers = (backend) => {
+      const others = (["legacy", "nft"] as const).filter((variant) => variant !== backend);
+      const iptables = others.flatMap((variant) => ([4, 6] as const).map((family) => this.#iptables(family, variant)));
+      if (backend !== "nftables") return { iptables, ruleset: this.inside(() => new Nft()) };
+      return { iptables, ipsets: this.inside(() => new Ipsets()) };
+    };
+  }
+  #leftovers: ((backend: Backend) => SweepTargets) | undefined;
+
+  #iptables(family: 4 | 6, variant: "legacy" | "nft"): IptablesStore {
+    const store = new Iptables({ family, variant, lock: { timeoutSeconds: 10, probeMs: 50 } });
+    return {
+      family,
+      variant,
+      save: (...args) => this.namespace.enter(() => store.save(...args)),
+      restore: (...args) => this.namespace.enter(() => store.restore(...args)),
+    };
+  }
+
   #rules(backend: Backend): RulesKernel {
     if (backend === "nftables") {
       const ruleset = this.inside(() => new Nft());
@@ -246,21 +270,12 @@ export class DataplaneHost implements AsyncDisposable {
     const ipsets = this.inside(() => new Ipsets());
     this.#disposables.push(ipsets);
     const features = detectFeatures({ iptablesVersion: "1.8.9", kernelVersion: "6.1.0" });
-    const lock = { timeoutSeconds: 10, probeMs: 50 };
     return {
       backend: "iptables",
       variant: backend,
       features,
       ipsets,
-      iptables: (family) => {
-        const store = new Iptables({ family, variant: backend, lock });
-        return {
-          family,
-          variant: backend,
-          save: (...args) => this.namespace.enter(() => store.save(...args)),
-          restore: (...args) => this.namespace.enter(() => store.restore(...args)),
-        };
-      },
+      iptables: (family) => this.#iptables(family, backend),
     };
   }
 

@@ -1,0 +1,95 @@
+// Removes what the other backend left behind, once ours is in place: rules nobody keeps up to date would go on judging
+// packets by yesterday's policy. It runs after our own rules are written, so that there is never a moment without any.
+import type { IpsetStore, IptablesStore, NftRuleset } from "../kernel/index.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { IpsetSets } from "./iptables/ipset-sets.ts";
+import { IptablesTable } from "./iptables/iptables-table.ts";
+import { ALL_FEATURES } from "./iptables/text.ts";
+import type { ApplyOutcome, SetReconciler } from "./manager.ts";
+import type { RulesConfig } from "./rules/config.ts";
+import { LAYERS } from "./rules/rule.ts";
+
+export interface SweepTargets {
+  /** nftables tables called `calico` go. */
+  readonly ruleset?: NftRuleset;
+  /** Chains and hooks of ours in iptables go. */
+  readonly iptables?: readonly IptablesStore[];
+  /** IP sets with our names go. */
+  readonly ipsets?: IpsetStore;
+}
+
+const REPEAT_MS = 180_000;
+
+export class Sweeper implements SetReconciler {
+  readonly name = "leftovers of the other backend";
+  readonly #targets: SweepTargets;
+  readonly #log: Logger;
+  readonly #tables: readonly IptablesTable[];
+  readonly #sets: readonly IpsetSets[];
+  #nextAt = 0;
+
+  constructor(targets: SweepTargets, config: RulesConfig, logger: Logger) {
+    this.#targets = targets;
+    this.#log = logger;
+    // A table that wants nothing removes whatever is ours.
+    this.#tables = (targets.iptables ?? []).flatMap((store) =>
+      LAYERS.map(
+        (layer) =>
+          new IptablesTable({
+            layer,
+            store,
+            context: { config, version: store.family, layer, features: ALL_FEATURES },
+            insertMode: "insert",
+            logger,
+            postWriteMs: REPEAT_MS,
+            refreshMs: 0,
+          }),
+      ),
+    );
+    const { ipsets } = targets;
+    this.#sets =
+      ipsets === undefined
+        ? []
+        : ([4, 6] as const).map((version) => new IpsetSets({ version, store: ipsets, maxElements: 1, logger }));
+  }
+
+  queueResync(): void {}
+  apply(): ApplyOutcome {
+    return {};
+  }
+
+  async applyDeletions(signal: AbortSignal): Promise<ApplyOutcome> {
+    const now = performance.now();
+    if (now < this.#nextAt) return { againInMs: this.#nextAt - now };
+    this.#nextAt = now + REPEAT_MS;
+    let isDone = true;
+    try {
+      this.#sweepNftables();
+      for (const table of this.#tables) {
+        table.queueResync();
+        await table.apply(signal);
+      }
+      for (const set of this.#sets) {
+        set.queueResync();
+        await set.apply(signal);
+        if ((await set.applyDeletions()).againInMs !== undefined) isDone = false;
+      }
+    } catch (error) {
+      if (signal.aborted) throw error;
+      // Never a reason to fail: what we leave is what was there before us.
+      this.#log.warn("rules of the other backend could not be removed; trying again", { error: describeError(error) });
+    }
+    if (!isDone) this.#nextAt = now + 1000;
+    return { againInMs: this.#nextAt - now };
+  }
+
+  #sweepNftables(): void {
+    const { ruleset } = this.#targets;
+    for (const family of ["ip", "ip6"] as const)
+      for (const { name } of ruleset?.tables(family) ?? [])
+        if (name === "calico") {
+          ruleset?.commit([{ op: "deleteTable", table: { family, name } }]);
+          this.#log.info("nftables rules of an earlier run were removed", { table: `${family} ${name}` });
+        }
+  }
+}
