@@ -4,7 +4,7 @@ import { readFileSync, statSync } from "node:fs";
 import { backoffDelay, delay } from "../../lib/retry.ts";
 import type { EtcdConfig, EtcdTls, PemSource } from "../config.ts";
 import { InvalidConfig, Unavailable } from "../errors.ts";
-import { AttemptFailed } from "./failures.ts";
+import { AttemptFailed, AttemptTimedOut } from "./failures.ts";
 
 export interface Endpoint {
   /** As it was given, for messages. */
@@ -125,7 +125,8 @@ export class EndpointWalk {
       } catch (error) {
         if (!(error instanceof AttemptFailed)) throw error;
         this.advance();
-        reasons.set(endpoint.url, error.reason);
+        // The last try may have had no time left: what an earlier one found out tells more.
+        if (!(error instanceof AttemptTimedOut && reasons.has(endpoint.url))) reasons.set(endpoint.url, error.reason);
         const round = Math.floor((tries + 1) / this.#endpoints.length);
         const waitMs = (tries + 1) % this.#endpoints.length === 0 ? backoffDelay(BACKOFF, round) : 0;
         const spentMs = performance.now() - started;

@@ -15,6 +15,9 @@ export class AttemptFailed extends Error {
   }
 }
 
+/** Nothing was heard in the time there was, which may have been short: says less than any other failure. */
+export class AttemptTimedOut extends AttemptFailed {}
+
 /** The session token is no longer known: log in again. */
 export class TokenExpired extends Error {
   override readonly name = "TokenExpired";

@@ -5,7 +5,7 @@ import type { EtcdConfig } from "../config.ts";
 import { Unauthorized, Unsupported } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
 import { type Endpoint, EndpointWalk, loadTls, type TlsMaterial } from "./endpoints.ts";
-import { AttemptFailed, connectionReason, failureOf, TokenExpired } from "./failures.ts";
+import { AttemptFailed, AttemptTimedOut, connectionReason, failureOf, TokenExpired } from "./failures.ts";
 import type { EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest, TxnResponse } from "./messages.ts";
 
 /** 64-bit numbers travel as decimal text, bytes as base64, zero values not at all. */
@@ -135,7 +135,7 @@ export class GatewayEtcdApi implements EtcdApi {
       text = await response.text();
     } catch (error) {
       options.signal?.throwIfAborted();
-      if (timeout.aborted) throw new AttemptFailed("no answer in time", true, { cause: error });
+      if (timeout.aborted) throw new AttemptTimedOut("no answer in time", true, { cause: error });
       throw new AttemptFailed(connectionReason(describe(error), endpoint), wasSent(error), { cause: error });
     }
     const json = parseJson(text);

@@ -16,7 +16,7 @@ import type { EtcdConfig } from "../config.ts";
 import { DatastoreFailure, Unauthorized } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
 import { type Endpoint, EndpointWalk, loadTls, tlsGeneration } from "./endpoints.ts";
-import { AttemptFailed, connectionReason, failureOf, TokenExpired } from "./failures.ts";
+import { AttemptFailed, AttemptTimedOut, connectionReason, failureOf, TokenExpired } from "./failures.ts";
 import { GrpcWatchStream } from "./grpc-watch.ts";
 import {
   AUTHENTICATE,
@@ -155,7 +155,9 @@ export class GrpcEtcdApi implements EtcdApi {
   #failure(client: Client, endpoint: Endpoint, error: ServiceError, revision: number): Error {
     const connected = client.getChannel().getConnectivityState(false) === connectivityState.READY;
     if (error.code === status.DEADLINE_EXCEEDED)
-      return new AttemptFailed(connected ? "no answer in time" : "no connection in time", connected, { cause: error });
+      return new AttemptTimedOut(connected ? "no answer in time" : "no connection in time", connected, {
+        cause: error,
+      });
     if (error.code === status.UNAVAILABLE && error.details.startsWith("No connection established")) {
       return new AttemptFailed(connectionReason(connectionFault(error.details), endpoint), false, { cause: error });
     }
