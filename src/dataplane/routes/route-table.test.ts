@@ -1,0 +1,116 @@
+import { expect, test } from "bun:test";
+import type { Route, RouteChange } from "../../kernel/index.ts";
+import type { Cidr, IpAddress } from "../../lib/ip.ts";
+import { silentLogger } from "../../lib/log.ts";
+import { detectMtus } from "../mtu.ts";
+import { mainTableOwnership } from "./ownership.ts";
+import { RouteTable } from "./route-table.ts";
+
+function open(existing: Route[] = []) {
+  const done: string[] = [];
+  const forgotten: IpAddress[] = [];
+  let now = 0;
+  const text = ({ action, route }: RouteChange) =>
+    `${action} ${route.destination}${route.link === undefined ? "" : ` dev ${route.link}`}`;
+  const table = new RouteTable({
+    version: 4,
+    table: 254,
+    routes: {
+      list: () => existing,
+      apply: (changes: readonly RouteChange[]) => (done.push(...changes.map(text)), []),
+    } as never,
+    ownership: mainTableOwnership({
+      deviceRouteProtocol: 3,
+      removeExternalRoutes: true,
+      isWorkload: (name) => name.startsWith("cali"),
+      isBgpPeer: () => false,
+      ownsIpip: true,
+    }),
+    logger: silentLogger,
+    forgetConnections: (addresses) => void forgotten.push(...addresses),
+    now: () => now,
+  });
+  const up = (name: string, index: number) => table.onInterface({ type: "interfaceState", name, index, state: "up" });
+  return {
+    table,
+    done,
+    forgotten,
+    up,
+    apply: () => (table.apply(), done.splice(0)),
+    wait: (ms: number) => (now += ms),
+  };
+}
+const route = (destination: string, link: number, protocol = 3): Route => ({
+  destination: destination as Cidr,
+  table: 254,
+  type: "unicast",
+  protocol,
+  scope: "link",
+  tos: 0,
+  priority: 1024,
+  link,
+  onlink: false,
+  isDead: false,
+});
+const wanted = (interfaceName: string) =>
+  ({ destination: "10.0.0.1/32" as Cidr, interfaceName, scope: "link", protocol: 3, priority: 1024 }) as const;
+
+test("FD-124 the class decides, then the newest interface; a down interface does not compete", () => {
+  const { table, up, apply } = open();
+  up("cali1", 5);
+  up("cali2", 7);
+  table.set("vxlanTunnel", { ...wanted("cali2"), interfaceName: "vxlan.calico" });
+  table.set("localWorkload", wanted("cali1"));
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5"]);
+  table.set("localWorkload", wanted("cali2"));
+  expect(apply()).toEqual(["delete 10.0.0.1/32", "replace 10.0.0.1/32 dev 7"]);
+  table.onInterface({ type: "interfaceState", name: "cali2", index: 7, state: "down" });
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5"]);
+});
+
+test("FD-126 connections of an address that moved or went are forgotten", () => {
+  const { table, up, apply, forgotten } = open();
+  up("cali1", 5);
+  table.set("localWorkload", wanted("cali1"));
+  apply();
+  expect(forgotten).toEqual([]);
+  table.remove("localWorkload", wanted("cali1"));
+  expect(apply()).toEqual(["delete 10.0.0.1/32"]);
+  expect(forgotten).toEqual(["10.0.0.1" as IpAddress]);
+});
+
+test("FD-123 FD-125 foreign routes stay; an unknown one on a new workload interface has ten seconds", () => {
+  const { up, apply, wait } = open([route("10.9.9.9/32", 5), route("192.0.2.0/24", 2, 2), route("10.7.0.0/16", 2, 80)]);
+  up("cali1", 5);
+  up("eth0", 2);
+  expect(apply()).toEqual(["delete 10.7.0.0/16"]); // ours by its protocol
+  wait(11_000);
+  expect(apply()).toEqual(["delete 10.9.9.9/32"]);
+});
+
+test("FD-148 the pod's MTU is the smallest of the encapsulations in use, else the host's", () => {
+  const link = {
+    index: 2,
+    name: "eth0",
+    mtu: 1500,
+    isUp: true,
+    isRunning: true,
+    isLoopback: false,
+    operState: "up",
+  } as const;
+  const settings = {
+    MTUIfacePattern: /^eth/,
+    IpInIpMtu: 0,
+    VXLANMTU: 0,
+    VXLANMTUV6: 0,
+    WireguardMTU: 0,
+    WireguardMTUV6: 0,
+    WireguardEnabled: false,
+    WireguardEnabledV6: false,
+  };
+  const off = { ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false };
+  expect(detectMtus([link], settings, off).pod).toBe(1500);
+  expect(detectMtus([link], settings, { ...off, ipipEnabled: true, vxlanEnabled: true }).pod).toBe(1450);
+  expect(detectMtus([link], { ...settings, VXLANMTU: 1300 }, { ...off, vxlanEnabled: true }).pod).toBe(1300);
+  expect(detectMtus([], settings, off).host).toBe(1460);
+});
