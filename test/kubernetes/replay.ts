@@ -47,7 +47,7 @@ export class Score {
 
   check(what: string, isEqual: boolean, want?: unknown, got?: unknown): void {
     if (isEqual) this.#passed++;
-    else if (this.#exceptions.some((beginning) => what.startsWith(beginning))) this.#expected.push(what);
+    else if (this.isException(what)) this.#expected.push(what);
     else {
       this.#failed.push(what);
       console.error(`${this.name}: ${what}\n  want ${brief(want)}\n  got  ${brief(got)}`);
@@ -62,6 +62,14 @@ export class Score {
       wanted[0],
       got,
     );
+  }
+
+  isException(what: string): boolean {
+    return this.#exceptions.some((beginning) => what.startsWith(beginning));
+  }
+
+  get failures(): number {
+    return this.#failed.length;
   }
 
   finish(): void {

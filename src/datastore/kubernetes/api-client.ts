@@ -160,6 +160,15 @@ export class KubeApi {
     }
   }
 
+  /** Whether a page answers, whatever it says. */
+  async probe(path: string, signal?: AbortSignal): Promise<void> {
+    const request: KubeRequest = { method: "GET", path, signal };
+    const response = await this.#send(request, this.#timeoutMs);
+    const text = await readAll(response, this.#timeoutMs);
+    const code = response.statusCode ?? 0;
+    if (code < 200 || code >= 300) throw statusError(request, code, text, response);
+  }
+
   /** Events as they come; ends when the server closes, throws when the connection dies or the signal aborts. */
   async *watch(
     path: string,

@@ -1,0 +1,97 @@
+// Whether the program can do its work: its datastore answers, the API server answers. Told to probes through a file,
+// which `check-status` reads, and over HTTP where a port is given.
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Client, KubeApi } from "../datastore/index.ts";
+import type { HealthAggregator } from "../lib/health.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { delay } from "../lib/retry.ts";
+
+export const STATUS_FILE = "/status/status.json";
+const PARTS = ["Startup", "CalicoDatastore", "KubeAPIServer"] as const;
+type Part = (typeof PARTS)[number];
+interface Readiness {
+  readonly Ready: boolean;
+  readonly Reason: string;
+}
+
+/** What the parts say, in the file and on the page. */
+export class Readings {
+  readonly #file: string;
+  readonly #log: Logger;
+  readonly #parts = new Map<Part, Readiness>();
+  readonly #reporters: ReadonlyMap<Part, ReturnType<HealthAggregator["register"]>>;
+  #written = "";
+
+  constructor(file: string, health: HealthAggregator, log: Logger) {
+    this.#file = file;
+    this.#log = log;
+    this.#reporters = new Map(PARTS.map((part) => [part, health.register(part, { live: true, ready: true })]));
+  }
+
+  set(part: Part, isReady: boolean, reason = ""): void {
+    this.#parts.set(part, { Ready: isReady, Reason: reason });
+    this.#reporters.get(part)?.({ live: true, ready: isReady, detail: reason });
+    this.#write();
+  }
+
+  /** Whole or not at all: a probe may read at any moment. */
+  #write(): void {
+    const sorted = [...this.#parts].sort(([a], [b]) => (a < b ? -1 : 1));
+    const text = JSON.stringify({ Readiness: Object.fromEntries(sorted) });
+    if (text === this.#written || this.#file === "") return;
+    try {
+      mkdirSync(dirname(this.#file), { recursive: true });
+      writeFileSync(`${this.#file}.tmp`, text);
+      renameSync(`${this.#file}.tmp`, this.#file);
+      this.#written = text;
+    } catch (error) {
+      this.#log.warn("the status file cannot be written", { file: this.#file, error: describeError(error) });
+    }
+  }
+}
+
+/** What `check-status` says: the reasons against, none when all is well. */
+export function readReadings(file: string): readonly string[] {
+  const { Readiness } = JSON.parse(readFileSync(file, "utf8")) as { Readiness?: Record<string, Readiness> };
+  const parts = Object.entries(Readiness ?? {});
+  if (parts.length === 0) return ["nothing has been reported yet"];
+  return parts.flatMap(([part, { Ready, Reason }]) => (Ready ? [] : [Reason === "" ? `${part} is not ready` : Reason]));
+}
+
+const PERIOD_MS = 10_000;
+const RETRY_MS = 2_000;
+const FIRST_TIMEOUT_MS = 4_000;
+const LAST_TIMEOUT_MS = 16_000;
+
+/** Asks both every ten seconds, after a failure every two, and then with more patience each time. */
+export async function watchHealth(
+  options: { readonly client: Client; readonly api: KubeApi; readonly readings: Readings; readonly log: Logger },
+  signal: AbortSignal,
+): Promise<void> {
+  const { client, api, readings, log } = options;
+  const check = async (part: Part, what: string, timeoutMs: number, ask: (signal: AbortSignal) => Promise<unknown>) => {
+    try {
+      await ask(AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]));
+      readings.set(part, true);
+      return true;
+    } catch (error) {
+      if (signal.aborted) return true;
+      log.error(what, { error: describeError(error) });
+      readings.set(part, false, `${what}: ${describeError(error)}`);
+      return false;
+    }
+  };
+  for (let timeoutMs = FIRST_TIMEOUT_MS; !signal.aborted; ) {
+    const healthy = [
+      await check("CalicoDatastore", "the datastore does not answer", timeoutMs, (until) =>
+        client.ensureInitialized(undefined, until),
+      ),
+      await check("KubeAPIServer", "the API server does not answer", timeoutMs, (until) =>
+        api.probe("/healthz", until),
+      ),
+    ].every((isGood) => isGood);
+    timeoutMs = healthy ? FIRST_TIMEOUT_MS : Math.min(LAST_TIMEOUT_MS, timeoutMs * 2);
+    await delay(healthy ? PERIOD_MS : RETRY_MS, signal).catch(() => {});
+  }
+}

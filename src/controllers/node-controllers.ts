@@ -1,0 +1,74 @@
+// The controllers around nodes and addresses, and the views of the cluster they share. None waits for another.
+import type { Client, Datastore, Environment, KubeApi, KubeObject } from "../datastore/index.ts";
+import { Ipam } from "../ipam/index.ts";
+import type { Logger } from "../lib/log.ts";
+import type { MetricsRegistry } from "../lib/metrics.ts";
+import type { RunningConfig } from "./configuration.ts";
+import { Feed } from "./feed.ts";
+import { HostEndpoints } from "./host-endpoints/controller.ts";
+import { Informer } from "./informer.ts";
+import { AddressCollector } from "./ipam-gc/collector.ts";
+import { KubeVirtMachines } from "./ipam-gc/machines.ts";
+import { AddressMetrics } from "./ipam-gc/metrics.ts";
+import { podFacts } from "./ipam-gc/pod-facts.ts";
+import { NodeDeletion } from "./nodes/deletion.ts";
+import type { KubernetesNode } from "./nodes/kubernetes-name.ts";
+import { NodeLabels } from "./nodes/labels.ts";
+
+export interface NodeControllerParts {
+  readonly config: RunningConfig;
+  readonly env: Environment;
+  readonly store: Datastore;
+  readonly api: KubeApi;
+  readonly client: Client;
+  readonly log: Logger;
+  readonly registry: MetricsRegistry;
+  readonly batchMs?: number | undefined;
+}
+
+export function startNodeControllers(parts: NodeControllerParts, signal: AbortSignal): Promise<void>[] {
+  const { config, store, api, client, log, registry, batchMs } = parts;
+  if (config.node === undefined) return [];
+  const usePodCidr = parts.env["USE_POD_CIDR"] === "true";
+  const timing = batchMs === undefined ? {} : { batchMs };
+  const feed = new Feed({ store, log, usePodCidr, ...timing });
+  const follow = (path: string) => (error: unknown) =>
+    log.warn("cannot follow objects of Kubernetes; trying again", { path, error });
+  const nodesPath = "/api/v1/nodes";
+  const kubernetesNodes = new Informer<KubernetesNode>({
+    api,
+    path: nodesPath,
+    keep: (object: KubeObject) => ({ labels: object.metadata.labels ?? {} }),
+    onFailure: follow(nodesPath),
+  });
+  const running: { run(signal: AbortSignal): Promise<void> }[] = [];
+  running.push(new HostEndpoints({ client, feed, settings: config.node.hostEndpoints, log }));
+  if (store.name !== "kubernetes") {
+    running.push(new NodeDeletion({ api, client, feed, kubernetesNodes, log }));
+    if (config.node.syncLabels)
+      running.push(
+        new NodeLabels({ client, feed, kubernetesNodes, log, ...(batchMs === undefined ? {} : { settleMs: batchMs }) }),
+      );
+  }
+  if (!usePodCidr) {
+    const podsPath = "/api/v1/pods";
+    const pods = new Informer({ api, path: podsPath, keep: podFacts, onFailure: follow(podsPath) });
+    let metrics: AddressMetrics | undefined;
+    const collector = new AddressCollector({
+      feed,
+      store,
+      ipam: new Ipam({ datastore: store, log }),
+      api,
+      pods,
+      kubernetesNodes,
+      machines: new KubeVirtMachines(api),
+      graceMs: config.node.leakGraceMs,
+      log,
+      onReleased: (allocation) => metrics?.onReleased(allocation),
+    });
+    metrics = new AddressMetrics(registry, feed, collector.ledger);
+    running.push(pods, collector);
+  }
+  running.push(kubernetesNodes, feed);
+  return running.map((part) => part.run(signal));
+}

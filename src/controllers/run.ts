@@ -1,0 +1,210 @@
+// One run of the controllers, from what the environment says to the moment something else should run.
+//
+//   environment ─┐
+//   KubeControllersConfiguration ─► RunningConfig ─► leader? ─► policy, namespace, serviceaccount, workloadendpoint  (etcd)
+//                                                              node: deletion, labels (etcd); host endpoints; addresses
+//                                                              load balancer addresses, compaction (etcd), policy names
+import { readFileSync } from "node:fs";
+import {
+  type AddressKeeper,
+  chooseDatastore,
+  Client,
+  configFromEnvironment,
+  type Datastore,
+  type Environment,
+  type KubeApi,
+  openDatastore,
+  openKubeApi,
+} from "../datastore/index.ts";
+import { Ipam } from "../ipam/index.ts";
+import { HealthAggregator } from "../lib/health.ts";
+import { describeError, type Logger, type LogLevel } from "../lib/log.ts";
+import { MetricsRegistry } from "../lib/metrics.ts";
+import { delay } from "../lib/retry.ts";
+import { compactPeriodically } from "./compaction.ts";
+import type { RunningConfig } from "./configuration.ts";
+import { ConfigurationKeeper } from "./configuration-keeper.ts";
+import { namespaceCopies, policyCopies, serviceAccountCopies } from "./copies.ts";
+import { EndpointLabels } from "./endpoint-labels.ts";
+import { type LogSeverity, readEnvironment } from "./environment.ts";
+import { Readings, watchHealth } from "./health.ts";
+import { Leadership, type LeaderTimings } from "./leader.ts";
+import { startNodeControllers } from "./node-controllers.ts";
+import { healthPages, metricsPages, servePages } from "./pages.ts";
+import { migrateWhenRolledOut } from "./policy-names.ts";
+
+export interface RunOptions {
+  readonly env: Environment;
+  readonly statusFile: string;
+  /** 0 = none. */
+  readonly healthPort: number;
+  readonly logger: (level: LogLevel | "none") => Logger;
+  /** Shorter in tests. */
+  readonly timings?: {
+    readonly startupMs?: number;
+    readonly batchMs?: number;
+    readonly leader?: LeaderTimings;
+  };
+}
+
+/** Nothing to wait for: the program ends with this said. */
+export class StartupFailure extends Error {
+  override readonly name = "StartupFailure";
+}
+
+const STARTUP_MS = 60_000;
+const STARTUP_RETRY_MS = 5_000;
+const NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+const LEASE = "calico-kube-controllers";
+
+/** Ends when something else should run, or by the signal. */
+export async function runControllers(options: RunOptions, signal: AbortSignal): Promise<void> {
+  const { env } = options;
+  const environment = readEnvironment(env);
+  const log = options.logger(levelOf(environment.logSeverity ?? "Info"));
+  await using opened = await open(env, log);
+  const { store, api, client } = opened;
+  const health = new HealthAggregator();
+  const readings = new Readings(options.statusFile, health, log);
+  readings.set("Startup", false, "initialising datastore");
+  await initialise(client, log, options.timings?.startupMs ?? STARTUP_MS, signal);
+  const keeper = new ConfigurationKeeper(client, environment, log);
+  const effective = await keeper.first(signal);
+  const { config } = effective;
+  const registry = new MetricsRegistry();
+  using _health =
+    options.healthPort > 0 ? servePages("health", options.healthPort, healthPages(health), log) : nothing();
+  using _metrics =
+    config.metricsPort > 0 ? servePages("metrics", config.metricsPort, metricsPages(registry), log) : nothing();
+  readings.set("Startup", true);
+
+  const stop = new AbortController();
+  const until = AbortSignal.any([signal, stop.signal]);
+  const tasks: Promise<void>[] = [];
+  if (config.healthChecks) tasks.push(watchHealth({ client, api, readings, log }, until));
+  const leadership = new Leadership({
+    api,
+    namespace: namespaceOf(env, "kube-system"),
+    name: LEASE,
+    log,
+    ...(options.timings?.leader === undefined ? {} : { timings: options.timings.leader }),
+  });
+  try {
+    // A replica that waits also starts again when it should wait differently.
+    await Promise.race([leadership.acquire(until), keeper.differs(effective, until)]);
+    if (until.aborted || !leadership.mayWork) return;
+    tasks.push(...startAll({ config, env, store, api, client, log, registry, options }, until));
+    await Promise.race([keeper.follow(effective, until), leadership.hold(until)]);
+  } finally {
+    stop.abort();
+    await Promise.allSettled(tasks);
+    await leadership.release();
+  }
+}
+
+interface Parts {
+  readonly config: RunningConfig;
+  readonly env: Environment;
+  readonly store: Datastore;
+  readonly api: KubeApi;
+  readonly client: Client;
+  readonly log: Logger;
+  readonly registry: MetricsRegistry;
+  readonly options: RunOptions;
+}
+
+function startAll(parts: Parts, signal: AbortSignal): Promise<void>[] {
+  const { config, env, store, api, client, log } = parts;
+  const workers = (variable: string) => Math.max(1, Number.parseInt(env[variable] ?? "1", 10) || 1);
+  const running: Promise<void>[] = [];
+  const copies = [
+    { section: config.policy, make: policyCopies, workers: workers("POLICY_WORKERS") },
+    { section: config.namespace, make: namespaceCopies, workers: workers("PROFILE_WORKERS") },
+    { section: config.serviceAccount, make: serviceAccountCopies, workers: workers("PROFILE_WORKERS") },
+  ];
+  for (const { section, make, workers: count } of copies) {
+    if (section === undefined) continue;
+    const { source, mirror } = make({ api, client, log, workers: count, ...section });
+    running.push(source.run(signal), mirror.run(signal));
+  }
+  if (config.workloadEndpoint !== undefined)
+    running.push(
+      new EndpointLabels({
+        api,
+        client,
+        log,
+        workers: workers("WORKLOAD_ENDPOINT_WORKERS"),
+        ...config.workloadEndpoint,
+      }).run(signal),
+    );
+  running.push(...startNodeControllers({ ...parts, batchMs: parts.options.timings?.batchMs }, signal));
+  running.push(compactPeriodically({ store, periodMs: config.compactionPeriodMs, log }, signal));
+  if (config.policyNameMigrator)
+    running.push(migrateWhenRolledOut({ api, store, log, namespace: namespaceOf(env, "calico-system") }, signal));
+  return running;
+}
+
+async function open(env: Environment, log: Logger) {
+  const said = configFromEnvironment(env);
+  const chosen = chooseDatastore(said, { env });
+  if (chosen.type === "sqlite") throw new StartupFailure("the controllers need etcd or Kubernetes: set DATASTORE_TYPE");
+  const kubernetes = chooseDatastore({ ...said, datastoreType: "kubernetes" }, { env });
+  if (kubernetes.type !== "kubernetes") throw new StartupFailure("no Kubernetes API server: set KUBECONFIG");
+  const onUnreadable = (error: Error) => log.warn("an entry of the datastore cannot be read", { error: error.message });
+  const store = await openDatastore(
+    chosen.type === "kubernetes" ? { ...chosen, clientQps: chosen.clientQps ?? 500, clientBurst: 1000 } : chosen,
+    { onUnreadable },
+  );
+  const api = await openKubeApi({ ...kubernetes, clientQps: 100, clientBurst: 200 }, env);
+  const ipam = new Ipam({ datastore: store, log });
+  const addresses: AddressKeeper = {
+    releasePool: (cidr, signal) => ipam.releasePoolAffinities(cidr, signal),
+    releaseAddresses: (list, signal) =>
+      ipam.release(
+        list.map((address) => ({ address })),
+        signal,
+      ),
+    removeHost: (host, signal) => ipam.removeHost(host, signal),
+  };
+  const client = new Client(store, { log, addresses, facts: { clusterType: "k8s" } });
+  return {
+    store,
+    api,
+    client,
+    async [Symbol.asyncDispose]() {
+      api.close();
+      await store.close();
+    },
+  };
+}
+
+/** A datastore that does not answer for a minute is a reason to be started anew, with whatever was repaired. */
+async function initialise(client: Client, log: Logger, patienceMs: number, signal: AbortSignal): Promise<void> {
+  const started = performance.now();
+  for (;;)
+    try {
+      return await client.ensureInitialized(undefined, AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]));
+    } catch (error) {
+      signal.throwIfAborted();
+      if (performance.now() - started >= patienceMs)
+        throw new StartupFailure(`the datastore cannot be initialised: ${describeError(error)}`);
+      log.error("the datastore cannot be initialised; trying again", { error: describeError(error) });
+      await delay(Math.min(STARTUP_RETRY_MS, patienceMs), signal);
+    }
+}
+
+function namespaceOf(env: Environment, fallback: string): string {
+  if ((env["POD_NAMESPACE"] ?? "") !== "") return env["POD_NAMESPACE"] ?? fallback;
+  try {
+    return readFileSync(NAMESPACE_FILE, "utf8").trim();
+  } catch {
+    return fallback;
+  }
+}
+
+function levelOf(severity: LogSeverity): LogLevel | "none" {
+  if (severity === "None") return "none";
+  return severity === "Debug" ? "debug" : severity === "Info" ? "info" : severity === "Warning" ? "warn" : "error";
+}
+
+const nothing = (): Disposable => ({ [Symbol.dispose]() {} });
