@@ -15,6 +15,8 @@ export class ConfigurationKeeper {
   readonly #client: Client;
   readonly #environment: EnvironmentSettings;
   readonly #log: Logger;
+  /** The status we last wrote, and what came of it. */
+  #shown: { readonly wanted: unknown; readonly got: unknown } | undefined;
 
   constructor(client: Client, environment: EnvironmentSettings, log: Logger) {
     this.#client = client;
@@ -66,7 +68,7 @@ export class ConfigurationKeeper {
     if (!checked.ok) this.#log.error("the controllers' configuration has faults", { faults: checked.faults });
     const spec = (checked.ok ? checked.resource.spec : resource.spec) as ConfigurationSpec;
     const inKubernetes = this.#client.store.name === "kubernetes";
-    return { resource, effective: effectiveConfig(spec, this.#environment, inKubernetes) };
+    return { resource: { ...resource, spec }, effective: effectiveConfig(spec, this.#environment, inKubernetes) };
   }
 
   async #get(signal: AbortSignal): Promise<ResourceOf<typeof NAME.kind> | undefined> {
@@ -86,7 +88,10 @@ export class ConfigurationKeeper {
 
   async #showStatus(resource: Resource, { status }: Effective, signal: AbortSignal): Promise<void> {
     if (sameJson(resource.status, status)) return;
-    await this.#client.updateStatus({ ...resource, status }, { signal });
+    // The server may keep less or more than it was given (its definition is older or newer than ours); once is enough.
+    if (sameJson(resource.status, this.#shown?.got) && sameJson(status, this.#shown?.wanted)) return;
+    const written = await this.#client.updateStatus({ ...resource, status }, { signal, trusted: true });
+    this.#shown = { wanted: status, got: written.status };
   }
 
   /** Until somebody writes or deletes it. */

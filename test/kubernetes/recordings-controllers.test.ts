@@ -239,13 +239,13 @@ replay("kubernetes-controllers networkpolicies", FOLDER, async (score) => {
     const path = `${placeOf(recorded.kubernetes)}/${recorded.kubernetes.metadata.name}`;
     await cluster.apply(recorded.kubernetes);
     const policies = async () => readable(await keys.snapshot(`${RESOURCES}/networkpolicies/`)) as Record<string, Json>;
-    if (recorded.stored === undefined) {
+    if (recorded.note !== undefined) {
       // A name that is too long for the original: ours must have it all the same, under one that fits.
       await eventually(async () => Object.keys(await policies()).length === 1, 3000).catch(() => {});
       const [name = ""] = Object.keys(await policies()).map((key) => key.split("/").at(-1) ?? "");
       score.check(`${recorded.name.slice(0, 40)} is stored`, name !== "" && name.length <= 253, "a name of 253", name);
     } else {
-      const wanted = recorded.stored;
+      const wanted = recorded.stored ?? {};
       await eventually(async () => isSame(await policies(), wanted), 3000).catch(() => {});
       score.same(recorded.name, [wanted], await policies());
     }
@@ -253,5 +253,101 @@ replay("kubernetes-controllers networkpolicies", FOLDER, async (score) => {
     await cluster.api.json({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
     await cluster.delete(path);
     await eventually(async () => Object.keys(await policies()).length === 0, 3000).catch(() => {});
+  }
+});
+
+interface ConfigurationCase {
+  readonly name: string;
+  readonly env: Environment;
+  readonly specBefore?: Json;
+  readonly spec: Json;
+  readonly status: Json;
+}
+const CONFIGURATION = `${RESOURCES}/kubecontrollersconfigurations/default`;
+
+async function configuration(): Promise<{ spec: Json; status: Json }> {
+  const value = readable(await keys.snapshot())[CONFIGURATION] as { spec?: Json; status?: Json } | undefined;
+  return { spec: value?.spec ?? null, status: value?.status ?? null };
+}
+
+replay("kubernetes-controllers configuration", FOLDER, async (score) => {
+  for (const recorded of readRecording<{ cases: ConfigurationCase[] }>(`${FOLDER}/configuration.json`).cases) {
+    await keys.clear();
+    const { name, env, specBefore, spec, status } = recorded;
+    if (specBefore !== undefined)
+      await keys.put(
+        CONFIGURATION,
+        stored({
+          kind: "KubeControllersConfiguration",
+          apiVersion: "projectcalico.org/v3",
+          metadata: { name: "default", uid: "UID", creationTimestamp: "TIME" },
+          spec: specBefore,
+        }),
+      );
+    const own = { ...environment({}), ...env };
+    await using program = new ControllersRun(own);
+    if (spec === null) {
+      await program.ended();
+      score.check(name, program.failure instanceof Error, "refused", program.failure);
+    } else {
+      await eventually(async () => isSame(await configuration(), { spec, status }), 3000).catch(() => {});
+      score.same(name, [{ spec, status }], await configuration());
+    }
+  }
+});
+
+replay("kubernetes-controllers configuration changes", FOLDER, async (score) => {
+  interface ChangeCase extends ConfigurationCase {
+    readonly restarted: boolean;
+  }
+  await keys.clear();
+  const { cases } = readRecording<{ cases: ChangeCase[] }>(`${FOLDER}/configuration-changes.json`);
+  await using program = new ControllersRun(environment({}));
+  await eventually(async () => JSON.stringify((await configuration()).status).includes("runningConfig"), 5000);
+  const patch = (spec: object) =>
+    calicoctl(["patch", "kubecontrollersconfiguration", "default", "-p", JSON.stringify({ spec })]);
+  const period = { controllers: { policy: { reconcilerPeriod: "1m0s" } } };
+  const actions: Readonly<Record<string, () => Promise<void>>> = {
+    "spec-change": () => patch(period),
+    "same-spec-again": () => patch(period),
+    "status-tampered": async () => {
+      const value = JSON.parse((await keys.snapshot())[CONFIGURATION] ?? "{}") as { status: object };
+      const status = { ...value.status, environmentVars: { X: "Y" } };
+      await keys.put(CONFIGURATION, JSON.stringify({ ...value, status }));
+    },
+    deleted: () => keys.drop(CONFIGURATION),
+    "metrics-port-change": () => patch({ prometheusMetricsPort: 9095 }),
+  };
+  for (const { name, restarted, spec, status } of cases) {
+    const before = program.restarts;
+    await actions[name]?.();
+    const isDone = async () =>
+      isSame(await configuration(), { spec, status }) && program.restarts > before === restarted;
+    await eventually(isDone, 3000).catch(() => {});
+    if (!restarted) await Bun.sleep(300);
+    score.same(name, [{ spec, status }], await configuration());
+    score.same(`${name} restarts`, [restarted], program.restarts > before);
+  }
+});
+
+replay("kubernetes-controllers configuration in Kubernetes", FOLDER, async (score) => {
+  interface KubernetesCase {
+    readonly name: string;
+    readonly env: Environment;
+    readonly customResource: { readonly spec: Json; readonly status: Json };
+  }
+  const path = "/apis/crd.projectcalico.org/v1/kubecontrollersconfigurations";
+  for (const recorded of readRecording<{ cases: KubernetesCase[] }>(`${FOLDER}/configuration-kubernetes-datastore.json`)
+    .cases) {
+    await cluster.clear();
+    const { spec, status } = recorded.customResource;
+    await using _program = new ControllersRun({ KUBECONFIG: cluster.server.kubeconfig, ...recorded.env });
+    const now = async () => {
+      const { items } = await cluster.api.list<KubeObject & { spec?: Json; status?: Json }>(path);
+      return { spec: items[0]?.spec ?? null, status: items[0]?.status ?? null };
+    };
+    await eventually(async () => (await now()).status !== null, 5000).catch(() => {});
+    score.same(`${recorded.name} spec`, [spec], (await now()).spec);
+    score.same(`${recorded.name} status`, [status], (await now()).status);
   }
 });

@@ -24,7 +24,7 @@ export async function customResourceDefinition(kindName: SchemaKind): Promise<Js
     metadata: { type: "object" },
     spec: describe(openApi(definition.spec), DESCRIPTIONS[kindName] ?? {}),
   };
-  if (definition.status !== undefined) properties["status"] = openApi(definition.status);
+  if (definition.status !== undefined) properties["status"] = withoutDefaults(openApi(definition.status));
   const version: Json = {
     name: "v1",
     served: true,
@@ -67,6 +67,21 @@ function describe(schema: Json, texts: Readonly<Record<string, string>>): Json {
     node["description"] = text;
   }
   return schema;
+}
+
+/** A status says what is; the server must not fill in what somebody left out. */
+function withoutDefaults(schema: Json): Json {
+  const { default: _, ...rest } = schema;
+  const inner = (value: unknown): unknown =>
+    Array.isArray(value) || typeof value !== "object" || value === null ? value : withoutDefaults(value as Json);
+  const { properties, ...words } = rest;
+  const kept = Object.fromEntries(Object.entries(words).map(([word, value]) => [word, inner(value)]));
+  if (properties === undefined) return kept;
+  const fields = Object.entries(properties as Record<string, Json>).map(([name, field]) => [
+    name,
+    withoutDefaults(field),
+  ]);
+  return { ...kept, properties: Object.fromEntries(fields) };
 }
 
 export function openApi(schema: z.ZodMiniType): Json {
