@@ -8,6 +8,7 @@ import { Feed } from "./feed.ts";
 import { HostEndpoints } from "./host-endpoints/controller.ts";
 import { Informer } from "./informer.ts";
 import { AddressCollector } from "./ipam-gc/collector.ts";
+import { Ledger } from "./ipam-gc/ledger.ts";
 import { KubeVirtMachines } from "./ipam-gc/machines.ts";
 import { AddressMetrics } from "./ipam-gc/metrics.ts";
 import { podFacts } from "./ipam-gc/pod-facts.ts";
@@ -53,8 +54,10 @@ export function startNodeControllers(parts: NodeControllerParts, signal: AbortSi
   if (!usePodCidr) {
     const podsPath = "/api/v1/pods";
     const pods = new Informer({ api, path: podsPath, keep: podFacts, onFailure: follow(podsPath) });
-    let metrics: AddressMetrics | undefined;
+    const ledger = new Ledger();
+    const metrics = new AddressMetrics(registry, feed, ledger);
     const collector = new AddressCollector({
+      ledger,
       feed,
       store,
       ipam: new Ipam({ datastore: store, log }),
@@ -64,9 +67,8 @@ export function startNodeControllers(parts: NodeControllerParts, signal: AbortSi
       machines: new KubeVirtMachines(api),
       graceMs: config.node.leakGraceMs,
       log,
-      onReleased: (allocation) => metrics?.onReleased(allocation),
+      onReleased: (allocation) => metrics.onReleased(allocation),
     });
-    metrics = new AddressMetrics(registry, feed, collector.ledger);
     running.push(pods, collector);
   }
   running.push(kubernetesNodes, feed);

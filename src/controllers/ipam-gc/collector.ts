@@ -10,11 +10,12 @@ import { backoffDelay, delay } from "../../lib/retry.ts";
 import type { Feed } from "../feed.ts";
 import { codeOf, type Informer } from "../informer.ts";
 import { type KubernetesNode, kubernetesName } from "../nodes/kubernetes-name.ts";
-import { isPod, isTunnel, Ledger, type Tracked } from "./ledger.ts";
+import { isPod, isTunnel, type Ledger, type Tracked } from "./ledger.ts";
 import { type MachineLookup, machineGraceMs } from "./machines.ts";
 import { keeps, type PodFacts, podFacts } from "./pod-facts.ts";
 
 export interface CollectorOptions {
+  readonly ledger: Ledger;
   readonly feed: Feed;
   readonly store: Datastore;
   readonly ipam: Ipam;
@@ -36,7 +37,7 @@ const ASK_WIDTH = 8;
 const RETRY = { firstMs: 5, maxMs: 30_000, factor: 4 };
 
 export class AddressCollector {
-  readonly ledger = new Ledger();
+  readonly ledger: Ledger;
   readonly #options: CollectorOptions;
   readonly #now: () => number;
   readonly #dirty = new Set<string>();
@@ -46,6 +47,7 @@ export class AddressCollector {
 
   constructor(options: CollectorOptions) {
     this.#options = options;
+    this.ledger = options.ledger;
     this.#now = options.now ?? Date.now;
     const { feed, pods, kubernetesNodes } = options;
     feed.listen(({ blocks, nodes }) => {
