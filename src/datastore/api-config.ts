@@ -93,9 +93,9 @@ async function parseDocument(content: string): Promise<unknown> {
   try {
     return load(content);
   } catch (error) {
-    if (error instanceof YAMLException)
-      throw new InvalidConfig(`failed to parse config as YAML/JSON: ${error.message}`);
-    throw error;
+    if (!(error instanceof YAMLException)) throw error;
+    const where = error.mark === undefined ? "" : `line ${error.mark.line + 1}: `;
+    throw new InvalidConfig(`failed to parse config as YAML/JSON: ${where}${error.reason}`, { cause: error });
   }
 }
 

@@ -75,6 +75,11 @@ const documents = [
     fault: /syntax error in .*: invalid config file: unknown APIVersion 'v1'/,
   },
   { name: "broken YAML is refused", text: "spec: [", fault: /syntax error in .*failed to parse config as YAML\/JSON/ },
+  {
+    name: "a key given twice is refused, in one line",
+    text: "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nspec:\n  etcdEndpoints: a\n  etcdEndpoints: b\n",
+    fault: /^syntax error in .*: failed to parse config as YAML\/JSON: line 5: duplicated mapping key$/,
+  },
 ];
 for (const { name, text, want, fault } of documents)
   test(`DM-135 a CalicoAPIConfig file: ${name}`, async () => {
@@ -83,7 +88,7 @@ for (const { name, text, want, fault } of documents)
       const file = join(folder, "c.cfg");
       writeFileSync(file, text);
       if (fault === undefined) expect(await configFromFile(file)).toEqual(want);
-      else expect(configFromFile(file)).rejects.toThrow(fault);
+      else await expect(configFromFile(file)).rejects.toThrow(fault);
     } finally {
       rmSync(folder, { recursive: true });
     }

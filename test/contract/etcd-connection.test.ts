@@ -3,7 +3,14 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { copyFileSync, readFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import { type Datastore, type EtcdConfig, NotFound, Unauthorized, Unavailable } from "../../src/datastore/index.ts";
+import {
+  type Datastore,
+  type EtcdConfig,
+  InvalidConfig,
+  NotFound,
+  Unauthorized,
+  Unavailable,
+} from "../../src/datastore/index.ts";
 import { type EtcdOptions, openEtcd } from "../../src/datastore/etcd/etcd-datastore.ts";
 import { TestAuthority } from "../support/certificates.ts";
 import { EtcdServer, freePort } from "../support/etcd-server.ts";
@@ -48,6 +55,9 @@ for (const oneShot of [false, true])
       const { ca, cert, key } = server.config.tls!;
       const tls = { ca: inline(ca), cert: inline(cert), key: inline(key) };
       expect(await get({ ...server.config, tls })).toBeInstanceOf(NotFound);
+      const garbled = await get({ ...server.config, tls: { ...tls, key: { pem: "no key" } } });
+      expect(garbled).toBeInstanceOf(InvalidConfig);
+      expect(garbled.message).toContain("etcd client key: what the configuration says is no PEM");
     });
 
     test("DM-091 a host name is held against the certificate", async () => {

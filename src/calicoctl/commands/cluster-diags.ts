@@ -36,15 +36,12 @@ export async function run(call: Call): Promise<number> {
   try {
     const folder = join(scratch, name);
     world.out("Collecting diagnostics...\n");
-    await collect(kubectl, folder, clusterCollects(), parallel);
+    const unanswered = await collect(kubectl, folder, clusterCollects(), parallel);
     const pods = await kubectl(["get", "pods", "--all-namespaces", "-o", "json"]);
+    if (!pods.ok) world.err(`kubectl cannot list pods: ${pods.err.trim().split("\n").at(-1)}\n`);
     const chosen = pods.ok ? choosePods(calicoPods(JSON.parse(pods.out)), focus, mostLogs) : [];
-    const failed = await collect(
-      kubectl,
-      folder,
-      chosen.flatMap((pod) => podCollects(pod, since)),
-      parallel,
-    );
+    const logs = chosen.flatMap((pod) => podCollects(pod, since));
+    const failed = unanswered + (await collect(kubectl, folder, logs, parallel));
     const archive = `${name}.tar.gz`;
     await tar(archive, scratch, name);
     world.out(
@@ -52,7 +49,7 @@ export async function run(call: Call): Promise<number> {
     );
     world.out(`Diags saved to ./${archive}\n`);
     if (flags.has("skip-temp-dir-cleanup")) world.out(`Files left in ${folder}\n`);
-    return 0;
+    return pods.ok ? 0 : 1;
   } finally {
     if (!flags.has("skip-temp-dir-cleanup")) rmSync(scratch, { recursive: true, force: true });
   }

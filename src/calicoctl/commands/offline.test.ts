@@ -148,6 +148,11 @@ esac
         .filter((question) => question.includes("secrets"))
         .every((question) => question.includes("custom-columns")),
     ).toBe(true);
+    // A cluster that does not answer: what could be had is packed, and the reason told.
+    line.file("bin/kubectl", '#!/bin/sh\n[ "$1" = version ] && exit 0\necho connection refused >&2\nexit 1\n');
+    const alone = await line.run("cluster", "diags");
+    expect(alone).toMatchObject({ code: 1, err: "kubectl cannot list pods: connection refused\n" });
+    expect(alone.out).toMatch(/Diagnostics of 0 pods collected, \d+ questions got no answer\./);
   } finally {
     process.chdir(before);
   }

@@ -62,12 +62,14 @@ export interface TlsMaterial {
 export function loadTls(tls: EtcdTls | undefined): TlsMaterial {
   const load = (what: string, source: PemSource | undefined): Buffer | undefined => {
     if (source === undefined) return undefined;
-    if ("pem" in source) return Buffer.from(source.pem);
+    if ("pem" in source) return pemOf(what, Buffer.from(source.pem), "what the configuration says");
+    let bytes: Buffer;
     try {
-      return readFileSync(source.file);
+      bytes = readFileSync(source.file);
     } catch (error) {
       throw new InvalidConfig(`etcd ${what}: cannot read ${source.file}`, { cause: error });
     }
+    return pemOf(what, bytes, source.file);
   };
   const ca = load("CA certificate", tls?.ca);
   const cert = load("client certificate", tls?.cert);
@@ -77,6 +79,12 @@ export function loadTls(tls: EtcdTls | undefined): TlsMaterial {
     ...(cert === undefined ? {} : { cert }),
     ...(key === undefined ? {} : { key }),
   };
+}
+
+/** Told here by name: TLS libraries only say that something was no PEM. */
+function pemOf(what: string, bytes: Buffer, where: string): Buffer {
+  if (!bytes.includes("-----BEGIN ")) throw new InvalidConfig(`etcd ${what}: ${where} is no PEM (-----BEGIN …)`);
+  return bytes;
 }
 
 /** Changes when a certificate file was renewed. */

@@ -119,6 +119,7 @@ export class GatewayEtcdApi implements EtcdApi {
     options: EtcdCall & { readonly budgetMs: number; readonly token: string; readonly revision?: number },
   ): Promise<S> {
     const timeout = AbortSignal.timeout(options.budgetMs);
+    const tls = endpoint.secure ? { tls: (this.#tls ??= loadTls(this.#config.tls)) } : {};
     let text: string;
     let ok: boolean;
     try {
@@ -129,7 +130,7 @@ export class GatewayEtcdApi implements EtcdApi {
         proxy: "",
         signal: options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]),
         ...(options.token === "" ? {} : { headers: { Authorization: options.token } }),
-        ...(endpoint.secure ? { tls: (this.#tls ??= loadTls(this.#config.tls)) } : {}),
+        ...tls,
       });
       ok = response.ok;
       text = await response.text();
