@@ -6,7 +6,7 @@ import { BUILD } from "../lib/build.ts";
 import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import { type LoadedConfig, readConfigFile, resolveConfig, type TyphaConfig } from "./config.ts";
-import { TyphaDaemon } from "./daemon.ts";
+import type { TyphaDaemon } from "./daemon.ts";
 
 const CONFIG_FILE = "/etc/calico/typha.cfg";
 const RETRY_MS = 1_000;
@@ -40,8 +40,10 @@ export async function main(argv: readonly string[]): Promise<number> {
 
 /** Whatever is wrong with the configuration may be repaired while we wait: tried again every second. */
 async function start(file: string, early: Logger): Promise<TyphaDaemon> {
+  // Only now: what merely prints its version loads no server.
+  const { TyphaDaemon } = await import("./daemon.ts");
   for (;;) {
-    let daemon: TyphaDaemon | undefined;
+    let daemon: InstanceType<typeof TyphaDaemon> | undefined;
     try {
       const { config, warnings }: LoadedConfig = resolveConfig(process.env, readConfigFile(file));
       const log = loggerFor(config);
