@@ -177,18 +177,7 @@ export class KubeApi {
     lossless = false,
   ): AsyncGenerator<readonly KubeWatchEvent[]> {
     await this.#limit.take(signal);
-    const request: KubeRequest = {
-      method: "GET",
-      path,
-      query: { ...query, watch: "true", allowWatchBookmarks: "true" },
-      signal,
-    };
-    const response = await this.#send(request, this.#timeoutMs);
-    const code = response.statusCode ?? 0;
-    if (code !== 200) {
-      if (code === 401) this.#access.forget();
-      throw statusError(request, code, await readAll(response, this.#timeoutMs), response);
-    }
+    const response = await this.#openWatch(path, query, signal);
     const silence = new Unavailable(this.endpoint, `watch ${path} was silent for ${this.#watchIdleMs / 1000} s`);
     const idle = setTimeout(() => response.destroy(silence), this.#watchIdleMs);
     let rest = "";
@@ -213,6 +202,21 @@ export class KubeApi {
 
   close(): void {
     this.#agent.destroy();
+  }
+
+  async #openWatch(path: string, query: KubeRequest["query"], signal: AbortSignal): Promise<IncomingMessage> {
+    const watching = { ...query, watch: "true", allowWatchBookmarks: "true" };
+    const request: KubeRequest = { method: "GET", path, query: watching, signal };
+    for (let attempt = 0; ; attempt++) {
+      const response = await this.#send(request, this.#timeoutMs);
+      const code = response.statusCode ?? 0;
+      if (code === 200) return response;
+      if (code === 401) this.#access.forget();
+      const error = statusError(request, code, await readAll(response, this.#timeoutMs), response);
+      // A server that has just started is still reading its storage.
+      if (code !== 429 || attempt >= 3) throw error;
+      await delay(Math.min(10, error.retryAfterSeconds ?? 1) * 1000, signal);
+    }
   }
 
   /** Undefined: the connection was kept from earlier and the server has left it meanwhile; reading may be repeated. */
