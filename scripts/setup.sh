@@ -5,9 +5,10 @@ cd "$(dirname "$0")/.."
 
 # Debian's name of each package, and a program of it: what is asked for where there is no dpkg.
 debian_packages=(
-  bird2:bird conntrack:conntrack containernetworking-plugins:/usr/lib/cni/bridge etcd-client:etcdctl etcd-server:etcd
-  ethtool:ethtool iproute2:ip ipset:ipset iptables:iptables-restore iperf3:iperf3 iputils-ping:ping jq:jq
-  netcat-openbsd:nc nftables:nft socat:socat tcpdump:tcpdump
+  bird2:bird conntrack:conntrack containernetworking-plugins:/usr/lib/cni/bridge curl:curl etcd-client:etcdctl
+  etcd-server:etcd ethtool:ethtool frr:/usr/lib/frr/bgpd gobgpd:gobgpd iproute2:ip ipset:ipset
+  iptables:iptables-restore iperf3:iperf3 iputils-ping:ping jq:jq netcat-openbsd:nc nftables:nft openssl:openssl
+  procps:ps socat:socat tcpdump:tcpdump
 )
 
 is_there() { # PACKAGE PROGRAM
