@@ -9,7 +9,6 @@ import { createLogger, describeError, formatText, type Logger, type LogLevel } f
 import { delay } from "../lib/retry.ts";
 import { InvalidSetting } from "./environment.ts";
 import { STATUS_FILE } from "./health.ts";
-import { runControllers, StartupFailure } from "./run.ts";
 
 const USAGE = "Usage: calico-kube-controllers [--status-file FILE] [--health-port PORT] | -v";
 const RESTART = 129;
@@ -42,6 +41,8 @@ export async function main(argv: readonly string[]): Promise<number> {
   const stop = new AbortController();
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => stop.abort());
   const options = { env: process.env, statusFile, healthPort, logger: screenLogger };
+  // Only now: what merely prints its version loads no controller.
+  const { runControllers, StartupFailure } = await import("./run.ts");
   for (;;)
     try {
       await runControllers(options, stop.signal);
@@ -50,13 +51,14 @@ export async function main(argv: readonly string[]): Promise<number> {
       await delay(RESTART_MS, stop.signal);
     } catch (error) {
       if (stop.signal.aborted) return STOPPED;
-      return say(2, `calico-kube-controllers: ${reasonOf(error)}`, 1);
+      const isExpected = error instanceof StartupFailure;
+      return say(2, `calico-kube-controllers: ${isExpected ? describeError(error) : reasonOf(error)}`, 1);
     }
 }
 
 /** One line for what the operator can change; anything else is a fault of ours and wants its whole story. */
 function reasonOf(error: unknown): string {
-  const isExpected = [InvalidSetting, StartupFailure, DatastoreError].some((type) => error instanceof type);
+  const isExpected = [InvalidSetting, DatastoreError].some((type) => error instanceof type);
   if (isExpected || !(error instanceof Error)) return describeError(error);
   return `${describeError(error)}\n${error.stack ?? ""}`;
 }
