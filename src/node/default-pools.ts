@@ -1,5 +1,5 @@
 // The pools a new cluster starts with, from the environment, from kubeadm, or ranges that are free on this host.
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomInt } from "node:crypto";
 import type { Environment } from "../datastore/index.ts";
 import { type Cidr, cidrContains, type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
 import { API_VERSION, parseSelector, type Resource } from "../model/index.ts";
@@ -116,7 +116,8 @@ const FIRST_CHOICE = "192.168.0.0/16" as Cidr;
 /** A private range in which this host has no address; a random unique local prefix for IPv6 (RFC 4193). */
 function freeRange(version: IpVersion, { interfaces }: PoolInputs): Cidr {
   if (version === 6) {
-    const hex = `fd${randomBytes(5).toString("hex")}`;
+    // fd00::/16 is what people number by hand: a random prefix stays out of it.
+    const hex = `fd${randomInt(1, 256).toString(16).padStart(2, "0")}${randomBytes(4).toString("hex")}`;
     return tryParseCidr(`${hex.slice(0, 4)}:${hex.slice(4, 8)}:${hex.slice(8, 12)}::/48`) ?? ("fd00::/48" as Cidr);
   }
   const own = interfaces.flatMap((iface) => networksOf(iface, 4)).map(({ address }) => address);
