@@ -3,8 +3,10 @@
 import { type Key, keyPath, parseKeyPath } from "../model/index.ts";
 import type { SyncerSink, SyncerUpdate, SyncStatus } from "./syncer.ts";
 
-type Queued = { readonly update: SyncerUpdate } | { readonly status: SyncStatus };
+/** What waits is an update or a status. */
+type Queued = SyncerUpdate | SyncStatus;
 const MAX_BATCH = 100;
+const SLICE_MS = 5;
 
 export class DedupeBuffer implements SyncerSink {
   /** By path; statuses under names no path has. A replaced update keeps its place, so it never falls behind a status. */
@@ -14,6 +16,8 @@ export class DedupeBuffer implements SyncerSink {
   /** Known keys the source has not told again since it started over. */
   #unconfirmed: Set<string> | undefined;
   #statusCount = 0;
+  /** Goes on where the last batch ended: a walk from the start would pass over everything deleted again. */
+  #next = this.#queue.entries();
   #wake: (() => void) | undefined;
   readonly #onUnreadable: ((path: string, reason: string) => void) | undefined;
 
@@ -24,7 +28,7 @@ export class DedupeBuffer implements SyncerSink {
   /** The source lost its connection and will tell everything again. */
   onRestart(): void {
     this.#unconfirmed = new Set(this.#known);
-    for (const [path, queued] of this.#queue) if ("update" in queued) this.#unconfirmed.add(path);
+    for (const [path, queued] of this.#queue) if (typeof queued !== "string") this.#unconfirmed.add(path);
   }
 
   onStatus(status: SyncStatus): void {
@@ -33,16 +37,17 @@ export class DedupeBuffer implements SyncerSink {
       this.#unconfirmed = undefined;
       for (const path of gone) this.#drop(path);
     }
-    this.#queue.set(`status ${this.#statusCount++}`, { status });
+    this.#queue.set(`status ${this.#statusCount++}`, status);
     this.#resume();
   }
 
-  onUpdates(updates: readonly SyncerUpdate[]): void {
-    for (const update of updates) {
-      const path = keyPath(update.key);
+  /** A source that has the keys' paths at hand gives them, in the same order. */
+  onUpdates(updates: readonly SyncerUpdate[], paths?: readonly string[]): void {
+    for (const [i, update] of updates.entries()) {
+      const path = paths?.[i] ?? keyPath(update.key);
       this.#unconfirmed?.delete(path);
       if (update.value === undefined) this.#drop(path, update.key);
-      else this.#queue.set(path, { update });
+      else this.#queue.set(path, update);
     }
     this.#resume();
   }
@@ -56,7 +61,7 @@ export class DedupeBuffer implements SyncerSink {
     return this.#queue.size;
   }
 
-  /** Feeds the consumer, a batch per turn of the event loop, until the signal aborts. */
+  /** Feeds the consumer until the signal aborts, a slice of time per turn of the event loop. */
   async run(sink: SyncerSink, signal: AbortSignal): Promise<void> {
     const onAbort = () => this.#resume();
     signal.addEventListener("abort", onAbort, { once: true });
@@ -64,7 +69,9 @@ export class DedupeBuffer implements SyncerSink {
       while (!signal.aborted) {
         if (this.#queue.size === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
         else {
-          this.#feed(sink);
+          const until = performance.now() + SLICE_MS;
+          do this.#feed(sink);
+          while (this.#queue.size > 0 && !signal.aborted && performance.now() < until);
           await new Promise((resolve) => setImmediate(resolve));
         }
       }
@@ -73,21 +80,23 @@ export class DedupeBuffer implements SyncerSink {
     }
   }
 
-  /** One status, or as many updates as stand before the next. */
+  /** As many updates as stand before the next status, then that. */
   #feed(sink: SyncerSink): void {
     const batch: SyncerUpdate[] = [];
-    for (const [path, queued] of this.#queue) {
-      if ("status" in queued) {
-        if (batch.length > 0) break;
-        this.#queue.delete(path);
-        sink.onStatus(queued.status);
-        return;
+    let status: SyncStatus | undefined;
+    while (batch.length < MAX_BATCH && status === undefined) {
+      const { value: entry, done } = this.#next.next();
+      if (done === true) {
+        this.#next = this.#queue.entries();
+        break;
       }
+      const [path, queued] = entry;
       this.#queue.delete(path);
-      batch.push(this.#told(path, queued.update));
-      if (batch.length === MAX_BATCH) break;
+      if (typeof queued === "string") status = queued;
+      else batch.push(this.#told(path, queued));
     }
     if (batch.length > 0) sink.onUpdates(batch);
+    if (status !== undefined) sink.onStatus(status);
   }
 
   /** The update as the consumer must see it: what is new to the source may not be new to it. */
@@ -101,8 +110,7 @@ export class DedupeBuffer implements SyncerSink {
 
   #drop(path: string, key: Key | undefined = parseKeyPath(path)): void {
     if (!this.#known.has(path)) this.#queue.delete(path);
-    else if (key !== undefined)
-      this.#queue.set(path, { update: { key, value: undefined, change: "deleted" } as SyncerUpdate });
+    else if (key !== undefined) this.#queue.set(path, { key, value: undefined, change: "deleted" } as SyncerUpdate);
   }
 
   #resume(): void {

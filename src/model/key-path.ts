@@ -22,6 +22,7 @@ export const IPAM = "/calico/ipam/v2/";
 export const FELIX_STATUS = "/calico/felix/v2/";
 export const HOST_ENDPOINT_STATUS = "/calico/felix/v1/host/";
 const V1 = "/calico/v1/";
+const V1_HOST = `${V1}host/`;
 const BGP = "/calico/bgp/v1/";
 const BGP_PORT = 179;
 
@@ -102,6 +103,7 @@ export function parseKeyPath(path: string): Key | undefined {
     if (host === "" || literal !== "endpoint" || endpoint === "" || rest.length > 0) return undefined;
     return { type: "hostEndpointStatus", host, endpoint: unescapeName(endpoint) };
   }
+  if (absolute.startsWith(V1_HOST)) return parseV1Host(absolute.slice(V1_HOST.length).split("/"));
   if (absolute.startsWith(V1)) return parseV1(absolute.slice(V1.length).split("/"));
   if (absolute.startsWith(BGP)) return parseBgp(absolute.slice(BGP.length).split("/"));
   return undefined;
@@ -158,11 +160,13 @@ function workloadPath(key: Key & WorkloadNames): string {
   return `host/${plain(key, key.host)}/workload/${escapeName(orchestrator)}/${escapeName(workload)}/endpoint/${escapeName(endpoint)}`;
 }
 
-/** `[orchestrator, workload, "endpoint", endpoint]` */
-function parseWorkload(host: string, parts: readonly string[]): WorkloadNames | undefined {
-  const [orchestrator = "", workload = "", literal, endpoint = ""] = parts;
-  if (parts.length !== 4 || literal !== "endpoint" || [host, orchestrator, workload, endpoint].includes(""))
-    return undefined;
+/** `[…, orchestrator, workload, "endpoint", endpoint]`, the first of them at `at`. */
+function parseWorkload(host: string, parts: readonly string[], at: number): WorkloadNames | undefined {
+  const orchestrator = parts[at] ?? "";
+  const workload = parts[at + 1] ?? "";
+  const endpoint = parts[at + 3] ?? "";
+  if (parts.length !== at + 4 || parts[at + 2] !== "endpoint") return undefined;
+  if (host === "" || orchestrator === "" || workload === "" || endpoint === "") return undefined;
   return {
     host,
     orchestrator: unescapeName(orchestrator),
@@ -214,7 +218,7 @@ function parseFamilyCidr(family: string, name: string): Cidr | undefined {
 function parseStatus([region = "", literal, host = "", what, ...rest]: readonly string[]): Key | undefined {
   if (!isRegion(region) || literal !== "host" || host === "") return undefined;
   if (what === "workload") {
-    const names = parseWorkload(host, rest);
+    const names = parseWorkload(host, rest, 0);
     return names === undefined ? undefined : { type: "workloadStatus", region, ...names };
   }
   if (rest.length > 0 || (what !== "status" && what !== "last_reported_status")) return undefined;
@@ -226,8 +230,6 @@ function parseV1([folder, ...parts]: readonly string[]): Key | undefined {
   switch (folder) {
     case "config":
       return parts.length === 1 && first !== "" ? { type: "globalConfig", name: unescapeName(first) } : undefined;
-    case "host":
-      return parseV1Host(first, parts.slice(1));
     case "netset":
       return parts.length === 1 && first !== "" ? { type: "networkSet", name: unescapeName(first) } : undefined;
     case "ipam": {
@@ -242,23 +244,24 @@ function parseV1([folder, ...parts]: readonly string[]): Key | undefined {
   }
 }
 
-function parseV1Host(host: string, [what, ...parts]: readonly string[]): Key | undefined {
+/** `[host, what, …]`. Half of a cluster's keys are its workloads': no copies of the parts here. */
+function parseV1Host(parts: readonly string[]): Key | undefined {
+  const [host = "", what, name = ""] = parts;
   if (host === "") return undefined;
-  const [name = ""] = parts;
   switch (what) {
     case "config":
-      return parts.length === 1 && name !== "" ? { type: "hostConfig", host, name: unescapeName(name) } : undefined;
+      return parts.length === 3 && name !== "" ? { type: "hostConfig", host, name: unescapeName(name) } : undefined;
     case "endpoint":
-      if (parts.length !== 1 || name === "") return undefined;
+      if (parts.length !== 3 || name === "") return undefined;
       return { type: "hostEndpoint", host, endpoint: unescapeName(name) };
     case "workload": {
-      const names = parseWorkload(host, parts);
+      const names = parseWorkload(host, parts, 2);
       return names === undefined ? undefined : { type: "workloadEndpoint", ...names };
     }
     case "wireguard":
-      return parts.length === 0 ? { type: "wireguard", host } : undefined;
+      return parts.length === 2 ? { type: "wireguard", host } : undefined;
     case "bird_ip":
-      return parts.length === 0 ? { type: "hostIp", host } : undefined;
+      return parts.length === 2 ? { type: "hostIp", host } : undefined;
     default:
       return undefined;
   }

@@ -3,14 +3,7 @@
 // connections everything known stays as it was.
 import { connect as connectPlain, isIP, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import {
-  DedupeBuffer,
-  type Syncer,
-  type SyncerName,
-  type SyncerSink,
-  type SyncerUpdate,
-  type SyncStatus,
-} from "../datastore/index.ts";
+import { DedupeBuffer, type Syncer, type SyncerName, type SyncerSink, type SyncStatus } from "../datastore/index.ts";
 import { type Logger, silentLogger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import type { Key } from "../model/index.ts";
@@ -27,7 +20,7 @@ import {
   PROTOCOL_VERSION,
   ProtocolError,
 } from "./protocol.ts";
-import { decodeHead, decodeRecords } from "./records.ts";
+import { decodeHead, type Decoded, decodeRecords } from "./records.ts";
 import { loadContext, peerFault, type TlsSettings } from "./tls.ts";
 
 export interface TyphaClientOptions {
@@ -123,7 +116,7 @@ class Session {
   readonly #reader = new FrameReader({ maxFrame: MAX_SERVER_FRAME, allowCompressed: true });
   readonly #accept = Promise.withResolvers<void>();
   readonly #end = Promise.withResolvers<string>();
-  readonly #held: SyncerUpdate[] = [];
+  readonly #held: Decoded[] = [];
   readonly #signal: AbortSignal;
   readonly #onAbort = () => this.#close("stopped");
   #phase: "dialling" | "hello" | "streaming" | "closed" = "dialling";
@@ -242,15 +235,14 @@ class Session {
 
   #take(records: Buffer): void {
     const { wants, log } = this.#options;
-    const all = decodeRecords(records, (path) => log?.debug("unknown key from Typha", { path }));
-    const updates = wants === undefined ? all : all.filter(({ key }) => wants(key));
+    const decoded = decodeRecords(records, wants, (path) => log?.debug("unknown key from Typha", { path }));
     // The very first snapshot has nothing to disturb; any later group counts whole or not at all.
-    if (this.#inGroup && this.#holds) for (const update of updates) this.#held.push(update);
-    else this.#buffer.onUpdates(updates);
+    if (this.#inGroup && this.#holds) this.#held.push(decoded);
+    else this.#buffer.onUpdates(decoded.updates, decoded.paths);
   }
 
   #commit(status: SyncStatus): void {
-    if (this.#held.length > 0) this.#buffer.onUpdates(this.#held.splice(0));
+    for (const { updates, paths } of this.#held.splice(0)) this.#buffer.onUpdates(updates, paths);
     this.#holds = true;
     if (status === "in-sync") this.hasSynced = true;
     // Updates may flow once there is a server, ready or not: to consumers that is a resync in progress.

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { SyncerUpdate } from "../datastore/index.ts";
 import { parseCidr } from "../lib/ip.ts";
-import { FRAME, FrameReader, frameBytes, ProtocolError } from "./protocol.ts";
+import { FRAME, FrameReader, frameBytes, ProtocolError, zstdContentSize } from "./protocol.ts";
 import { decodeHead, decodeRecords, encodeRecords, textUpdate } from "./records.ts";
 
 const reader = () => new FrameReader({ maxFrame: 1 << 20, allowCompressed: true });
@@ -97,13 +97,13 @@ const samples: readonly SyncerUpdate[] = [
 ];
 for (const sample of samples)
   test(`an update of a ${sample.key.type} is the same on the other side`, () => {
-    expect(decodeRecords(encodeRecords([textUpdate(sample)]))).toEqual([sample]);
+    expect(decodeRecords(encodeRecords([textUpdate(sample)])).updates).toEqual([sample]);
   });
 
 test("TC-T10 policies under their former keys arrive under the present ones", () => {
   const value = JSON.stringify({ tier: "default", inboundRules: [], outboundRules: [], selector: "", types: [] });
   const path = "/calico/v1/policy/tier/default/policy/prod%2fknp.default.web";
-  expect(decodeRecords(encodeRecords([{ path, value, revision: "", change: "new" }]))[0]?.key).toEqual({
+  expect(decodeRecords(encodeRecords([{ path, value, revision: "", change: "new" }])).updates[0]?.key).toEqual({
     type: "policy",
     kind: "KubernetesNetworkPolicy",
     namespace: "prod",
@@ -117,11 +117,35 @@ test("a key this program does not know is passed over, a value it cannot read co
     { path: "/calico/v9/future", value: "1", revision: "", change: "new" },
     { path: "/calico/ipam/v2/handle/h", value: '"{"', revision: "", change: "new" },
   ]);
-  expect(decodeRecords(records, (path) => unknown.push(path))).toEqual([
-    { key: { type: "ipamHandle", handleId: "h" }, value: undefined, change: "deleted" },
-  ]);
+  expect(
+    decodeRecords(
+      records,
+      () => true,
+      (path) => unknown.push(path),
+    ).updates,
+  ).toEqual([{ key: { type: "ipamHandle", handleId: "h" }, value: undefined, change: "deleted" }]);
   expect(unknown).toEqual(["/calico/v9/future"]);
 });
 
 for (const text of ["{}", "[1]", "[0,1,2,3]", '[7,"/calico/v1/Ready","",true]', "[", '[0,"a",null,1]'])
   test(`records ${text} are refused`, () => expect(() => decodeRecords(Buffer.from(text))).toThrow(ProtocolError));
+
+test("a compressed frame says what it unpacks to, and neither a bomb nor a lie unpacks", () => {
+  for (const size of [200, 255, 256, 70_000, 3_000_000]) {
+    const noise = Buffer.from(Array.from({ length: 20 }, (_, i) => (i * 97) % 251));
+    const packed = Buffer.from(Bun.zstdCompressSync(Buffer.concat([noise, Buffer.alloc(size - 20)])));
+    expect(zstdContentSize(packed)).toBe(size);
+  }
+  expect(zstdContentSize(Buffer.from("no zstandard frame at all"))).toBeUndefined();
+  const bomb = Buffer.from(Bun.zstdCompressSync(Buffer.alloc(64 * 2 ** 20)));
+  const liar = Buffer.from(bomb);
+  liar.writeUInt32LE(1000, ((liar[4] ?? 0) & 0x20) === 0 ? 6 : 5);
+  for (const payload of [bomb, liar]) {
+    const bytes = Buffer.alloc(5);
+    bytes.writeUInt32BE(payload.length + 1, 0);
+    bytes[4] = FRAME.updates | 0x80;
+    const frames = reader();
+    frames.push(Buffer.concat([bytes, payload]));
+    expect(() => frames.next()).toThrow(ProtocolError);
+  }
+});

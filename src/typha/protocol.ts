@@ -1,6 +1,6 @@
 // The wire between Typha and its clients, as docs/typha-protocol.md defines it: a preface, then frames of
 //   length (4 bytes, of what follows) · type (1 byte, top bit: the payload is compressed) · payload
-import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { zstdDecompressSync } from "node:zlib";
 import type { SyncerName, SyncStatus } from "../datastore/index.ts";
 
 /** What a client sends first: whoever speaks something else is recognised at once. */
@@ -76,7 +76,7 @@ export interface Frame {
 }
 
 export function frameBytes(type: FrameType, payload: Uint8Array, compress = false): Buffer {
-  const packed = compress && payload.length >= WORTH_COMPRESSING ? zstdCompressSync(payload) : undefined;
+  const packed = compress && payload.length >= WORTH_COMPRESSING ? Bun.zstdCompressSync(payload) : undefined;
   const isSmaller = packed !== undefined && packed.length < payload.length;
   const body = isSmaller ? packed : payload;
   const frame = Buffer.allocUnsafe(HEADER + body.length);
@@ -134,7 +134,11 @@ export class FrameReader {
 
   #unpack(payload: Buffer): Buffer {
     try {
-      return zstdDecompressSync(payload, { maxOutputLength: this.#maxFrame });
+      // The one-shot call makes no stream object and is twice as fast, but knows no limit: only for a stated size.
+      const size = zstdContentSize(payload);
+      if (size === undefined) return zstdDecompressSync(payload, { maxOutputLength: this.#maxFrame });
+      if (size > this.#maxFrame) throw new ProtocolError(`a compressed frame unpacks to ${size} bytes`);
+      return Bun.zstdDecompressSync(payload);
     } catch (cause) {
       throw new ProtocolError("a compressed frame does not unpack", { cause });
     }
@@ -143,6 +147,26 @@ export class FrameReader {
   #join(): Buffer {
     if (this.#chunks.length > 1) this.#chunks = [Buffer.concat(this.#chunks)];
     return this.#chunks[0] ?? Buffer.alloc(0);
+  }
+}
+
+const ZSTD_MAGIC = 0xfd2fb528;
+
+/** What the header of a Zstandard frame says it holds (RFC 8878, 3.1.1.1); undefined when it does not say. */
+export function zstdContentSize(frame: Buffer): number | undefined {
+  if (frame.length < 14 || frame.readUInt32LE(0) !== ZSTD_MAGIC) return undefined;
+  const descriptor = frame[4] ?? 0;
+  const isSingleSegment = (descriptor & 0x20) !== 0;
+  const at = 5 + (isSingleSegment ? 0 : 1) + ([0, 1, 2, 4][descriptor & 3] ?? 0);
+  switch (descriptor >> 6) {
+    case 0:
+      return isSingleSegment ? frame[at] : undefined;
+    case 1:
+      return at + 2 <= frame.length ? frame.readUInt16LE(at) + 256 : undefined;
+    case 2:
+      return at + 4 <= frame.length ? frame.readUInt32LE(at) : undefined;
+    default:
+      return at + 8 <= frame.length ? Number(frame.readBigUInt64LE(at)) : undefined;
   }
 }
 

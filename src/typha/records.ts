@@ -85,10 +85,21 @@ export function encodeRecords(updates: readonly TextUpdate[]): Buffer {
   return Buffer.from(`${text}]`);
 }
 
+export interface Decoded {
+  readonly updates: SyncerUpdate[];
+  /** The paths of their keys, in the same order. */
+  readonly paths: string[];
+}
+
 /** A key this program does not know is told to `onUnknown` and passed over; a value it cannot read counts as gone. */
-export function decodeRecords(payload: Buffer, onUnknown: (path: string) => void = () => {}): SyncerUpdate[] {
+export function decodeRecords(
+  payload: Buffer,
+  wants: (key: Key) => boolean = () => true,
+  onUnknown: (path: string) => void = () => {},
+): Decoded {
   const items = parseItems(payload);
   const updates: SyncerUpdate[] = [];
+  const paths: string[] = [];
   for (let i = 0; i < items.length; i += 4) {
     const path = items[i + 1];
     const revision = items[i + 2];
@@ -97,10 +108,12 @@ export function decodeRecords(payload: Buffer, onUnknown: (path: string) => void
       throw new ProtocolError("a record is not change, key, revision, value");
     const key = parseKeyPath(path);
     if (key === undefined) onUnknown(path);
-    else
+    else if (wants(key)) {
       updates.push(makeUpdate(key, change === "deleted" ? undefined : readValue(key, items[i + 3]), revision, change));
+      paths.push(path);
+    }
   }
-  return updates;
+  return { updates, paths };
 }
 
 function parseItems(payload: Buffer): readonly unknown[] {
