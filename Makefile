@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit golden manifests parity felix-docs bench clean
+.PHONY: help setup build check format test unit golden manifests image image-context parity felix-docs bench clean
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -31,6 +31,12 @@ golden: build ## replay the recordings of the original system, when they are bes
 
 manifests: setup ## write the CRDs and Kubernetes manifests
 	@$(BUN) scripts/manifests.ts
+
+image: build ## the container image as one file, without a registry
+	@$(BUN) scripts/image.ts
+
+image-context: build ## what image/Containerfile copies into the image
+	@$(BUN) scripts/image/context.ts
 
 felix-docs: setup ## write docs/felix-configuration.md
 	@$(BUN) scripts/felix-docs.ts

@@ -1,8 +1,10 @@
-// Writes the Kubernetes manifests that are made from code: the custom resource definitions, one file each.
+// Writes the Kubernetes manifests that are made from code: the custom resource definitions, one file each, and the files
+// people apply.
 // With `--check`, writes nothing and tells which files are stale.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { dump } from "js-yaml";
+import { installations } from "./manifests/installations.ts";
 import { CRD_GROUP, CRD_KINDS, customResourceDefinition } from "../src/model/kinds/crd.ts";
 
 export const MANIFESTS = join(import.meta.dir, "../manifests");
@@ -13,22 +15,27 @@ export async function generatedManifests(): Promise<ReadonlyMap<string, string>>
   for (const kind of CRD_KINDS) {
     const definition = await customResourceDefinition(kind);
     const { name } = definition["metadata"] as { name: string };
-    const text = dump(definition, { lineWidth: 120, noRefs: true, sortKeys: false });
     files.set(
       `crds/${CRD_GROUP}_${name.split(".")[0]}.yaml`,
-      `# Made by \`make manifests\` from src/model/kinds.\n${text}`,
+      `# Made by \`make manifests\` from src/model/kinds.\n${yaml(definition)}`,
     );
   }
+  for (const [file, { about, objects }] of Object.entries(await installations()))
+    files.set(
+      file,
+      `# ${about}\n# Made by \`make manifests\` from scripts/manifests.\n${objects.map((object) => `---\n${yaml(object)}`).join("")}`,
+    );
   return files;
 }
+
+const yaml = (object: object): string => dump(object, { lineWidth: 120, noRefs: true, sortKeys: false });
 
 /** Files that are missing, differ, or should not be there. */
 export async function staleManifests(): Promise<readonly string[]> {
   const wanted = await generatedManifests();
   const stale = [...wanted].filter(([path, text]) => read(path) !== text).map(([path]) => path);
-  const folder = join(MANIFESTS, "crds");
-  const present = existsSync(folder) ? readdirSync(folder) : [];
-  return [...stale, ...present.map((name) => `crds/${name}`).filter((path) => !wanted.has(path))];
+  const present = existsSync(MANIFESTS) ? readdirSync(MANIFESTS, { recursive: true, encoding: "utf8" }) : [];
+  return [...stale, ...present.filter((path) => path.endsWith(".yaml") && !wanted.has(path))];
 }
 
 function read(path: string): string | undefined {

@@ -64,7 +64,8 @@ export function httpStatus(url: string, timeoutMs: number): Promise<number | str
       resolve(response.statusCode ?? 0);
     });
     request.on("timeout", () => request.destroy(new Error(`no answer within ${timeoutMs} ms`)));
-    request.on("error", (error) => resolve(`${url}: ${error.message}`));
+    // Refused by every address of a name: the sum of it has a code and no words.
+    request.on("error", (error: NodeJS.ErrnoException) => resolve(`${url}: ${error.message || error.code}`));
   });
 }
 

@@ -116,6 +116,7 @@ export async function startApiServer(program: string): Promise<ApiServer> {
         `--service-account-signing-key-file=${join(folder, "sa.key")}`,
         "--disable-admission-plugins=ServiceAccount",
         "--runtime-config=api/all=true",
+        "--allow-privileged=true",
         "--v=0",
       ],
       { stdio: "ignore" },

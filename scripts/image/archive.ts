@@ -1,0 +1,44 @@
+// An image as one file, as `docker save` writes it: what `ctr images import`, `podman load` and `docker load` read.
+// https://github.com/moby/moby/blob/master/image/spec/v1.2.md#combined-image-json--filesystem-changeset-format
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { createReadStream, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+export interface ImageParts {
+  readonly name: string;
+  /** Tars, the lowest first. */
+  readonly layers: readonly string[];
+  readonly entrypoint: readonly string[];
+  readonly created: Date;
+}
+
+export async function writeArchive(target: string, { name, layers, entrypoint, created }: ImageParts): Promise<void> {
+  mkdirSync(dirname(target), { recursive: true });
+  const folder = mkdtempSync(join(dirname(target), ".image-"));
+  try {
+    const digests = await Promise.all(layers.map(sha256));
+    for (const [i, layer] of layers.entries()) symlinkSync(layer, join(folder, `${digests[i]}.tar`));
+    const config = JSON.stringify({
+      architecture: process.arch === "x64" ? "amd64" : process.arch,
+      os: "linux",
+      created: created.toISOString(),
+      config: { Entrypoint: entrypoint, Env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"] },
+      rootfs: { type: "layers", diff_ids: digests.map((digest) => `sha256:${digest}`) },
+    });
+    const configName = `${createHash("sha256").update(config).digest("hex")}.json`;
+    writeFileSync(join(folder, configName), config);
+    const entry = { Config: configName, RepoTags: [name], Layers: digests.map((digest) => `${digest}.tar`) };
+    writeFileSync(join(folder, "manifest.json"), JSON.stringify([entry]));
+    const order = ["manifest.json", configName, ...new Set(entry.Layers)];
+    execFileSync("tar", ["-C", folder, "--owner=0", "--group=0", "--dereference", "-cf", target, ...order]);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function sha256(file: string): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
+  return hash.digest("hex");
+}

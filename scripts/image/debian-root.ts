@@ -1,0 +1,65 @@
+// The image's lower layer: Debian with the packages of image/packages.txt, made from the mirror this machine is set up
+// with. Kept in a cache under a name that says what it was made from.
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+
+const image = join(import.meta.dir, "../../image");
+export const SUITE = "bookworm";
+
+export function debianPackages(): readonly string[] {
+  return readFileSync(join(image, "packages.txt"), "utf8")
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"));
+}
+
+/** The layer's tar; made when there is none of these packages. */
+export function debianRoot(createdAt: Date): string {
+  const cache = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "calico-ts");
+  const finish = join(image, "finish.sh");
+  const recipe = [SUITE, process.arch, ...debianPackages(), readFileSync(finish, "utf8")].join("\n");
+  const tar = join(cache, `debian-root-${createHash("sha256").update(recipe).digest("hex").slice(0, 12)}.tar`);
+  if (existsSync(tar)) return tar;
+  mkdirSync(cache, { recursive: true });
+  const beside = `${tar}.${process.pid}.tar`;
+  try {
+    execFileSync(
+      "mmdebstrap",
+      [
+        "--variant=essential",
+        "--quiet",
+        `--include=${debianPackages().join(",")}`,
+        '--aptopt=Apt::Install-Recommends "false"',
+        `--customize-hook=copy-in ${finish} /tmp`,
+        '--customize-hook=chroot "$1" sh /tmp/finish.sh',
+        '--customize-hook=rm "$1/tmp/finish.sh"',
+        SUITE,
+        beside,
+        ...sources(),
+      ],
+      {
+        stdio: ["ignore", "ignore", "inherit"],
+        env: { ...process.env, SOURCE_DATE_EPOCH: `${Math.floor(createdAt.getTime() / 1000)}` },
+      },
+    );
+    renameSync(beside, tar);
+  } finally {
+    rmSync(beside, { force: true });
+  }
+  return tar;
+}
+
+/** This machine's own sources of the suite; none found: the tool's choice. */
+function sources(): readonly string[] {
+  const folder = "/etc/apt/sources.list.d";
+  const files = [
+    "/etc/apt/sources.list",
+    ...(existsSync(folder) ? readdirSync(folder).map((f) => join(folder, f)) : []),
+  ];
+  const isOurs = (text: string) => new RegExp(`(^Suites:.*|^deb .*)\\b${SUITE}( |$)`, "m").test(text);
+  return files.filter(
+    (file) => /\.(list|sources)$/.test(file) && existsSync(file) && isOurs(readFileSync(file, "utf8")),
+  );
+}

@@ -1,0 +1,186 @@
+// The DaemonSet that makes a machine a node: two init containers prepare the host, then the agent runs.
+import { IMAGE } from "./image.ts";
+import {
+  API_ADDRESS,
+  type Container,
+  EVERYWHERE,
+  fromConfig,
+  fromField,
+  type KubernetesObject,
+  type Mount,
+  NAMESPACE,
+  type Variable,
+  type Volume,
+  value,
+} from "./objects.ts";
+
+export interface NodeOptions {
+  readonly datastore: "kubernetes" | "etcdv3";
+  readonly backend: "bird" | "vxlan";
+  readonly pool: "ipip" | "vxlan";
+  readonly typha: boolean;
+}
+
+const PRIVILEGED = { privileged: true };
+const labels = { "k8s-app": "calico-node" };
+
+export function calicoNode(options: NodeOptions): KubernetesObject {
+  const withEtcd = options.datastore === "etcdv3";
+  return {
+    apiVersion: "apps/v1",
+    kind: "DaemonSet",
+    metadata: { name: "calico-node", namespace: NAMESPACE, labels },
+    spec: {
+      selector: { matchLabels: labels },
+      updateStrategy: { type: "RollingUpdate", rollingUpdate: { maxUnavailable: 1 } },
+      template: {
+        metadata: { labels },
+        spec: {
+          ...EVERYWHERE,
+          hostNetwork: true,
+          serviceAccountName: "calico-node",
+          // The next agent takes over what this one leaves in the kernel: nothing to wait for.
+          terminationGracePeriodSeconds: 0,
+          priorityClassName: "system-node-critical",
+          initContainers: [...(withEtcd ? [] : [upgradeIpam()]), installCni(withEtcd)],
+          containers: [agent(options)],
+          volumes: volumes(withEtcd),
+        },
+      },
+    },
+  };
+}
+
+/** Addresses that host-local gave out before are taken over. */
+function upgradeIpam(): Container {
+  return {
+    name: "upgrade-ipam",
+    image: IMAGE,
+    imagePullPolicy: "IfNotPresent",
+    command: ["/opt/cni/bin/calico-ipam", "-upgrade"],
+    envFrom: API_ADDRESS,
+    env: [
+      value("DATASTORE_TYPE", "kubernetes"),
+      fromField("KUBERNETES_NODE_NAME", "spec.nodeName"),
+      fromConfig("CALICO_NETWORKING_BACKEND", "calico_backend"),
+    ],
+    volumeMounts: [
+      { name: "host-local-net-dir", mountPath: "/var/lib/cni/networks" },
+      { name: "cni-bin-dir", mountPath: "/host/opt/cni/bin" },
+    ],
+    securityContext: PRIVILEGED,
+  };
+}
+
+function installCni(withEtcd: boolean): Container {
+  return {
+    name: "install-cni",
+    image: IMAGE,
+    imagePullPolicy: "IfNotPresent",
+    command: ["/opt/cni/bin/install"],
+    envFrom: API_ADDRESS,
+    env: [
+      value("CNI_CONF_NAME", "10-calico.conflist"),
+      fromConfig("CNI_NETWORK_CONFIG", "cni_network_config"),
+      ...(withEtcd ? [fromConfig("ETCD_ENDPOINTS", "etcd_endpoints")] : []),
+      fromField("KUBERNETES_NODE_NAME", "spec.nodeName"),
+      fromConfig("CNI_MTU", "veth_mtu"),
+      value("SLEEP", "false"),
+    ],
+    volumeMounts: [
+      { name: "cni-bin-dir", mountPath: "/host/opt/cni/bin" },
+      { name: "cni-net-dir", mountPath: "/host/etc/cni/net.d" },
+      ...(withEtcd ? [SECRETS] : []),
+    ],
+    securityContext: PRIVILEGED,
+  };
+}
+
+function agent(options: NodeOptions): Container {
+  const bird = options.backend === "bird";
+  const withEtcd = options.datastore === "etcdv3";
+  return {
+    name: "calico-node",
+    image: IMAGE,
+    imagePullPolicy: "IfNotPresent",
+    command: ["/usr/bin/calico-node"],
+    envFrom: API_ADDRESS,
+    env: variables(options),
+    securityContext: PRIVILEGED,
+    resources: { requests: { cpu: "250m" } },
+    lifecycle: { preStop: { exec: { command: ["/usr/bin/calico-node", "-shutdown"] } } },
+    livenessProbe: {
+      exec: { command: ["/usr/bin/calico-node", "-felix-live", ...(bird ? ["-bird-live"] : [])] },
+      periodSeconds: 10,
+      initialDelaySeconds: 10,
+      failureThreshold: 6,
+      timeoutSeconds: 10,
+    },
+    readinessProbe: {
+      exec: { command: ["/usr/bin/calico-node", "-felix-ready", ...(bird ? ["-bird-ready"] : [])] },
+      periodSeconds: 10,
+      timeoutSeconds: 10,
+    },
+    volumeMounts: [
+      { name: "cni-net-dir", mountPath: "/host/etc/cni/net.d" },
+      { name: "lib-modules", mountPath: "/lib/modules", readOnly: true },
+      { name: "xtables-lock", mountPath: "/run/xtables.lock" },
+      { name: "var-run-calico", mountPath: "/var/run/calico" },
+      { name: "var-lib-calico", mountPath: "/var/lib/calico" },
+      { name: "cni-log-dir", mountPath: "/var/log/calico/cni" },
+      ...(withEtcd ? [SECRETS] : []),
+    ],
+  };
+}
+
+function variables({ datastore, backend, pool, typha }: NodeOptions): readonly Variable[] {
+  const stored =
+    datastore === "etcdv3"
+      ? [
+          value("DATASTORE_TYPE", "etcdv3"),
+          fromConfig("ETCD_ENDPOINTS", "etcd_endpoints"),
+          fromConfig("ETCD_CA_CERT_FILE", "etcd_ca"),
+          fromConfig("ETCD_KEY_FILE", "etcd_key"),
+          fromConfig("ETCD_CERT_FILE", "etcd_cert"),
+          fromField("CALICO_K8S_NODE_REF", "spec.nodeName"),
+        ]
+      : [value("DATASTORE_TYPE", "kubernetes")];
+  return [
+    ...stored,
+    ...(typha ? [fromConfig("FELIX_TYPHAK8SSERVICENAME", "typha_service_name")] : []),
+    value("WAIT_FOR_DATASTORE", "true"),
+    fromField("NODENAME", "spec.nodeName"),
+    fromConfig("CALICO_NETWORKING_BACKEND", "calico_backend"),
+    value("CLUSTER_TYPE", backend === "bird" ? "k8s,bgp" : "k8s"),
+    value("IP", "autodetect"),
+    value("CALICO_IPV4POOL_IPIP", pool === "ipip" ? "Always" : "Never"),
+    value("CALICO_IPV4POOL_VXLAN", pool === "vxlan" ? "CrossSubnet" : "Never"),
+    value("CALICO_IPV6POOL_VXLAN", pool === "vxlan" ? "CrossSubnet" : "Never"),
+    fromConfig("FELIX_IPINIPMTU", "veth_mtu"),
+    fromConfig("FELIX_VXLANMTU", "veth_mtu"),
+    fromConfig("FELIX_WIREGUARDMTU", "veth_mtu"),
+    // Pods' addresses: set CALICO_IPV4POOL_CIDR for another range than the one kubeadm says, or 192.168.0.0/16.
+    value("CALICO_DISABLE_FILE_LOGGING", "true"),
+    value("FELIX_DEFAULTENDPOINTTOHOSTACTION", "ACCEPT"),
+    value("FELIX_IPV6SUPPORT", "false"),
+    value("FELIX_HEALTHENABLED", "true"),
+  ];
+}
+
+const SECRETS: Mount = { name: "etcd-certs", mountPath: "/calico-secrets", readOnly: true };
+
+function volumes(withEtcd: boolean): readonly Volume[] {
+  const folder = (name: string, path: string): Volume => ({ name, hostPath: { path, type: "DirectoryOrCreate" } });
+  return [
+    { name: "lib-modules", hostPath: { path: "/lib/modules" } },
+    { name: "xtables-lock", hostPath: { path: "/run/xtables.lock", type: "FileOrCreate" } },
+    folder("var-run-calico", "/var/run/calico"),
+    folder("var-lib-calico", "/var/lib/calico"),
+    folder("cni-bin-dir", "/opt/cni/bin"),
+    folder("cni-net-dir", "/etc/cni/net.d"),
+    folder("cni-log-dir", "/var/log/calico/cni"),
+    ...(withEtcd
+      ? [{ name: "etcd-certs", secret: { secretName: "calico-etcd-secrets", defaultMode: 0o400 } }]
+      : [folder("host-local-net-dir", "/var/lib/cni/networks")]),
+  ];
+}

@@ -1,0 +1,93 @@
+// The Deployment of the controllers: one replica, replaced rather than doubled.
+import { IMAGE } from "./image.ts";
+import { API_ADDRESS, type Container, fromConfig, type KubernetesObject, NAMESPACE, value } from "./objects.ts";
+
+const name = "calico-kube-controllers";
+const labels = { "k8s-app": name };
+
+export function kubeControllers(datastore: "kubernetes" | "etcdv3"): readonly KubernetesObject[] {
+  const withEtcd = datastore === "etcdv3";
+  return [
+    {
+      apiVersion: "policy/v1",
+      kind: "PodDisruptionBudget",
+      metadata: { name, namespace: NAMESPACE, labels },
+      spec: { maxUnavailable: 1, selector: { matchLabels: labels } },
+    },
+    {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: { name, namespace: NAMESPACE, labels },
+      spec: {
+        replicas: 1,
+        selector: { matchLabels: labels },
+        strategy: { type: "Recreate" },
+        template: {
+          metadata: { name, namespace: NAMESPACE, labels },
+          spec: {
+            nodeSelector: { "kubernetes.io/os": "linux" },
+            tolerations: [
+              { key: "CriticalAddonsOnly", operator: "Exists" },
+              { key: "node-role.kubernetes.io/master", effect: "NoSchedule" },
+              { key: "node-role.kubernetes.io/control-plane", effect: "NoSchedule" },
+            ],
+            serviceAccountName: name,
+            priorityClassName: "system-cluster-critical",
+            // etcd may be reachable from the nodes only.
+            ...(withEtcd ? { hostNetwork: true } : {}),
+            securityContext: { seccompProfile: { type: "RuntimeDefault" } },
+            containers: [container(withEtcd)],
+            volumes: [
+              { name: "status", emptyDir: {} },
+              ...(withEtcd
+                ? [{ name: "etcd-certs", secret: { secretName: "calico-etcd-secrets", defaultMode: 0o440 } }]
+                : []),
+            ],
+          },
+        },
+      },
+    },
+  ];
+}
+
+function container(withEtcd: boolean): Container {
+  const probe = (flag: string) => ({ exec: { command: ["/usr/bin/check-status", flag] } });
+  return {
+    name,
+    image: IMAGE,
+    imagePullPolicy: "IfNotPresent",
+    command: ["/usr/bin/calico-kube-controllers"],
+    envFrom: API_ADDRESS,
+    env: withEtcd
+      ? [
+          value("DATASTORE_TYPE", "etcdv3"),
+          fromConfig("ETCD_ENDPOINTS", "etcd_endpoints"),
+          fromConfig("ETCD_CA_CERT_FILE", "etcd_ca"),
+          fromConfig("ETCD_KEY_FILE", "etcd_key"),
+          fromConfig("ETCD_CERT_FILE", "etcd_cert"),
+          value("ENABLED_CONTROLLERS", "policy,namespace,serviceaccount,workloadendpoint,node,loadbalancer"),
+        ]
+      : [value("DATASTORE_TYPE", "kubernetes"), value("ENABLED_CONTROLLERS", "node,loadbalancer")],
+    ports: [{ containerPort: 9094, name: "metrics", protocol: "TCP" }],
+    livenessProbe: {
+      ...probe("-l"),
+      periodSeconds: 10,
+      initialDelaySeconds: 10,
+      failureThreshold: 6,
+      timeoutSeconds: 10,
+    },
+    readinessProbe: { ...probe("-r"), periodSeconds: 10, timeoutSeconds: 10 },
+    volumeMounts: [
+      { name: "status", mountPath: "/status" },
+      ...(withEtcd ? [{ name: "etcd-certs", mountPath: "/calico-secrets", readOnly: true }] : []),
+    ],
+    securityContext: {
+      runAsNonRoot: true,
+      runAsUser: 999,
+      runAsGroup: 999,
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    },
+  };
+}

@@ -1,0 +1,93 @@
+// The few shapes of Kubernetes objects that our manifests are made of: as much as we write, no more.
+
+export interface KubernetesObject {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+  };
+  readonly [field: string]: unknown;
+}
+
+export type Verb = "get" | "list" | "watch" | "create" | "update" | "patch" | "delete";
+
+export interface PolicyRule {
+  readonly apiGroups?: readonly string[];
+  readonly resources?: readonly string[];
+  readonly resourceNames?: readonly string[];
+  readonly nonResourceURLs?: readonly string[];
+  readonly verbs: readonly Verb[];
+}
+
+export interface Variable {
+  readonly name: string;
+  readonly value?: string;
+  readonly valueFrom?:
+    | { readonly fieldRef: { readonly fieldPath: string } }
+    | { readonly configMapKeyRef: { readonly name: string; readonly key: string } };
+}
+
+export interface Probe {
+  readonly exec?: { readonly command: readonly string[] };
+  readonly httpGet?: { readonly path: string; readonly port: number | string; readonly host?: string };
+  readonly initialDelaySeconds?: number;
+  readonly periodSeconds?: number;
+  readonly failureThreshold?: number;
+  readonly timeoutSeconds?: number;
+}
+
+export interface Mount {
+  readonly name: string;
+  readonly mountPath: string;
+  readonly readOnly?: boolean;
+}
+
+export interface Volume {
+  readonly name: string;
+  readonly hostPath?: { readonly path: string; readonly type?: string };
+  readonly secret?: { readonly secretName: string; readonly defaultMode: number };
+  readonly emptyDir?: object;
+}
+
+export interface Container {
+  readonly name: string;
+  readonly image: string;
+  readonly imagePullPolicy: "IfNotPresent";
+  readonly command?: readonly string[];
+  readonly ports?: readonly object[];
+  readonly envFrom?: readonly object[];
+  readonly env?: readonly Variable[];
+  readonly securityContext: object;
+  readonly resources?: object;
+  readonly lifecycle?: object;
+  readonly livenessProbe?: Probe;
+  readonly readinessProbe?: Probe;
+  readonly volumeMounts?: readonly Mount[];
+}
+
+export const NAMESPACE = "kube-system";
+
+export const value = (name: string, text: string): Variable => ({ name, value: text });
+export const fromField = (name: string, fieldPath: string): Variable => ({
+  name,
+  valueFrom: { fieldRef: { fieldPath } },
+});
+export const fromConfig = (name: string, key: string): Variable => ({
+  name,
+  valueFrom: { configMapKeyRef: { name: "calico-config", key } },
+});
+
+/** Where the API server is when the service address does not lead there yet: an operator may say so in this map. */
+export const API_ADDRESS = [{ configMapRef: { name: "kubernetes-services-endpoint", optional: true } }] as const;
+
+/** Runs on every node of Linux, whatever is wrong with the node. */
+export const EVERYWHERE = {
+  nodeSelector: { "kubernetes.io/os": "linux" },
+  tolerations: [
+    { effect: "NoSchedule", operator: "Exists" },
+    { key: "CriticalAddonsOnly", operator: "Exists" },
+    { effect: "NoExecute", operator: "Exists" },
+  ],
+} as const;

@@ -1,0 +1,158 @@
+// Who may do what: one account per component, and no right that its code does not use (test/kubernetes/rbac.test.ts
+// runs the code as these accounts, and tries what they must not do).
+import { CRD_KINDS } from "../../src/model/kinds/crd.ts";
+import { kindOf } from "../../src/model/kinds.ts";
+import { type KubernetesObject, NAMESPACE, type PolicyRule, type Verb } from "./objects.ts";
+
+const RBAC = "rbac.authorization.k8s.io";
+const CALICO = ["crd.projectcalico.org"];
+const CORE = [""];
+const READ: readonly Verb[] = ["get", "list", "watch"];
+const WRITE: readonly Verb[] = ["create", "update", "delete"];
+
+const rule = (apiGroups: readonly string[], resources: readonly string[], verbs: readonly Verb[]): PolicyRule => ({
+  apiGroups,
+  resources,
+  verbs,
+});
+
+const IPAM = ["ipamblocks", "blockaffinities", "ipamhandles"] as const;
+/** Written by one component alone and of no interest to nodes. */
+const NOT_FOR_NODES = ["kubecontrollersconfigurations", "ipamhandles", "ipamconfigs", "ipreservations"];
+const CUSTOM = CRD_KINDS.map((kind) => (kind === "IPAMConfiguration" ? "ipamconfigs" : kindOf(kind).plural)).sort();
+
+/** What the agents follow, through Typha or on their own. */
+const FOLLOWED: readonly PolicyRule[] = [
+  rule(CORE, ["nodes", "namespaces", "pods", "serviceaccounts", "services"], READ),
+  rule(["discovery.k8s.io"], ["endpointslices"], READ),
+  rule(["networking.k8s.io"], ["networkpolicies"], READ),
+  rule(["policy.networking.k8s.io"], ["clusternetworkpolicies"], READ),
+  rule(["kubevirt.io"], ["virtualmachineinstancemigrations"], READ),
+  rule(
+    CALICO,
+    CUSTOM.filter((plural) => !NOT_FOR_NODES.includes(plural)),
+    READ,
+  ),
+];
+
+/** Addresses: blocks, affinities and handles are made, changed and removed; pools and settings only read. */
+const ADDRESSES: readonly PolicyRule[] = [
+  rule(CALICO, IPAM, [...READ, ...WRITE]),
+  rule(CALICO, ["ippools", "ipreservations"], ["get", "list"]),
+  rule(CALICO, ["ipamconfigs"], ["get", "create"]),
+];
+
+/** What every cluster holds, made by whoever comes first. */
+const CLUSTER_FACTS: readonly PolicyRule[] = [
+  rule(CALICO, ["clusterinformations"], ["get", "create", "update"]),
+  rule(CALICO, ["tiers"], ["create"]),
+];
+
+export const NODE_RULES: readonly PolicyRule[] = [
+  ...FOLLOWED,
+  ...ADDRESSES,
+  ...CLUSTER_FACTS,
+  // Startup makes default pools and fills in settings it was given.
+  rule(CALICO, ["ippools", "felixconfigurations"], ["create", "update"]),
+  rule(CALICO, ["bgpconfigurations"], ["create", "update"]),
+  rule(CALICO, ["caliconodestatuses/status", "caliconodestatuses"], ["update"]),
+  // Our part of a node stands in its annotations, a pod's addresses in the pod's.
+  rule(CORE, ["nodes/status"], ["patch", "update"]),
+  rule(CORE, ["pods/status"], ["patch"]),
+];
+
+/** In the components' own namespace only. */
+export const NODE_LOCAL_RULES: readonly PolicyRule[] = [
+  // kubeadm and Rancher leave the pod subnets there.
+  { ...rule(CORE, ["configmaps"], ["get"]), resourceNames: ["kubeadm-config", "full-cluster-state"] },
+  { ...rule(CORE, ["serviceaccounts/token"], ["create"]), resourceNames: ["calico-cni-plugin"] },
+];
+
+export const CNI_RULES: readonly PolicyRule[] = [
+  rule(CORE, ["pods", "nodes", "namespaces"], ["get"]),
+  rule(CORE, ["pods/status"], ["patch"]),
+  ...ADDRESSES,
+  rule(CALICO, ["clusterinformations"], ["get"]),
+];
+
+export const TYPHA_RULES: readonly PolicyRule[] = [...FOLLOWED, ...CLUSTER_FACTS];
+
+const POLICIES = [
+  "networkpolicies",
+  "globalnetworkpolicies",
+  "stagednetworkpolicies",
+  "stagedglobalnetworkpolicies",
+] as const;
+
+export const CONTROLLER_RULES: readonly PolicyRule[] = [
+  rule(CORE, ["nodes", "pods", "namespaces", "services"], READ),
+  rule(CORE, ["services/status"], ["update", "patch"]),
+  ...ADDRESSES,
+  ...CLUSTER_FACTS,
+  rule(CALICO, ["ippools", "ipreservations", "clusterinformations", "tiers"], READ),
+  rule(CALICO, ["hostendpoints", ...POLICIES], [...READ, ...WRITE]),
+  rule(CALICO, ["kubecontrollersconfigurations"], [...READ, "create", "update"]),
+  rule(CALICO, ["kubecontrollersconfigurations/status"], ["update"]),
+  rule(["kubevirt.io"], ["virtualmachines", "virtualmachineinstances"], READ),
+  { nonResourceURLs: ["/healthz"], verbs: ["get"] },
+];
+
+/** Kubernetes' own controllers remove the policies of a namespace, for which they must see the tiers. */
+const TIER_GETTER: readonly PolicyRule[] = [rule(["projectcalico.org"], ["tiers"], ["get"])];
+
+export const CONTROLLER_LOCAL_RULES: readonly PolicyRule[] = [
+  rule(["apps"], ["daemonsets"], ["get"]),
+  rule(["coordination.k8s.io"], ["leases"], ["create"]),
+  { ...rule(["coordination.k8s.io"], ["leases"], ["get", "update"]), resourceNames: ["calico-kube-controllers"] },
+];
+
+/** With etcd Calico's resources are elsewhere: Kubernetes is only read. */
+export const ETCD_NODE_RULES: readonly PolicyRule[] = [
+  rule(CORE, ["nodes", "namespaces", "pods", "services"], READ),
+  rule(["discovery.k8s.io"], ["endpointslices"], READ),
+  rule(CORE, ["nodes/status"], ["patch"]),
+];
+export const ETCD_CNI_RULES: readonly PolicyRule[] = [rule(CORE, ["pods", "nodes", "namespaces"], ["get"])];
+export const ETCD_CONTROLLER_RULES: readonly PolicyRule[] = [
+  rule(CORE, ["nodes", "namespaces", "pods", "serviceaccounts", "services"], READ),
+  rule(CORE, ["services/status"], ["update", "patch"]),
+  rule(["networking.k8s.io"], ["networkpolicies"], READ),
+  rule(["kubevirt.io"], ["virtualmachines", "virtualmachineinstances"], READ),
+  { nonResourceURLs: ["/healthz"], verbs: ["get"] },
+];
+
+/** An account with its rights: in the whole cluster, and in its own namespace. */
+export function account(
+  name: string,
+  rules: readonly PolicyRule[],
+  localRules: readonly PolicyRule[] = [],
+): readonly KubernetesObject[] {
+  const subjects = [{ kind: "ServiceAccount", name, namespace: NAMESPACE }];
+  const bound = (kind: "ClusterRole" | "Role") => ({ roleRef: { apiGroup: RBAC, kind, name }, subjects });
+  const local = { name, namespace: NAMESPACE };
+  return [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: local },
+    { apiVersion: `${RBAC}/v1`, kind: "ClusterRole", metadata: { name }, rules },
+    { apiVersion: `${RBAC}/v1`, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
+    ...(localRules.length === 0
+      ? []
+      : [
+          { apiVersion: `${RBAC}/v1`, kind: "Role", metadata: local, rules: localRules },
+          { apiVersion: `${RBAC}/v1`, kind: "RoleBinding", metadata: local, ...bound("Role") },
+        ]),
+  ];
+}
+
+export function tierGetter(): readonly KubernetesObject[] {
+  const name = "calico-tier-getter";
+  return [
+    { apiVersion: `${RBAC}/v1`, kind: "ClusterRole", metadata: { name }, rules: TIER_GETTER },
+    {
+      apiVersion: `${RBAC}/v1`,
+      kind: "ClusterRoleBinding",
+      metadata: { name },
+      roleRef: { apiGroup: RBAC, kind: "ClusterRole", name },
+      subjects: [{ apiGroup: RBAC, kind: "User", name: "system:kube-controller-manager" }],
+    },
+  ];
+}

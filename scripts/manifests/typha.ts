@@ -1,0 +1,86 @@
+// Typha: one watch of the API server for many nodes.
+import { IMAGE } from "./image.ts";
+import { API_ADDRESS, type Container, EVERYWHERE, type KubernetesObject, NAMESPACE, value } from "./objects.ts";
+
+const name = "calico-typha";
+const labels = { "k8s-app": name };
+const PORT = 5473;
+const HEALTH_PORT = 9098;
+
+export function typha(): readonly KubernetesObject[] {
+  return [
+    {
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: { name, namespace: NAMESPACE, labels },
+      spec: { ports: [{ port: PORT, protocol: "TCP", targetPort: name, name }], selector: labels },
+    },
+    {
+      apiVersion: "policy/v1",
+      kind: "PodDisruptionBudget",
+      metadata: { name, namespace: NAMESPACE, labels },
+      spec: { maxUnavailable: 1, selector: { matchLabels: labels } },
+    },
+    {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: { name, namespace: NAMESPACE, labels },
+      spec: {
+        // One for each 200 nodes, and three at least where it matters.
+        replicas: 1,
+        revisionHistoryLimit: 2,
+        selector: { matchLabels: labels },
+        // A new one is there before an old one lets its clients go.
+        strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: "100%", maxUnavailable: 1 } },
+        template: {
+          metadata: {
+            labels,
+            annotations: { "cluster-autoscaler.kubernetes.io/safe-to-evict": "true" },
+          },
+          spec: {
+            ...EVERYWHERE,
+            hostNetwork: true,
+            // Longer than it takes to hand all clients over.
+            terminationGracePeriodSeconds: 300,
+            serviceAccountName: name,
+            priorityClassName: "system-cluster-critical",
+            securityContext: { fsGroup: 65534, seccompProfile: { type: "RuntimeDefault" } },
+            containers: [container()],
+          },
+        },
+      },
+    },
+  ];
+}
+
+function container(): Container {
+  const probe = (path: string, periodSeconds: number) => ({
+    httpGet: { path, port: HEALTH_PORT, host: "localhost" },
+    periodSeconds,
+    timeoutSeconds: 10,
+  });
+  return {
+    name,
+    image: IMAGE,
+    imagePullPolicy: "IfNotPresent",
+    command: ["/usr/bin/calico-typha"],
+    ports: [{ containerPort: PORT, name, protocol: "TCP" }],
+    envFrom: API_ADDRESS,
+    env: [
+      value("TYPHA_LOGSEVERITYSCREEN", "info"),
+      value("TYPHA_LOGFILEPATH", "none"),
+      value("TYPHA_LOGSEVERITYSYS", "none"),
+      value("TYPHA_CONNECTIONREBALANCINGMODE", "kubernetes"),
+      value("TYPHA_DATASTORETYPE", "kubernetes"),
+      value("TYPHA_HEALTHENABLED", "true"),
+    ],
+    livenessProbe: { ...probe("/liveness", 30), initialDelaySeconds: 30 },
+    readinessProbe: probe("/readiness", 10),
+    securityContext: {
+      runAsNonRoot: true,
+      runAsUser: 65534,
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ["ALL"] },
+    },
+  };
+}

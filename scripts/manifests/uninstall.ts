@@ -1,0 +1,67 @@
+// Cleans the nodes after the rest was deleted: every node is clean once its pod is ready, then this goes too.
+import { IMAGE } from "./image.ts";
+import { EVERYWHERE, type KubernetesObject, NAMESPACE, type Mount, type Volume } from "./objects.ts";
+
+const name = "calico-uninstall";
+const labels = { "k8s-app": name };
+
+export function uninstall(): readonly KubernetesObject[] {
+  const mounts: readonly (Mount & { readonly path: string; readonly type?: string })[] = [
+    { name: "xtables-lock", mountPath: "/run/xtables.lock", path: "/run/xtables.lock", type: "FileOrCreate" },
+    { name: "var-run", mountPath: "/host/var/run", path: "/var/run" },
+    { name: "var-lib", mountPath: "/host/var/lib", path: "/var/lib" },
+    { name: "cni-bin-dir", mountPath: "/host/opt/cni/bin", path: "/opt/cni/bin", type: "DirectoryOrCreate" },
+    { name: "cni-net-dir", mountPath: "/host/etc/cni/net.d", path: "/etc/cni/net.d", type: "DirectoryOrCreate" },
+  ];
+  const volumes: readonly Volume[] = mounts.map(({ name: volume, path, type }) => ({
+    name: volume,
+    hostPath: { path, ...(type === undefined ? {} : { type }) },
+  }));
+  const common = { image: IMAGE, imagePullPolicy: "IfNotPresent" };
+  return [
+    {
+      apiVersion: "apps/v1",
+      kind: "DaemonSet",
+      metadata: { name, namespace: NAMESPACE, labels },
+      spec: {
+        selector: { matchLabels: labels },
+        updateStrategy: { type: "RollingUpdate", rollingUpdate: { maxUnavailable: "100%" } },
+        template: {
+          metadata: { labels },
+          spec: {
+            ...EVERYWHERE,
+            hostNetwork: true,
+            automountServiceAccountToken: false,
+            terminationGracePeriodSeconds: 0,
+            priorityClassName: "system-node-critical",
+            initContainers: [
+              {
+                ...common,
+                name: "uninstall",
+                command: ["/usr/bin/calico-node", "-uninstall"],
+                securityContext: { privileged: true },
+                volumeMounts: mounts.map(({ name: volume, mountPath }) => ({ name: volume, mountPath })),
+              },
+            ],
+            // Nothing is left to do; the pod stays so that all can see it was done.
+            containers: [
+              {
+                ...common,
+                name: "done",
+                command: ["/usr/bin/sleep", "infinity"],
+                securityContext: {
+                  runAsNonRoot: true,
+                  runAsUser: 65534,
+                  allowPrivilegeEscalation: false,
+                  readOnlyRootFilesystem: true,
+                  capabilities: { drop: ["ALL"] },
+                },
+              },
+            ],
+            volumes,
+          },
+        },
+      },
+    },
+  ];
+}
