@@ -24,12 +24,16 @@ import { mainTableOwnership } from "./routes/ownership.ts";
 import { RouteTable } from "./routes/route-table.ts";
 import { StaticNeighbours } from "./routes/static-neighbours.ts";
 import { isWorkloadInterface } from "./rules/config.ts";
+import { createEncryption } from "./wireguard/create.ts";
+import type { WireguardKernel } from "./wireguard/wireguard-device.ts";
 
 export interface LinuxKernel {
   readonly rules: RulesKernel;
   readonly routes: RouteKernel;
   readonly conntrack: Pick<Conntrack, "deleteByAddress">;
   readonly sysctls: Sysctls;
+  /** Nothing where nobody shall encrypt, as in most tests. */
+  readonly wireguard?: WireguardKernel;
   /** What the other backend may have left. */
   readonly leftovers?: SweepTargets;
   /** Where events come from: this thread's namespace, or another. */
@@ -120,6 +124,16 @@ export class LinuxDataplane implements DataplaneDriver {
     });
     const mtus = detectMtus(kernel.routes.links.list(), parameters, facts);
     const cluster = createClusterNetwork({ parameters, facts, mtus, kernel: kernel.routes, registry, tables, logger });
+    const encryption = createEncryption({
+      parameters,
+      hostname: facts.hostname,
+      versions,
+      mtus,
+      mark: config.marks.wireguard,
+      kernel: { ...kernel.routes, ...(kernel.wireguard === undefined ? {} : { wireguard: kernel.wireguard }) },
+      sysctls: kernel.sysctls,
+      logger,
+    });
     prepareHost({
       parameters,
       facts,
@@ -131,7 +145,7 @@ export class LinuxDataplane implements DataplaneDriver {
     const interfaceListeners: Manager = {
       name: "interface listeners",
       onUpdate: (message) => {
-        for (const table of tables) table.onInterface(message);
+        for (const table of [...tables, ...encryption.tables]) table.onInterface(message);
         neighbours.onInterface(message);
       },
     };
@@ -139,12 +153,12 @@ export class LinuxDataplane implements DataplaneDriver {
 
     this.#loop = new ApplyLoop({
       parts: {
-        managers: [interfaceListeners, ...ruleManagers, ...cluster.managers, workloads, status],
+        managers: [interfaceListeners, ...ruleManagers, ...cluster.managers, ...encryption.managers, workloads, status],
         sets:
           kernel.leftovers === undefined ? rules.sets : [...rules.sets, new Sweeper(kernel.leftovers, config, logger)],
         tables: rules.tables,
-        links: cluster.links,
-        routes: [...tables, neighbours],
+        links: [...cluster.links, ...encryption.links],
+        routes: [...tables, neighbours, ...encryption.tables, ...encryption.rules],
       },
       logger,
       report: options.report,

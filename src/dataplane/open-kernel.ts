@@ -10,8 +10,10 @@ import {
   Nft,
   openConntrack,
   openRouteKernel,
+  openWireguard,
   procSysctls,
   runTool,
+  setThreaded,
 } from "../kernel/index.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
@@ -44,7 +46,8 @@ export async function openLinuxKernel(
   try {
     const { rules, features } = await chooseRules(parameters, facts, versions, nft, logger);
     const leftovers = leftoversOf(rules, versions, nft);
-    return { rules, features, leftovers, routes, conntrack, sysctls: procSysctls, [Symbol.dispose]: close };
+    const wireguard = { open: () => openWireguard(), setThreaded };
+    return { rules, features, leftovers, routes, conntrack, wireguard, sysctls: procSysctls, [Symbol.dispose]: close };
   } catch (error) {
     close();
     throw error;

@@ -80,6 +80,11 @@ export interface DataplaneParameters {
   readonly WireguardListeningPort: number;
   readonly WireguardListeningPortV6: number;
   readonly WireguardHostEncryptionEnabled: boolean;
+  readonly WireguardRoutingRulePriority: number;
+  readonly WireguardPersistentKeepAlive: number;
+  readonly WireguardThreadingEnabled: boolean;
+  readonly RouteTableRange: Span | undefined;
+  readonly RouteTableRanges: readonly Span[];
   readonly RouteRefreshInterval: number;
   readonly InterfaceRefreshInterval: number;
   readonly DeviceRouteProtocol: number;

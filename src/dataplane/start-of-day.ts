@@ -6,14 +6,13 @@ import { describeError, type Logger } from "../lib/log.ts";
 import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
 import { IPIP_DEVICE } from "./tunnels/ipip.ts";
 import { VXLAN_DEVICE } from "./tunnels/vxlan.ts";
+import { removeUnusedDevices, type WireguardParameters } from "./wireguard/create.ts";
 
 export const MTU_FILE = "/var/lib/calico/mtu";
 
 export function prepareHost(options: {
-  readonly parameters: Pick<
-    DataplaneParameters,
-    "IPForwarding" | "Ipv6Support" | "WireguardEnabled" | "WireguardEnabledV6" | "RequireMTUFile" | "IpInIpEnabled"
-  >;
+  readonly parameters: WireguardParameters &
+    Pick<DataplaneParameters, "IPForwarding" | "Ipv6Support" | "RequireMTUFile" | "IpInIpEnabled">;
   readonly facts: DataplaneFacts;
   readonly kernel: { readonly sysctls: Sysctls; readonly routes: Pick<RouteKernel, "links" | "addresses"> };
   readonly podMtu: number;
@@ -46,6 +45,7 @@ export function prepareHost(options: {
         logger.warn("device could not be removed", { device: name, error: describeError(error) });
     }
   };
+  removeUnusedDevices({ parameters, links, logger });
   if (!facts.vxlanEnabled) remove(VXLAN_DEVICE[4]);
   if (!facts.vxlanEnabledV6) remove(VXLAN_DEVICE[6]);
   // `tunl0` belongs to the kernel and cannot go; without our address nobody routes by it.

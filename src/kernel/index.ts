@@ -60,6 +60,8 @@ export { procSysctls, type SysctlPath, type Sysctls } from "./sysctl.ts";
 export { memoryRouteKernel } from "./memory-route-kernel.ts";
 export * from "./netfilter.ts";
 export { burstTicks, openTrafficControl, type TokenBucket, type TrafficControl } from "./traffic-control.ts";
+export { setThreaded } from "./link-threading.ts";
+export { MemoryWireguard } from "./memory-wireguard.ts";
 export { openWireguard, type Wireguard } from "./wireguard.ts";
 export {
   type WireguardChange,

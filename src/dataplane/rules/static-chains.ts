@@ -98,8 +98,7 @@ function vxlanNotrack(config: RulesConfig, version: IpVersion): Rule[] {
 function wireguardIncomingMark(config: RulesConfig): RuleChain {
   const others = [
     "lo",
-    ...(config.wireguardEnabled ? [config.wireguardInterface] : []),
-    ...(config.wireguardEnabledV6 ? [config.wireguardInterfaceV6] : []),
+    ...[config.wireguardInterface, config.wireguardInterfaceV6].filter((name) => name !== ""),
     ...workloadPatterns(config),
   ];
   return chain("cali-wireguard-incoming-mark", [

@@ -1,0 +1,84 @@
+import { expect, test } from "bun:test";
+import { lowerChain } from "../iptables/lower.ts";
+import { ALL_FEATURES } from "../iptables/text.ts";
+import type { RulesConfig } from "../rules/config.ts";
+import { allocateMarks } from "../rules/marks.ts";
+import type { Layer, RuleChain } from "../rules/rule.ts";
+import { filterChains, natChains, rawChains } from "../rules/static-chains.ts";
+
+const config = (more: Partial<RulesConfig> = {}): RulesConfig => ({
+  workloadPrefixes: ["cali"],
+  marks: allocateMarks(0xffff0000, { withWireguard: true }),
+  filterAllow: "accept",
+  mangleAllow: "accept",
+  deny: "drop",
+  endpointToHost: "drop",
+  failsafeIn: [],
+  failsafeOut: [],
+  disableConntrackInvalidCheck: false,
+  allowVxlanFromWorkloads: false,
+  allowIpipFromWorkloads: false,
+  ipipEnabled: false,
+  vxlanEnabled: false,
+  vxlanEnabledV6: false,
+  vxlanPort: 4789,
+  wireguardEnabled: true,
+  wireguardEnabledV6: false,
+  wireguardInterface: "wireguard.cali",
+  wireguardInterfaceV6: "wg-v6.cali",
+  wireguardPort: 51820,
+  wireguardPortV6: 51821,
+  wireguardHostEncryption: false,
+  natExcludesHosts: false,
+  serviceLoop: "drop",
+  logPrefix: "calico-packet",
+  logBurst: 5,
+  flowLogs: false,
+  ipvs: false,
+  nodePortRanges: [],
+  ...more,
+});
+
+function text(chains: readonly RuleChain[], name: string, layer: Layer, c: RulesConfig, version: 4 | 6 = 4): string[] {
+  const chain = chains.find((candidate) => candidate.name === name);
+  if (chain === undefined) return [];
+  return lowerChain({ config: c, version, layer, features: ALL_FEATURES }, chain);
+}
+
+test("FD-044 what came in unencrypted is marked, so that answers go back the way they came", () => {
+  const c = config({ wireguardHostEncryption: true });
+  expect(text(rawChains(c, 4), "cali-PREROUTING", "raw", c).slice(0, 2)).toEqual([
+    "--jump MARK --set-mark 0/0x1b0000",
+    "--jump cali-wireguard-incoming-mark",
+  ]);
+  expect(text(rawChains(c, 4), "cali-wireguard-incoming-mark", "raw", c)).toEqual([
+    "--in-interface lo --jump RETURN",
+    "--in-interface wireguard.cali --jump RETURN",
+    "--in-interface wg-v6.cali --jump RETURN",
+    "--in-interface cali+ --jump RETURN",
+    "--jump MARK --set-mark 0x200000/0x200000",
+  ]);
+  // Without host encryption nothing jumps there.
+  const plain = config();
+  expect(text(rawChains(plain, 4), "cali-PREROUTING", "raw", plain).join()).not.toContain("wireguard");
+});
+
+test("FD-056 encrypted packets are let in and out on the port of their family, and the device masquerades", () => {
+  const both = config({ wireguardEnabledV6: true });
+  for (const [version, port] of [
+    [4, 51820],
+    [6, 51821],
+  ] as const) {
+    const comment = (way: string) => `-m comment --comment "Allow ${way} IPv${version} Wireguard packets"`;
+    const chains = filterChains(both, version);
+    expect(text(chains, "cali-INPUT", "filter", both, version)).toContain(
+      `${comment("incoming")} -p 17 -m multiport --destination-ports ${port} -m addrtype --dst-type LOCAL --jump ACCEPT`,
+    );
+    expect(text(chains, "cali-OUTPUT", "filter", both, version)).toContain(
+      `${comment("outgoing")} -p 17 -m multiport --destination-ports ${port} -m addrtype --src-type LOCAL --jump ACCEPT`,
+    );
+  }
+  const v4 = config();
+  expect(text(filterChains(v4, 6), "cali-INPUT", "filter", v4, 6).join()).not.toContain("Wireguard");
+  expect(text(natChains(v4, 4), "cali-POSTROUTING", "nat", v4).at(-1)).toContain("--out-interface wireguard.cali");
+});
