@@ -47,6 +47,7 @@ async function main(only: string | undefined): Promise<void> {
       await joining(typha, order, "full", 500, "(≤ 15 s; server ≤ 2 ms each, ≤ 150 MB)");
       await joining(typha, order, "light", 500);
       await fanOut(typha, store, order, 490);
+      await fanOut(typha, store, order, 1890, 100);
       const straight = await clients(shares({ ...order, mode: "etcd", count: 500 }), async () => {});
       const pid = etcd.pid;
       print(
