@@ -3,21 +3,33 @@
 //
 //   bun scripts/golden.ts [SUITE …]     all suites that are ready, or the named ones
 import { spawn } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const root = join(import.meta.dir, "..");
 const recordings = join(root, "../shared/golden");
 const exceptions = join(root, "test/golden-exceptions.txt");
 
+interface Suite {
+  readonly drive: readonly string[];
+  readonly ready: boolean;
+  /** Folder whose entries are replayed side by side in that many parts: most of the time each of them waits. */
+  readonly parts?: { readonly folder: string; readonly count: number };
+}
+
 /** What each suite drives. A suite joins the list of the ready when it reaches its target and stays there. */
-const suites: Readonly<Record<string, { readonly drive: readonly string[]; readonly ready: boolean }>> = {
+const suites: Readonly<Record<string, Suite>> = {
   datamodel: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   calicoctl: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   validation: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
   startup: { drive: ["--startup", "dist/calico-node -startup"], ready: true },
   bgp: { drive: ["--calicoctl", "dist/calicoctl"], ready: true },
-  felix: { drive: ["--felix", "dist/calico-node -felix"], ready: false },
+  felix: {
+    drive: ["--felix", "dist/calico-node -felix"],
+    ready: true,
+    parts: { folder: "felix/states", count: 4 },
+  },
   messages: { drive: ["--felix", "dist/calico-node -felix"], ready: true },
   cni: { drive: ["--bin", "dist"], ready: true },
   ipam: { drive: ["--bin", "dist"], ready: true },
@@ -41,13 +53,20 @@ if (process.getuid?.() !== 0) {
 const total = { passed: 0, failed: 0, expected: 0 };
 for (const [name, suite] of Object.entries(suites)) {
   if (named.length > 0 ? !named.includes(name) : !suite.ready) continue;
-  const { code, output } = await check(name, suite.drive);
-  const counts = new RegExp(`^${name}: (\\d+) passed, (\\d+) failed, (\\d+) differ`, "m").exec(output);
-  total.passed += Number(counts?.[1] ?? 0);
-  total.expected += Number(counts?.[3] ?? 0);
-  total.failed += Math.max(Number(counts?.[2] ?? 0), code === 0 ? 0 : 1);
+  const startedAt = performance.now();
+  const counts = suite.parts === undefined ? await check(name, suite.drive) : await checkInParts(name, suite);
+  total.passed += counts.passed;
+  total.expected += counts.expected;
+  total.failed += counts.failed;
+  if (suite.parts !== undefined) {
+    const seconds = Math.round((performance.now() - startedAt) / 1000);
+    console.log(
+      `${name}: ${counts.passed} passed, ${counts.failed} failed, ${counts.expected} differ, in ${seconds} s`,
+    );
+    console.log(`${name}: rule hashes equal: ${counts.hashes.equal} of ${counts.hashes.all}`);
+  }
   // An exception that nothing needs any more would hide the next mistake.
-  const idle = exceptionsOf(name) - Number(counts?.[3] ?? 0);
+  const idle = exceptionsOf(name) - counts.expected;
   if (idle > 0) console.log(`golden: ${name}: at least ${idle} of its lines in test/golden-exceptions.txt can go`);
 }
 console.log(`golden: ${total.passed} passed, ${total.failed} failed, ${total.expected} skipped`);
@@ -59,20 +78,71 @@ function exceptionsOf(suite: string): number {
     .filter((line) => line.startsWith(`${suite}:`)).length;
 }
 
+interface Counts {
+  readonly passed: number;
+  readonly failed: number;
+  readonly expected: number;
+  readonly hashes: { readonly equal: number; readonly all: number };
+}
+
+/** The suite's folder dealt out to several checkers, each with a folder of links of its own. */
+async function checkInParts(suite: string, { drive, parts }: Suite): Promise<Counts> {
+  const { folder, count } = parts ?? { folder: suite, count: 1 };
+  const work = mkdtempSync(join(tmpdir(), "golden-parts-"));
+  try {
+    const all = readdirSync(join(recordings, folder)).sort();
+    const running = Array.from({ length: count }, (_, part) => {
+      const dir = join(work, String(part));
+      mkdirSync(join(dir, folder), { recursive: true });
+      for (const name of readdirSync(join(recordings, folder, "..")))
+        if (!existsSync(join(dir, folder, "..", name)))
+          symlinkSync(join(recordings, folder, "..", name), join(dir, folder, "..", name));
+      for (const [i, name] of all.entries())
+        if (i % count === part) symlinkSync(join(recordings, folder, name), join(dir, folder, name));
+      return check(suite, ["--dir", dir, ...drive]);
+    });
+    const counts = await Promise.all(running);
+    const sum = (of: (each: Counts) => number) => counts.reduce((before, each) => before + of(each), 0);
+    return {
+      passed: sum((each) => each.passed),
+      failed: sum((each) => each.failed),
+      expected: sum((each) => each.expected),
+      hashes: { equal: sum((each) => each.hashes.equal), all: sum((each) => each.hashes.all) },
+    };
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
+
 /**
  * The checker counts expected differences against its percentage. Where the original crashes or misreads its input
  * ours must differ, so here only that counts: nothing but what test/golden-exceptions.txt names may differ.
  */
-function check(suite: string, drive: readonly string[]): Promise<{ code: number; output: string }> {
+function check(suite: string, drive: readonly string[]): Promise<Counts> {
   const args = [join(recordings, "check.ts"), suite, "--except", exceptions, "--want", "1", ...drive];
+  // Each case has an etcd of its own; what it writes need not survive a power cut.
+  const memory = existsSync("/dev/shm") ? { TMPDIR: "/dev/shm" } : {};
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, args, { cwd: root, stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(process.execPath, args, {
+      cwd: root,
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, ...memory },
+    });
     let output = "";
     child.stdout.on("data", (chunk: Buffer) => {
       output += chunk.toString();
       process.stdout.write(chunk);
     });
     child.on("error", reject);
-    child.on("close", (code) => resolve({ code: code ?? 1, output }));
+    child.on("close", (code) => {
+      const counts = new RegExp(`^${suite}: (\\d+) passed, (\\d+) failed, (\\d+) differ`, "m").exec(output);
+      const hashes = /^rule hashes equal: (\d+) of (\d+)/m.exec(output);
+      resolve({
+        passed: Number(counts?.[1] ?? 0),
+        failed: Math.max(Number(counts?.[2] ?? 0), code === 0 ? 0 : 1),
+        expected: Number(counts?.[3] ?? 0),
+        hashes: { equal: Number(hashes?.[1] ?? 0), all: Number(hashes?.[2] ?? 0) },
+      });
+    });
   });
 }

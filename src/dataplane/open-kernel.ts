@@ -27,6 +27,14 @@ import type { SweepTargets } from "./sweeper.ts";
 const LOCK_SECONDS = 10;
 const PROBE_MS = 30_000;
 
+/** kube-proxy in IPVS mode puts every service's address on this device. */
+export const IPVS_DEVICE = "kube-ipvs0";
+
+export function hasIpvsDevice(): boolean {
+  using routes = openRouteKernel();
+  return routes.links.list().some(({ name }) => name === IPVS_DEVICE);
+}
+
 export interface OpenedKernel extends LinuxKernel, Disposable {
   readonly features: HostFeatures;
 }

@@ -4,6 +4,7 @@ import type { Manager } from "./manager.ts";
 import { ChainPlacer } from "./managers/chain-placer.ts";
 import { EndpointRegistry } from "./managers/endpoint-registry.ts";
 import { HostRules } from "./managers/host-rules.ts";
+import { IpvsRules } from "./managers/ipvs-rules.ts";
 import { FloatingIps, OutgoingNat } from "./managers/nat-rules.ts";
 import { PolicyManager } from "./managers/policy-manager.ts";
 import { PolicySelectors } from "./managers/policy-selectors.ts";
@@ -71,6 +72,7 @@ export function createRuleManagers(options: RuleManagersOptions): RuleManagers {
     if ((version === 4 && config.ipipEnabled) || config.natExcludesHosts)
       managers.push(new AllHostsSet(setsOf(version), externalNodes));
   }
+  if (config.ipvs) managers.push(new IpvsRules(endpointDeps));
   if (config.istioDscp !== undefined) managers.push(new IstioSet(sets));
   if (config.flowtable !== undefined) managers.push(new OffloadExclusions(planes));
   return { registry, managers };

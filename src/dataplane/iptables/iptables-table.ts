@@ -5,10 +5,11 @@ import type { IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import { delay } from "../../lib/retry.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
+import { dispatchTree } from "../rules/dispatch-tree.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import type { LayerTable } from "../rules/layer-table.ts";
 import { type Chain, chain, chainTargets, type Rule, type RuleChain } from "../rules/rule.ts";
-import { lowerChain, lowerDispatch, type LoweringContext } from "./lower.ts";
+import { lowerChain, type LoweringContext } from "./lower.ts";
 import { RecheckTimer, type RecheckOptions } from "./recheck.ts";
 import { type ChainDelta, hookDelta, restoreText, type WrittenChain } from "./restore-text.ts";
 import { appendsName, ruleHashes } from "./rule-hash.ts";
@@ -65,7 +66,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   setChain(offered: Chain): void {
-    const parts = offered.kind === "rules" ? [offered] : lowerDispatch(offered);
+    const parts = offered.kind === "rules" ? [offered] : dispatchTree(offered);
     const gone = new Set(this.#offered.get(offered.name)?.map((part) => part.name));
     this.#offered.set(offered.name, parts);
     for (const part of parts) {

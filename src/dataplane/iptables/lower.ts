@@ -2,18 +2,15 @@
 // rule with more becomes a block: scratch bit 0 says "all blocks so far matched", bit 1 "this block matched".
 import type { IpVersion } from "../../lib/ip.ts";
 import type { RulesConfig } from "../rules/config.ts";
+import { splitPorts } from "../rules/port-groups.ts";
 import {
   type Action,
-  chain,
   clearMark,
   drop,
-  type DispatchChain,
-  goto,
   type Layer,
   markClear,
   markSet,
   type Match,
-  type PortRange,
   returnAction,
   type Rule,
   type RuleChain,
@@ -168,23 +165,6 @@ function lowerMatch({ version }: LoweringContext, m: Match): string[] {
   return words;
 }
 
-const MULTIPORT_SLOTS = 15;
-/** A range takes two of the 15 slots. */
-function splitPorts(ranges: readonly PortRange[]): PortRange[][] {
-  const groups: PortRange[][] = [];
-  let free = 0;
-  for (const range of ranges) {
-    const slots = range.first === range.last ? 1 : 2;
-    if (groups.length === 0 || free < slots) {
-      groups.push([]);
-      free = MULTIPORT_SLOTS;
-    }
-    groups.at(-1)?.push(range);
-    free -= slots;
-  }
-  return groups;
-}
-
 /** iptables limits by matching what stays below: marked, kept, unmarked. */
 function dropOverRate(context: LoweringContext, action: Action & { kind: "dropOverRate" }): RuleText[] {
   const bit = context.config.marks.scratch0;
@@ -208,47 +188,4 @@ function dropOverRate(context: LoweringContext, action: Action & { kind: "dropOv
     ),
     clear,
   ];
-}
-
-/**
- * A dispatch as a tree two levels deep: the root chooses by the first character in which the names differ, so that a
- * packet passes a handful of rules instead of one per interface.
- */
-export function lowerDispatch(dispatch: DispatchChain): RuleChain[] {
-  const names = [...dispatch.targets.keys()].sort();
-  const prefix = commonPrefix(names);
-  const bins = new Map<string, string[]>();
-  for (const name of names) {
-    const key = name.slice(prefix.length, prefix.length + 1);
-    const bin = bins.get(key);
-    if (bin === undefined) bins.set(key, [name]);
-    else bin.push(name);
-  }
-  const { direction } = dispatch;
-  const leaf = (name: string): Rule => ({
-    match: [{ kind: "interface", direction, name }],
-    action: goto(dispatch.targets.get(name) ?? ""),
-  });
-  const root: Rule[] = [...(dispatch.before ?? [])];
-  const children: RuleChain[] = [];
-  for (const [key, bin] of bins) {
-    const [only] = bin;
-    if (bin.length === 1 && only !== undefined) {
-      root.push(leaf(only));
-      continue;
-    }
-    const child = `${dispatch.name}-${key}`;
-    children.push(chain(child, [...bin.map(leaf), ...dispatch.otherwise]));
-    root.push({ match: [{ kind: "interface", direction, name: `${prefix}${key}*` }], action: goto(child) });
-  }
-  root.push(...dispatch.otherwise, ...(dispatch.after ?? []));
-  return [...children, chain(dispatch.name, root)];
-}
-
-function commonPrefix(names: readonly string[]): string {
-  const [first = ""] = names;
-  const last = names.at(-1) ?? "";
-  let length = 0;
-  while (length < first.length && first[length] === last[length]) length++;
-  return first.slice(0, length);
 }

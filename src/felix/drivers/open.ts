@@ -1,7 +1,7 @@
 // Which dataplane the settings ask for.
 import { writeSync } from "node:fs";
 import type { Encapsulation } from "../../calc/index.ts";
-import { LinuxDataplane, openLinuxKernel } from "../../dataplane/index.ts";
+import { hasIpvsDevice, LinuxDataplane, openLinuxKernel } from "../../dataplane/index.ts";
 import type { HealthAggregator } from "../../lib/health.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { FelixConfig } from "../config/index.ts";
@@ -32,7 +32,7 @@ export async function openDriver(given: {
     vxlanEnabled: encapsulation.vxlanEnabled,
     vxlanEnabledV6: encapsulation.vxlanEnabledV6,
     noEncapNeeded: encapsulation.noEncapNeeded,
-    ipvs: false,
+    ipvs: hasIpvsDevice(),
   };
   const kernel = await openLinuxKernel(config, facts, logger);
   const timeoutMs = Math.max(LEAST_WATCHDOG_SECONDS, config.DataplaneWatchdogTimeout) * 1000;

@@ -1,0 +1,45 @@
+// A dispatch for a kernel without maps.
+import { chain, type DispatchChain, goto, type Rule, type RuleChain } from "./rule.ts";
+
+/**
+ * A dispatch as a tree two levels deep: the root chooses by the first character in which the names differ, so that a
+ * packet passes a handful of rules instead of one per interface.
+ */
+export function dispatchTree(dispatch: DispatchChain): RuleChain[] {
+  const names = [...dispatch.targets.keys()].sort();
+  const prefix = commonPrefix(names);
+  const bins = new Map<string, string[]>();
+  for (const name of names) {
+    const key = name.slice(prefix.length, prefix.length + 1);
+    const bin = bins.get(key);
+    if (bin === undefined) bins.set(key, [name]);
+    else bin.push(name);
+  }
+  const { direction } = dispatch;
+  const leaf = (name: string): Rule => ({
+    match: [{ kind: "interface", direction, name }],
+    action: goto(dispatch.targets.get(name) ?? ""),
+  });
+  const root: Rule[] = [...(dispatch.before ?? [])];
+  const children: RuleChain[] = [];
+  for (const [key, bin] of bins) {
+    const [only] = bin;
+    if (bin.length === 1 && only !== undefined) {
+      root.push(leaf(only));
+      continue;
+    }
+    const child = `${dispatch.name}-${key}`;
+    children.push(chain(child, [...bin.map(leaf), ...dispatch.otherwise]));
+    root.push({ match: [{ kind: "interface", direction, name: `${prefix}${key}*` }], action: goto(child) });
+  }
+  root.push(...dispatch.otherwise, ...(dispatch.after ?? []));
+  return [...children, chain(dispatch.name, root)];
+}
+
+function commonPrefix(names: readonly string[]): string {
+  const [first = ""] = names;
+  const last = names.at(-1) ?? "";
+  let length = 0;
+  while (length < first.length && first[length] === last[length]) length++;
+  return first.slice(0, length);
+}

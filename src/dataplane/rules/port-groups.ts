@@ -1,0 +1,18 @@
+// Ports as iptables' multiport match takes them: at most 15 slots, and a range takes two.
+import type { PortRange } from "./rule.ts";
+
+const MULTIPORT_SLOTS = 15;
+export function splitPorts(ranges: readonly PortRange[]): PortRange[][] {
+  const groups: PortRange[][] = [];
+  let free = 0;
+  for (const range of ranges) {
+    const slots = range.first === range.last ? 1 : 2;
+    if (groups.length === 0 || free < slots) {
+      groups.push([]);
+      free = MULTIPORT_SLOTS;
+    }
+    groups.at(-1)?.push(range);
+    free -= slots;
+  }
+  return groups;
+}
