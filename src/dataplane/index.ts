@@ -4,4 +4,4 @@ export { LinuxDataplane, type LinuxDataplaneOptions, type LinuxKernel } from "./
 export * from "./manager.ts";
 export * from "./parameters.ts";
 export type { RulesKernel } from "./rule-planes.ts";
-export { type OpenedKernel, openLinuxKernel } from "./open-kernel.ts";
+export { hasIpvsDevice, IPVS_DEVICE, type OpenedKernel, openLinuxKernel } from "./open-kernel.ts";

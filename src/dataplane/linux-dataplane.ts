@@ -4,13 +4,14 @@
 //                                     ├► ApplyLoop ─► managers ─► planes (nftables | iptables + ipset), routes, neighbours
 //   calc ─► DataplaneMessage ─────────┘                └► EndpointStatus ─► reports
 import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc/index.ts";
-import { type Conntrack, EventMonitor, type RouteKernel, type Sysctls } from "../kernel/index.ts";
+import { type Conntrack, EventMonitor, type RouteKernel, type Sysctls, type TrafficControl } from "../kernel/index.ts";
 import type { HealthReport } from "../lib/health.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { ApplyLoop, type ApplyLoopOptions } from "./apply-loop.ts";
 import { InterfaceMonitor } from "./interfaces/interface-monitor.ts";
 import type { Manager } from "./manager.ts";
+import { BandwidthLimits } from "./managers/bandwidth-limits.ts";
 import { EndpointStatus } from "./managers/endpoint-status.ts";
 import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
 import { type DataplaneFacts, type DataplaneParameters, rulesConfig } from "./parameters.ts";
@@ -34,6 +35,8 @@ export interface LinuxKernel {
   readonly sysctls: Sysctls;
   /** Nothing where nobody shall encrypt, as in most tests. */
   readonly wireguard?: WireguardKernel;
+  /** Queues, for bandwidth limits; without them there are none. */
+  readonly trafficControl?: TrafficControl;
   /** What the other backend may have left. */
   readonly leftovers?: SweepTargets;
   /** Where events come from: this thread's namespace, or another. */
@@ -81,6 +84,7 @@ export class LinuxDataplane implements DataplaneDriver {
       externalNodes: parameters.ExternalNodesCIDRList,
       floatingIps,
       isExcludedInterface: isExcluded,
+      ...(rules.arp === undefined ? {} : { arp: rules.arp }),
     });
 
     const ownership = mainTableOwnership({
@@ -149,6 +153,9 @@ export class LinuxDataplane implements DataplaneDriver {
         neighbours.onInterface(message);
       },
     };
+    const control = kernel.trafficControl;
+    const limits =
+      control === undefined ? [] : [new BandwidthLimits({ registry, links: kernel.routes.links, control, logger })];
     const status = new EndpointStatus(registry, (name) => workloads.isConfigured(name));
 
     this.#loop = new ApplyLoop({
@@ -158,7 +165,7 @@ export class LinuxDataplane implements DataplaneDriver {
           kernel.leftovers === undefined ? rules.sets : [...rules.sets, new Sweeper(kernel.leftovers, config, logger)],
         tables: rules.tables,
         links: [...cluster.links, ...encryption.links],
-        routes: [...tables, neighbours, ...encryption.tables, ...encryption.rules],
+        routes: [...tables, neighbours, ...encryption.tables, ...encryption.rules, ...limits],
       },
       logger,
       report: options.report,

@@ -10,6 +10,7 @@ import {
   Nft,
   openConntrack,
   openRouteKernel,
+  openTrafficControl,
   openWireguard,
   procSysctls,
   runTool,
@@ -48,14 +49,16 @@ export async function openLinuxKernel(
   const versions: readonly IpVersion[] = parameters.Ipv6Support ? [4, 6] : [4];
   const routes = openRouteKernel();
   const conntrack = openConntrack();
+  const trafficControl = openTrafficControl();
   const close = () => {
-    for (const part of [nft, routes, conntrack]) part[Symbol.dispose]();
+    for (const part of [nft, routes, conntrack, trafficControl]) part[Symbol.dispose]();
   };
   try {
     const { rules, features } = await chooseRules(parameters, facts, versions, nft, logger);
     const leftovers = leftoversOf(rules, versions, nft);
     const wireguard = { open: () => openWireguard(), setThreaded };
-    return { rules, features, leftovers, routes, conntrack, wireguard, sysctls: procSysctls, [Symbol.dispose]: close };
+    const kernel = { rules, features, leftovers, routes, conntrack, trafficControl, wireguard, sysctls: procSysctls };
+    return { ...kernel, [Symbol.dispose]: close };
   } catch (error) {
     close();
     throw error;
@@ -91,6 +94,7 @@ async function chooseRules(
       features,
       ipsets: new Ipsets(),
       iptables: (family) => new Iptables({ family, variant, ...(features.restoreWait ? { lock } : {}) }),
+      ruleset: nft,
     },
   };
 }

@@ -8,9 +8,10 @@ import type { IptablesFeatures } from "./iptables/text.ts";
 import type { Reconciler, SetReconciler } from "./manager.ts";
 import { NftPlane } from "./nft/nft-plane.ts";
 import { NftTables } from "./nft/nft-tables.ts";
+import { hasArpTables } from "./nft/probe.ts";
 import type { DataplaneParameters } from "./parameters.ts";
 import type { RulesConfig } from "./rules/config.ts";
-import type { LayerTables, RulePlane } from "./rules/layer-table.ts";
+import type { LayerTable, LayerTables, RulePlane } from "./rules/layer-table.ts";
 import { IPTABLES_CHAIN_LENGTH, NFT_CHAIN_LENGTH } from "./rules/names.ts";
 import { LAYERS } from "./rules/rule.ts";
 
@@ -19,6 +20,8 @@ export interface RulePlanes {
   readonly sets: readonly SetReconciler[];
   readonly tables: readonly Reconciler[];
   readonly chainNameLimit: number;
+  /** Where ARP is looked at; not on every kernel. */
+  readonly arp?: LayerTable;
 }
 
 export type RulesKernel =
@@ -29,6 +32,8 @@ export type RulesKernel =
       readonly features: IptablesFeatures;
       readonly ipsets: IpsetStore;
       readonly iptables: (version: IpVersion) => IptablesStore;
+      /** For what iptables cannot see: ARP. */
+      readonly ruleset?: NftRuleset;
     };
 
 export interface RulePlanesOptions {
@@ -57,8 +62,19 @@ export function createRulePlanes(options: RulePlanesOptions): RulePlanes {
 function nftPlanes({ config, versions, logger, parameters }: RulePlanesOptions, ruleset: NftRuleset): RulePlanes {
   const planes = versions.map((version) => new NftPlane(version, config));
   const refreshMs = parameters.NftablesRefreshInterval * 1000;
-  const tables = [new NftTables({ planes, ruleset, logger, refreshMs })];
-  return { planes, sets: [], tables, chainNameLimit: NFT_NAME_LIMIT };
+  const arp = arpPlane(config, ruleset);
+  const all = arp === undefined ? planes : [...planes, arp];
+  return {
+    planes,
+    sets: [],
+    tables: [new NftTables({ planes: all, ruleset, logger, refreshMs })],
+    chainNameLimit: NFT_NAME_LIMIT,
+    ...(arp === undefined ? {} : { arp: arp.tables.filter }),
+  };
+}
+
+function arpPlane(config: RulesConfig, ruleset: NftRuleset): NftPlane | undefined {
+  return hasArpTables(ruleset) ? new NftPlane(4, config, { family: "arp", name: "calico-arp" }) : undefined;
 }
 
 /** Rules of old versions that only their text gives away. */
@@ -68,7 +84,7 @@ const OLD_NAT_RULE =
 function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { backend: "iptables" }): RulePlanes {
   const { config, versions, logger, parameters } = options;
   const sets: IpsetSets[] = [];
-  const tables: IptablesTable[] = [];
+  const tables: Reconciler[] = [];
   const planes = versions.map((version): RulePlane => {
     const store = kernel.iptables(version);
     const layers = LAYERS.map((layer) => {
@@ -89,5 +105,17 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     sets.push(set);
     return { version, tables: Object.fromEntries(layers) as unknown as LayerTables, sets: set };
   });
-  return { planes, sets, tables, chainNameLimit: IPTABLES_CHAIN_LENGTH };
+  const { ruleset } = kernel;
+  const arp = ruleset === undefined ? undefined : arpPlane(config, ruleset);
+  if (ruleset !== undefined && arp !== undefined) {
+    const refreshMs = parameters.NftablesRefreshInterval * 1000;
+    tables.push(new NftTables({ planes: [arp], ruleset, logger, refreshMs, isOptional: true }));
+  }
+  return {
+    planes,
+    sets,
+    tables,
+    chainNameLimit: IPTABLES_CHAIN_LENGTH,
+    ...(arp === undefined ? {} : { arp: arp.tables.filter }),
+  };
 }

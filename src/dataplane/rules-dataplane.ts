@@ -1,6 +1,7 @@
 // The managers that write rules, wired to planes of one renderer.
 import type { Cidr } from "../lib/ip.ts";
 import type { Manager } from "./manager.ts";
+import { ArpRules } from "./managers/arp-rules.ts";
 import { ChainPlacer } from "./managers/chain-placer.ts";
 import { EndpointRegistry } from "./managers/endpoint-registry.ts";
 import { HostRules } from "./managers/host-rules.ts";
@@ -21,8 +22,8 @@ import { EgressDscp, OffloadExclusions, ServiceLoops } from "./managers/small-ru
 import { WorkloadRules } from "./managers/workload-rules.ts";
 import { isWorkloadInterface, type RulesConfig, SET, vxlanEnabledFor } from "./rules/config.ts";
 import { installStaticChains } from "./rules/install.ts";
-import type { RulePlane } from "./rules/layer-table.ts";
-import { ChainNames } from "./rules/names.ts";
+import type { LayerTable, RulePlane } from "./rules/layer-table.ts";
+import { ChainNames, NFT_CHAIN_LENGTH } from "./rules/names.ts";
 
 export interface RuleManagersOptions {
   readonly config: RulesConfig;
@@ -31,6 +32,8 @@ export interface RuleManagersOptions {
   readonly hostname: string;
   readonly externalNodes: readonly Cidr[];
   readonly floatingIps: boolean;
+  /** Where ARP is looked at. */
+  readonly arp?: LayerTable;
   /** Interfaces that are never a host endpoint's. */
   readonly isExcludedInterface?: (name: string) => boolean;
 }
@@ -72,6 +75,7 @@ export function createRuleManagers(options: RuleManagersOptions): RuleManagers {
     if ((version === 4 && config.ipipEnabled) || config.natExcludesHosts)
       managers.push(new AllHostsSet(setsOf(version), externalNodes));
   }
+  if (options.arp !== undefined) managers.push(new ArpRules(options.arp, new ChainNames(NFT_CHAIN_LENGTH), registry));
   if (config.ipvs) managers.push(new IpvsRules(endpointDeps));
   if (config.istioDscp !== undefined) managers.push(new IstioSet(sets));
   if (config.flowtable !== undefined) managers.push(new OffloadExclusions(planes));

@@ -133,6 +133,16 @@ export function icmpType(type: number, code?: number, negated = false): Expressi
   ];
 }
 
+const ARP_OPERATION = { base: "network", offset: 6, length: 2 } as const;
+const ARP_SENDER = { base: "network", offset: 14, length: 4 } as const;
+/** `arp operation reply arp saddr ip 10.0.0.1`, in a table of family arp */
+export const arpReply = (sender: IpAddress): Expressions => [
+  { kind: "payload", ...ARP_OPERATION },
+  { kind: "cmp", op: "eq", data: serviceBytes(2) },
+  { kind: "payload", ...ARP_SENDER },
+  { kind: "cmp", op: "eq", data: addressBytes(sender) },
+];
+
 // --- marks and connection tracking -----------------------------------------------------------------------------------
 
 /** `meta mark & 0x30000 == 0x10000` */

@@ -14,6 +14,7 @@ const TCA_KIND = 1;
 const TCA_OPTIONS = 2;
 const TCA_TBF_PARMS = 1;
 const TCA_TBF_RATE64 = 4;
+const TCA_TBF_PRATE64 = 5;
 const TCA_U32_ACT = 7;
 const TCA_U32_SEL = 5;
 const TCA_ACT_KIND = 1;
@@ -22,6 +23,7 @@ const TCA_MIRRED_PARMS = 2;
 const TC_H_ROOT = 0xffffffff;
 const TC_H_INGRESS = 0xfffffff1;
 const INGRESS_HANDLE = 0xffff0000;
+const ROOT_HANDLE = 0x10000; // 1:
 const TC_ACT_STOLEN = 4;
 const TCA_EGRESS_REDIR = 1;
 const ETH_P_ALL_BE = 0x0300;
@@ -34,9 +36,13 @@ export interface TokenBucket {
   readonly limit: number;
   /** The burst as time at that rate, in the kernel's ticks. */
   readonly bufferTicks: number;
+  /** How fast a burst itself may go, with the time its smallest portion takes. */
+  readonly peak?: { readonly bytesPerSecond: bigint; readonly ticks: number };
 }
 
 export interface TrafficControl extends Disposable {
+  /** Links with a token bucket at their root, and links with an ingress discipline. */
+  limitedLinks(): { readonly buckets: ReadonlySet<number>; readonly ingress: ReadonlySet<number> };
   /** The token bucket at the device's root, if that is what is there. */
   tokenBucket(link: number): TokenBucket | undefined;
   setTokenBucket(link: number, bucket: TokenBucket): void;
@@ -48,9 +54,11 @@ export interface TrafficControl extends Disposable {
   deleteIngress(link: number): void;
 }
 
-/** How long a burst of that many bytes takes at that rate, in the kernel's ticks. */
+const MAX_U32 = 0xffff_ffff;
+
+/** How long a burst of that many bytes takes at that rate, in the kernel's ticks; as long as they can say (275 s). */
 export function burstTicks(bytesPerSecond: number, burstBytes: number): number {
-  return Math.floor((burstBytes / bytesPerSecond) * 1e6 * TICKS_PER_MICROSECOND);
+  return Math.min(MAX_U32, Math.floor((burstBytes / bytesPerSecond) * 1e6 * TICKS_PER_MICROSECOND));
 }
 
 export function openTrafficControl(namespace?: { readonly fd: number }): TrafficControl {
@@ -78,13 +86,27 @@ class NetlinkTrafficControl implements TrafficControl {
     )[0];
   }
 
+  limitedLinks(): { readonly buckets: ReadonlySet<number>; readonly ingress: ReadonlySet<number> } {
+    const buckets = new Set<number>();
+    const ingress = new Set<number>();
+    const body = (w: NetlinkWriter): void => writeTarget(w, { link: 0, parent: 0 });
+    this.#socket.dump({ what: "list queueing of all links", type: RTM_GETQDISC, body }, (message) => {
+      const link = message.i32(4);
+      const parent = message.u32(12);
+      if (parent === TC_H_INGRESS) ingress.add(link);
+      else if (parent === TC_H_ROOT && parseTokenBucket(message) !== undefined) buckets.add(link);
+      return undefined;
+    });
+    return { buckets, ingress };
+  }
+
   setTokenBucket(link: number, bucket: TokenBucket): void {
     this.#socket.request({
       what: `limit link ${link} to ${bucket.bytesPerSecond} B/s`,
       type: RTM_NEWQDISC,
       flags: NLM_F_CREATE | NLM_F_REPLACE,
       body: (w) => {
-        writeTarget(w, { link, parent: TC_H_ROOT });
+        writeTarget(w, { link, parent: TC_H_ROOT, handle: ROOT_HANDLE });
         w.string(TCA_KIND, "tbf");
         w.nest(TCA_OPTIONS, () => writeTokenBucket(w, bucket));
       },
@@ -153,8 +175,16 @@ function writeTokenBucket(w: NetlinkWriter, bucket: TokenBucket): void {
   view.setUint32(8, isLarge ? 0xffffffff : Number(bucket.bytesPerSecond), true);
   view.setUint32(24, bucket.limit, true);
   view.setUint32(28, bucket.bufferTicks, true);
+  const { peak } = bucket;
+  const isPeakLarge = peak !== undefined && peak.bytesPerSecond > 0xffffffffn;
+  if (peak !== undefined) {
+    view.setUint8(13, 1);
+    view.setUint32(20, isPeakLarge ? 0xffffffff : Number(peak.bytesPerSecond), true);
+    view.setUint32(32, peak.ticks, true);
+  }
   w.bytes(TCA_TBF_PARMS, bytes);
   if (isLarge) w.u64(TCA_TBF_RATE64, bucket.bytesPerSecond);
+  if (peak !== undefined && isPeakLarge) w.u64(TCA_TBF_PRATE64, peak.bytesPerSecond);
 }
 
 function parseTokenBucket(message: NetlinkMessage): TokenBucket | undefined {
@@ -173,9 +203,14 @@ function parseTokenBucket(message: NetlinkMessage): TokenBucket | undefined {
         bytesPerSecond: BigInt(view.getUint32(8, true)),
         limit: view.getUint32(24, true),
         bufferTicks: view.getUint32(28, true),
+        ...(view.getUint32(20, true) === 0
+          ? {}
+          : { peak: { bytesPerSecond: BigInt(view.getUint32(20, true)), ticks: view.getUint32(32, true) } }),
       };
     } else if (options.type === TCA_TBF_RATE64 && bucket !== undefined)
       bucket = { ...bucket, bytesPerSecond: options.u64() };
+    else if (options.type === TCA_TBF_PRATE64 && bucket?.peak !== undefined)
+      bucket = { ...bucket, peak: { ...bucket.peak, bytesPerSecond: options.u64() } };
   return bucket;
 }
 

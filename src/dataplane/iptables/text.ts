@@ -69,6 +69,8 @@ export function matchText(m: Match, version: IpVersion): string {
       return `-m limit --limit ${m.rate} --limit-burst ${m.burst}`;
     case "connectionsAbove":
       return `-p tcp --syn -m connlimit --connlimit-above ${m.count} --connlimit-mask 0`;
+    case "arpReply":
+      throw new Error("iptables sees no ARP packets");
     default:
       return unreachable(m);
   }

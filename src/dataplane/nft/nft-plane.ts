@@ -72,10 +72,10 @@ export class NftPlane implements RulePlane {
   readonly #misplacedBases = new Set<string>();
   #isTablePresent = false;
 
-  constructor(version: IpVersion, config: RulesConfig, tableName = "calico") {
+  constructor(version: IpVersion, config: RulesConfig, table?: TableRef) {
     this.version = version;
     this.#config = config;
-    this.table = { family: version === 4 ? "ip" : "ip6", name: tableName };
+    this.table = table ?? { family: version === 4 ? "ip" : "ip6", name: "calico" };
     this.#graph = new ChainGraph((name) => this.#dirty.add(name));
     this.sets = new NftSets(version, this.table, (set) => this.#rewriteUsersOf(set));
     this.tables = Object.fromEntries(LAYERS.map((layer) => [layer, this.#layer(layer)])) as unknown as LayerTables;

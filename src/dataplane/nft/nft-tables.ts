@@ -14,12 +14,15 @@ export interface NftTablesOptions {
   readonly refreshMs: number;
   readonly onCommit?: (ok: boolean, changes: number) => void;
   readonly onRead?: (ok: boolean) => void;
+  /** The node is whole without these tables: a kernel that refuses them is reported once and asked again later. */
+  readonly isOptional?: boolean;
 }
 
 const ATTEMPTS = 10;
 const ATTEMPTS_BEFORE_ANEW = 5;
 /** How often to ask whether somebody else wrote. */
 const LOOK_MS = 10_000;
+const OPTIONAL_RETRY_MS = 60_000;
 
 export class NftTables implements Reconciler {
   readonly name = "nftables";
@@ -30,6 +33,7 @@ export class NftTables implements Reconciler {
   #generation: number | undefined;
   #readAt = 0;
   #lookedAt = 0;
+  #isRefused = false;
 
   constructor(options: NftTablesOptions) {
     this.#options = options;
@@ -44,10 +48,12 @@ export class NftTables implements Reconciler {
     for (let attempt = 0; ; attempt++) {
       try {
         this.#applyOnce(attempt);
+        this.#isRefused = false;
         return { againInMs: LOOK_MS };
       } catch (error) {
         this.#options.onCommit?.(false, 0);
         this.#needsRead = true;
+        if (this.#options.isOptional === true && attempt > 0) return this.#goOnWithout(error);
         if (attempt + 1 >= ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
         // Somebody wrote between our look and our write: look again at once.
         if (hasErrno(error, "ERESTART")) continue;
@@ -55,6 +61,17 @@ export class NftTables implements Reconciler {
         await delay(2 ** attempt, signal);
       }
     }
+  }
+
+  #goOnWithout(error: unknown): ApplyOutcome {
+    const tables = this.#options.planes.map(({ table }) => `${table.family} ${table.name}`).join(", ");
+    if (!this.#isRefused)
+      this.#log.warn("the kernel does not take this table; going on without it", {
+        tables,
+        error: describeError(error),
+      });
+    this.#isRefused = true;
+    return { againInMs: OPTIONAL_RETRY_MS };
   }
 
   #applyOnce(attempt: number): void {

@@ -53,3 +53,19 @@ export function missingForNftables(ruleset: NftRuleset): string | undefined {
     return error instanceof NftError ? `the kernel refuses to ${error.message}` : describeError(error);
   }
 }
+
+/** Whether the kernel looks at ARP packets with nftables. */
+export function hasArpTables(ruleset: NftRuleset): boolean {
+  const table = { family: "arp", name: `calico-probe-${process.pid}` } as const;
+  const base = { type: "filter", hook: "output", priority: 0, policy: "accept" } as const;
+  try {
+    ruleset.commit([
+      { op: "addTable", table },
+      { op: "addChain", table, chain: "output", base },
+      { op: "deleteTable", table },
+    ]);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -121,6 +121,8 @@ function renderMatch({ version }: RenderContext, m: Match, protocol: number | un
     }
     case "connectionsAbove":
       return [...needProtocol(6), ...nft.ctState(["new"]), ...nft.connectionsOver(m.count)];
+    case "arpReply":
+      return nft.arpReply(m.sender);
     default:
       return unreachable(m);
   }

@@ -59,7 +59,9 @@ export type Match =
     }
   | { readonly kind: "limit"; readonly rate: string; readonly burst: number }
   /** A new TCP connection that would be one too many. */
-  | { readonly kind: "connectionsAbove"; readonly count: number };
+  | { readonly kind: "connectionsAbove"; readonly count: number }
+  /** "That address is mine", said in ARP; only where ARP is looked at. */
+  | { readonly kind: "arpReply"; readonly sender: IpAddress };
 
 export type Decision = "allow" | "pass" | "deny";
 

@@ -26,6 +26,7 @@ import {
   Nft,
   openConntrack,
   openRouteKernel,
+  openTrafficControl,
   PacketProber,
   type ProbeOutcome,
   type ProbeProtocol,
@@ -33,7 +34,7 @@ import {
   procSysctls,
   withNamespace,
 } from "../../../src/kernel/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import { hostCidr, type IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger, formatText, silentLogger } from "../../../src/lib/log.ts";
 import { TestNamespace } from "../kernel/namespace.ts";
 
@@ -70,7 +71,8 @@ export class DataplaneHost implements AsyncDisposable {
   #dataplane: LinuxDataplane | undefined;
   #stop = new AbortController();
   #running: Promise<void> = Promise.resolve();
-  #applied = 0;
+  /** When the last round that has ended began. */
+  #roundStartedAt = 0;
   #settings: Readonly<Record<string, string>>;
 
   private constructor(backend: Backend, settings: Readonly<Record<string, string>>) {
@@ -161,27 +163,7 @@ export class DataplaneHost implements AsyncDisposable {
   }
 
   endpoint(pod: Pod, more: Partial<ProtoWorkloadEndpoint> = {}): DataplaneMessage {
-    return {
-      type: "workloadEndpointUpdate",
-      id: { orchestrator: "k8s", workload: `ns1/${pod.name}`, endpoint: "eth0" },
-      endpoint: {
-        state: "active",
-        name: pod.interfaceName,
-        mac: "",
-        profileIds: ["allow"],
-        ipv4Nets: [`${pod.v4}/32` as Cidr],
-        ipv6Nets: [`${pod.v6}/128` as Cidr],
-        tiers: [],
-        ipv4Nat: [],
-        ipv6Nat: [],
-        allowSpoofedSourcePrefixes: [],
-        annotations: {},
-        qosPolicies: [],
-        isIstioAmbient: false,
-        liveMigrationRole: "none",
-        ...more,
-      },
-    };
+    return workload(pod.interfaceName, [pod.v4, pod.v6], more, `ns1/${pod.name}`);
   }
 
   /** Runs a command in a namespace of this host's world. */
@@ -204,7 +186,8 @@ export class DataplaneHost implements AsyncDisposable {
     this.#stop = new AbortController();
     const routes = openRouteKernel(this.handle);
     const conntrack = openConntrack(this.handle);
-    this.#disposables.push(routes, conntrack);
+    const trafficControl = openTrafficControl(this.handle);
+    this.#disposables.push(routes, conntrack, trafficControl);
     const dataplane = new LinuxDataplane({
       parameters: parametersOf(settings),
       facts: {
@@ -219,6 +202,7 @@ export class DataplaneHost implements AsyncDisposable {
         rules: this.#rules(backend),
         routes,
         conntrack,
+        trafficControl,
         sysctls: {
           read: (path) => this.inside(() => procSysctls.read(path)),
           write: (path, value) => this.inside(() => procSysctls.write(path, value)),
@@ -232,7 +216,9 @@ export class DataplaneHost implements AsyncDisposable {
           ? silentLogger
           : createLogger({ level: "debug", write: (record) => console.log(formatText(record)) }),
       report: (report) => this.reports.push(report),
-      onApplied: () => this.#applied++,
+      onApplied: ({ seconds }) => {
+        this.#roundStartedAt = performance.now() - seconds * 1000;
+      },
     });
     this.#dataplane = dataplane;
     this.#running = dataplane.run(this.#stop.signal);
@@ -269,6 +255,8 @@ export class DataplaneHost implements AsyncDisposable {
     }
     const ipsets = this.inside(() => new Ipsets());
     this.#disposables.push(ipsets);
+    const ruleset = this.inside(() => new Nft());
+    this.#disposables.push(ruleset);
     const features = detectFeatures({ iptablesVersion: "1.8.9", kernelVersion: "6.1.0" });
     return {
       backend: "iptables",
@@ -276,6 +264,7 @@ export class DataplaneHost implements AsyncDisposable {
       features,
       ipsets,
       iptables: (family) => this.#iptables(family, backend),
+      ruleset,
     };
   }
 
@@ -286,17 +275,17 @@ export class DataplaneHost implements AsyncDisposable {
 
   /** Sends messages and waits until they are applied. */
   async send(...messages: readonly DataplaneMessage[]): Promise<void> {
-    const before = this.#applied;
+    const now = performance.now();
     for (const message of messages) this.#dataplane?.send(message);
-    await this.applied(before);
+    await this.applied(now);
   }
 
-  /** Waits for a round after the given count. */
-  async applied(after = this.#applied): Promise<void> {
+  /** Waits for a round that began after the given time: one that is under way knows nothing of what came since. */
+  async applied(after = performance.now()): Promise<void> {
     const end = performance.now() + 20_000;
     let failed: unknown;
     void this.#running.catch((error: unknown) => (failed = error));
-    while (this.#applied <= after) {
+    while (this.#roundStartedAt <= after) {
       if (failed !== undefined) throw failed;
       if (performance.now() > end) throw new Error("the dataplane applied nothing within 20 s");
       await new Promise((resolve) => setTimeout(resolve, 2));
@@ -357,6 +346,33 @@ export const rule = (more: Partial<ProtoRule> = {}): ProtoRule => ({
   original: {},
   ruleId: "",
   ...more,
+});
+
+export const workload = (
+  interfaceName: string,
+  addresses: readonly IpAddress[],
+  more: Partial<ProtoWorkloadEndpoint> = {},
+  name = interfaceName,
+): DataplaneMessage => ({
+  type: "workloadEndpointUpdate",
+  id: { orchestrator: "k8s", workload: name, endpoint: "eth0" },
+  endpoint: {
+    state: "active",
+    name: interfaceName,
+    mac: "",
+    profileIds: ["allow"],
+    ipv4Nets: addresses.filter((address) => !address.includes(":")).map(hostCidr),
+    ipv6Nets: addresses.filter((address) => address.includes(":")).map(hostCidr),
+    tiers: [],
+    ipv4Nat: [],
+    ipv6Nat: [],
+    allowSpoofedSourcePrefixes: [],
+    annotations: {},
+    qosPolicies: [],
+    isIstioAmbient: false,
+    liveMigrationRole: "none",
+    ...more,
+  },
 });
 
 export const policyId = (name: string): PolicyId => ({ name, namespace: "", kind: "GlobalNetworkPolicy" });

@@ -4,7 +4,7 @@ import type { Packet } from "../../../src/policy/index.ts";
 
 const MAGIC = 0x63616c69; // "cali"
 
-/** The IP packet; TCP is a SYN. */
+/** The IP packet; TCP is a SYN, SCTP an INIT. */
 export function ipPacket(packet: Packet, nonce: number): Uint8Array {
   const version = ipVersion(packet.destination);
   const source = addressBytes(packet.source);
@@ -72,7 +72,30 @@ function transport(packet: Packet, nonce: number, source: Uint8Array, destinatio
     view.setUint16(2, checksum(packet.protocol === 58 ? [pseudo(icmp.length), icmp] : [icmp]));
     return icmp;
   }
+  if (packet.protocol === 132) {
+    const sctp = new Uint8Array(12 + 20);
+    const view = new DataView(sctp.buffer);
+    view.setUint16(0, packet.sourcePort ?? 0);
+    view.setUint16(2, packet.destinationPort ?? 0);
+    sctp[12] = 1; // INIT
+    view.setUint16(14, 20);
+    sctp.set(mark, 16); // as initiate tag and window
+    view.setUint16(24, 1);
+    view.setUint16(26, 1);
+    view.setUint32(8, crc32c(sctp), true);
+    return sctp;
+  }
   return mark;
+}
+
+/** Castagnoli's, which SCTP sums with: https://www.rfc-editor.org/rfc/rfc9260#appendix-A */
+function crc32c(bytes: Uint8Array): number {
+  let crc = 0xffffffff;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = (crc & 1) === 1 ? (crc >>> 1) ^ 0x82f63b78 : crc >>> 1;
+  }
+  return ~crc >>> 0;
 }
 
 const pseudoHeader = (protocol: number, source: Uint8Array, destination: Uint8Array) => (length: number) => {

@@ -1,0 +1,133 @@
+// A real dataplane on the host of a packet world: messages in, and any packet from anywhere to see what becomes of it.
+import type { DataplaneMessage } from "../../../src/calc/index.ts";
+import { type DataplaneFacts, LinuxDataplane } from "../../../src/dataplane/index.ts";
+import { detectFeatures } from "../../../src/dataplane/iptables/detect.ts";
+import {
+  Ipsets,
+  Iptables,
+  Nft,
+  openConntrack,
+  openRouteKernel,
+  procSysctls,
+  withNamespace,
+} from "../../../src/kernel/index.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
+import { createLogger, formatText, silentLogger } from "../../../src/lib/log.ts";
+import { type Backend, parametersOf } from "./host.ts";
+import { PacketWorld, type WorldPod } from "./packet-world.ts";
+
+export class WorldDataplane implements AsyncDisposable {
+  readonly world: PacketWorld;
+  readonly #dataplane: LinuxDataplane;
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>;
+  readonly #disposables: Disposable[] = [];
+  /** When the last round that has ended began. */
+  #roundStartedAt = 0;
+  #failure: unknown;
+
+  constructor(options: {
+    readonly backend: Backend;
+    readonly pods: readonly WorldPod[];
+    readonly host: readonly IpAddress[];
+    readonly hostname?: string;
+    readonly settings?: Readonly<Record<string, string>>;
+    readonly facts?: Partial<DataplaneFacts>;
+  }) {
+    const { backend } = options;
+    this.world = new PacketWorld(options.pods, options.host);
+    const inside = <T>(body: () => T extends PromiseLike<unknown> ? never : T) =>
+      withNamespace(this.world.handle, body);
+    const routes = openRouteKernel(this.world.handle);
+    const conntrack = openConntrack(this.world.handle);
+    const ruleset = inside(() => new Nft());
+    const ipsets = inside(() => new Ipsets());
+    this.#disposables.push(routes, conntrack, ruleset, ipsets);
+    const features = detectFeatures({ iptablesVersion: "1.8.9", kernelVersion: "6.1.0" });
+    this.#dataplane = new LinuxDataplane({
+      parameters: parametersOf(options.settings),
+      facts: {
+        hostname: options.hostname ?? "node-a",
+        ipipEnabled: false,
+        vxlanEnabled: false,
+        vxlanEnabledV6: false,
+        noEncapNeeded: false,
+        ipvs: false,
+        ...options.facts,
+      },
+      kernel: {
+        rules:
+          backend === "nftables"
+            ? { backend: "nftables", ruleset }
+            : {
+                backend: "iptables",
+                variant: backend,
+                features,
+                ipsets,
+                ruleset,
+                iptables: (family) => {
+                  const store = new Iptables({ family, variant: backend });
+                  return {
+                    family,
+                    variant: backend,
+                    save: (...args) => this.world.host.enter(() => store.save(...args)),
+                    restore: (...args) => this.world.host.enter(() => store.restore(...args)),
+                  };
+                },
+              },
+        routes,
+        conntrack,
+        sysctls: {
+          read: (path) => inside(() => procSysctls.read(path)),
+          write: (path, value) => inside(() => procSysctls.write(path, value)),
+        },
+        namespace: this.world.handle,
+      },
+      logger:
+        process.env["DATAPLANE_LOG"] === undefined
+          ? silentLogger
+          : createLogger({ level: "debug", write: (record) => console.log(formatText(record)) }),
+      report: () => {},
+      roundMs: 1,
+      mtuFile: `/tmp/calico-test-mtu-${process.pid}`,
+      onApplied: ({ seconds }) => {
+        this.#roundStartedAt = performance.now() - seconds * 1000;
+      },
+    });
+    this.#running = this.#dataplane.run(this.#stop.signal);
+    this.#running.catch((error: unknown) => (this.#failure = error));
+  }
+
+  /** A message that waits for no round. */
+  tell(message: DataplaneMessage): void {
+    this.#dataplane.send(message);
+  }
+
+  /** Sends messages and waits until they are in the kernel. */
+  async send(...messages: readonly DataplaneMessage[]): Promise<void> {
+    await this.settle(() => {
+      for (const message of messages) this.#dataplane.send(message);
+    });
+  }
+
+  async settle(change: () => void): Promise<void> {
+    const before = performance.now();
+    change();
+    // Something to apply in any case.
+    const encapsulation = { ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false, noEncapNeeded: false };
+    this.#dataplane.send({ type: "encapsulation", ...encapsulation });
+    const end = performance.now() + 30_000;
+    while (this.#roundStartedAt <= before) {
+      if (this.#failure !== undefined) throw this.#failure;
+      if (performance.now() > end) throw new Error("nothing was applied within 30 s");
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#running.catch(() => {});
+    for (const part of this.#disposables) part[Symbol.dispose]();
+    this.world[Symbol.dispose]();
+  }
+}
