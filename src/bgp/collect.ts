@@ -74,7 +74,7 @@ export class BgpCollector {
   stateFor(node: string): BgpState {
     return {
       nodes: sorted(this.#nodes),
-      configurations: this.#configurations,
+      configurations: new Map(this.#configurations),
       peers: sorted(this.#peers),
       filters: sorted(this.#filters),
       pools: [...this.#pools.values()],

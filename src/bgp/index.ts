@@ -3,8 +3,8 @@ export { BgpCollector } from "./collect.ts";
 export { type LocalInputs, NoSuchNode, plan } from "./plan.ts";
 export type * from "./plan-types.ts";
 export { hashedRouterId } from "./router-id.ts";
-export type { LocalWorkload } from "./sessions.ts";
-export type { BgpState, Problem, SecretRef } from "./state.ts";
+export { asNumberOf, type LocalWorkload } from "./sessions.ts";
+export { type BgpNode, type BgpPeer, type BgpState, matchesNode, type Problem, type SecretRef } from "./state.ts";
 export { BIRD_SOCKETS, BirdControl, BirdRefused, BirdUnreachable, connectBird } from "./bird/control.ts";
 export {
   type BirdProtocol,

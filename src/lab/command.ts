@@ -12,6 +12,7 @@ import { measureMatrix, renderMatrix } from "./matrix.ts";
 import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
 import { deletePod, parsePodName, podNamespace } from "./pods.ts";
 import { datastoreEnvironment } from "./programs.ts";
+import { changeSettings } from "./settings.ts";
 import { labStatus, renderStatus } from "./status.ts";
 import { openTerminal, table } from "./terminal.ts";
 import { addPods, up } from "./up.ts";
@@ -26,6 +27,7 @@ export const USAGE = `calico lab: a cluster in network namespaces on this machin
   calico lab exec NODE|POD -- COMMAND  run a command on a host or in a pod
   calico lab pod add [NAMESPACE/]NAME [--node NODE] [--labels k=v,…] | pod del NAME | pod list [-o json]
   calico lab apply -f FILE             calicoctl apply on the first node
+  calico lab set NODE NAME=VALUE …     change calico-node's environment on a host and start it again
   calico lab matrix [--protocol tcp|udp|icmp|sctp] [--port N] [--version 4|6] [-n NAMESPACE] [-o json]
   calico lab break WHAT …              ${Object.values(FAULTS).join("\n                                       ")}
   calico lab heal                      undo what was broken
@@ -100,6 +102,13 @@ async function run(argv: readonly string[]): Promise<number> {
       if (values.filename === undefined) throw new UsageError("apply -f FILE");
       const text = readFileSync(values.filename === "-" ? 0 : values.filename, "utf8");
       terminal.line(Lab.open(name).calicoctl(["apply", "-f", "-"], text).trimEnd());
+      return 0;
+    }
+    case "set": {
+      requireRoot();
+      const [node = "", ...words] = positionals;
+      await changeSettings(Lab.open(name), node, words);
+      terminal.line(`calico-node on ${node} runs with ${words.join(" ")}`);
       return 0;
     }
     case "break":

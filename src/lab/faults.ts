@@ -79,7 +79,7 @@ export function healLab(lab: Lab): string[] {
   for (const router of lab.plan.routers) startRouter(lab.folder, router);
   for (const node of lab.plan.nodes) {
     if (lab.host(node.name).program("calico-node") !== undefined) continue;
-    startNode(lab.folder, lab.options, lab.plan, node);
+    startNode(lab.folder, lab.options, lab.plan, node, lab.record.settings?.[node.name]);
     done.push(`calico-node on ${node.name} is started`);
   }
   lab.update({ faults: [] });

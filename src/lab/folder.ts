@@ -19,6 +19,8 @@ export interface LabRecord {
   readonly pods: readonly LabPod[];
   /** Links cut and processes stopped by `break`, to be undone by `heal`. */
   readonly faults: readonly string[];
+  /** What nodes are told by `set`, beyond their plan. */
+  readonly settings?: Readonly<Record<string, Readonly<Record<string, string>>>>;
 }
 
 export class LabFolder {

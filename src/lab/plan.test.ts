@@ -37,6 +37,13 @@ test("reflectors: two nodes reflect, the mesh is off", () => {
   expect(plan.resources.map((resource) => resource.kind)).toEqual(["BGPConfiguration", "BGPPeer"]);
 });
 
+test("dual-nic: the router expects eth0's addresses, nodes find their own", () => {
+  const plan = planLab({ ...DEFAULT_OPTIONS, topology: "dual-nic", nodes: 2 });
+  expect(plan.routers[0]?.neighbours.map(({ address }) => address)).toEqual(["10.77.0.11", "10.77.0.12"]);
+  expect(plan.nodes[0]?.environment).toEqual({ IP: "autodetect", IP6: "none" });
+  expect(plan.resources.map(({ kind }) => kind)).toEqual(["BGPPeer"]);
+});
+
 const refused = [
   { nodes: "0" },
   { nodes: "x" },

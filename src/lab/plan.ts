@@ -49,6 +49,7 @@ export interface LabPlan {
 
 export const POD_CIDR = { v4: "10.65.0.0/16", v6: "fd65::/64" } as const;
 const DEFAULT_AS = 64512;
+const TOR_AS = 65101;
 const NODES_PER_RACK = 2;
 
 export function planLab(options: LabOptions): LabPlan {
@@ -100,16 +101,35 @@ function planReflectors(options: LabOptions): LabPlan {
   };
 }
 
-/** Two networks on every node; the rack peers with eth0's addresses, nodes may pick the other. */
+/**
+ * Two networks on every node, and the classic fault: the rack's router expects the nodes at eth0's addresses, but left
+ * to themselves nodes take those of eth1, the interface that was added last. `calicoctl doctor` tells the cure.
+ */
 function planDualNic(options: LabOptions): LabPlan {
   const base = planSwitch(options);
+  const detected = { IP: "autodetect", IP6: options.ipv6 ? "autodetect" : "none" };
+  const router: PlannedRouter = {
+    name: "tor1",
+    interfaces: [{ name: "eth0", segment: "lan", addresses: addresses(options, 77, 254) }],
+    routes: [],
+    asNumber: TOR_AS,
+    routerId: "10.77.0.254",
+    neighbours: base.nodes.flatMap((node) =>
+      (node.interfaces[0]?.addresses ?? []).map((address) => ({ address: bare(address), asNumber: DEFAULT_AS })),
+    ),
+  };
   return {
     ...base,
     segments: ["lan", "storage"],
     nodes: base.nodes.map((node, i) => ({
       ...node,
       interfaces: [...node.interfaces, { name: "eth1", segment: "storage", addresses: addresses(options, 78, 11 + i) }],
+      environment: { ...node.environment, ...detected },
     })),
+    routers: [router],
+    resources: addresses(options, 77, 254).map((address) =>
+      resource("BGPPeer", `rack-${address.includes(":") ? "v6" : "v4"}`, { peerIP: bare(address), asNumber: TOR_AS }),
+    ),
   };
 }
 
@@ -118,7 +138,7 @@ function planRacks(options: LabOptions): LabPlan {
   const racks = numbered(Math.ceil(options.nodes / NODES_PER_RACK));
   const rackOf = (node: number) => Math.floor(node / NODES_PER_RACK);
   const nodeAs = (rack: number) => 65001 + rack;
-  const torAs = (rack: number) => 65101 + rack;
+  const torAs = (rack: number) => TOR_AS + rack;
   const nodes = numbered(options.nodes).map((i): PlannedNode => {
     const rack = rackOf(i);
     const plain = plainNode(options, i, 80 + rack);

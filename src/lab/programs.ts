@@ -51,10 +51,20 @@ export function nodeEnvironment(options: LabOptions, plan: LabPlan, node: Planne
   };
 }
 
-export function startNode(folder: LabFolder, options: LabOptions, plan: LabPlan, node: PlannedNode): void {
+/** @param settings what `set` changed in its environment */
+export function startNode(
+  folder: LabFolder,
+  options: LabOptions,
+  plan: LabPlan,
+  node: PlannedNode,
+  settings: Readonly<Record<string, string>> = {},
+): void {
   const host = new LabHost(folder, node.name);
   if (host.program("calico-node") !== undefined) return;
-  host.startProgram("calico-node", [rolePath("calico-node")], nodeEnvironment(options, plan, node));
+  host.startProgram("calico-node", [rolePath("calico-node")], {
+    ...nodeEnvironment(options, plan, node),
+    ...settings,
+  });
 }
 
 export function startRouter(folder: LabFolder, router: PlannedRouter): void {

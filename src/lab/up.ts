@@ -48,7 +48,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   });
   await terminal.step(`calico-node on ${lab.plan.nodes.length} hosts`, async () => {
     for (const router of lab.plan.routers) startRouter(folder, router);
-    for (const node of lab.plan.nodes) startNode(folder, options, lab.plan, node);
+    for (const node of lab.plan.nodes) startNode(folder, options, lab.plan, node, lab.record.settings?.[node.name]);
     await Promise.all(lab.plan.nodes.map((node) => untilReady(lab, node.name)));
     labelNodes(lab);
   });
@@ -152,11 +152,11 @@ function plannedPods(lab: Lab): Omit<LabPod, "addresses">[] {
   );
 }
 
-async function untilReady(lab: Lab, node: string): Promise<void> {
+export async function untilReady(lab: Lab, node: string, withinMs = READY_WAIT_MS): Promise<void> {
   const host = lab.host(node);
   const probe = [rolePath("calico-node"), "-felix-ready", ...(lab.options.backend === "bird" ? ["-bird-ready"] : [])];
   const environment = { ...datastoreEnvironment(lab.options, lab.plan), NODENAME: node };
-  const deadline = performance.now() + READY_WAIT_MS;
+  const deadline = performance.now() + withinMs;
   for (;;) {
     const answer = host.run(probe, { environment });
     if (answer.code === 0) return;

@@ -1,5 +1,5 @@
 // Which parts of a node run as processes of their own, by what the environment asks for.
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Environment } from "../datastore/index.ts";
 import { openRouteKernel } from "../kernel/index.ts";
@@ -10,6 +10,10 @@ import type { ChildPlan } from "./supervisor.ts";
 export const RUN_FOLDER = "/var/run/calico";
 export const SUPERVISOR_FILE = `${RUN_FOLDER}/supervisor.json`;
 export const CONFD_FOLDER = "/etc/calico/confd/config";
+/** Written by the BGP service whenever a plan is in force. */
+export const BGP_SERVICE_FILE = `${RUN_FOLDER}/bgp-service.json`;
+/** So long BIRD waits for the BGP service; then the file of last time has to do: the datastore may be away. */
+const SERVICE_WAIT_MS = 10_000;
 
 /** `CALICO_NETWORKING` is what the backend was called long ago. */
 export function effectiveBackend(env: Environment, backend: Backend): { backend: Backend; legacy: boolean } {
@@ -24,6 +28,7 @@ export function planChildren(env: Environment, nodeName: string, backend: Backen
   if ((env["CALICO_DISABLE_FELIX"] ?? "") === "")
     plans.push({ name: "felix", ...self("-felix"), env: { ...own, ...felixEnvironment(own) }, stopSignal: "SIGTERM" });
   if (backend !== "bird") return plans;
+  const since = Date.now();
   plans.push({ name: "confd", ...self("-confd"), env: own, stopSignal: "SIGTERM" });
   for (const bird of ["bird", "bird6"] as const) {
     const config = join(CONFD_FOLDER, `${bird}.cfg`);
@@ -32,12 +37,17 @@ export function planChildren(env: Environment, nodeName: string, backend: Backen
       command: ["bird", "-f", "-s", join(RUN_FOLDER, `${bird}.ctl`), "-c", config],
       env: own,
       extraArguments: () => (hasRoutesOfBird(bird === "bird" ? 4 : 6) ? ["-R"] : []),
-      startsWhen: () => existsSync(config), // the BGP service writes it
+      // A BIRD that begins with last time's file and is told of another while it recovers counts sessions it has had to
+      // restart as missing, and holds routes back until its patience ends.
+      startsWhen: () => existsSync(config) && (hasPlanned(since) || Date.now() - since > SERVICE_WAIT_MS),
       stopSignal: "SIGKILL",
     });
   }
   return plans;
 }
+
+const hasPlanned = (since: number): boolean =>
+  (statSync(BGP_SERVICE_FILE, { throwIfNoEntry: false })?.mtimeMs ?? 0) >= since;
 
 /**
  * A BIRD before this one left routes in the kernel: they are to be kept until all neighbours have spoken. On a host

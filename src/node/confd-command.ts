@@ -1,10 +1,12 @@
 // calico-node -confd: the BGP service as a program of its own, on the datastore or on a Typha in front of it.
+import { renameSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { BgpService, birdProcess } from "../bgp/index.ts";
+import { type BgpPlan, BgpService, birdProcess } from "../bgp/index.ts";
 import { createSyncer, type Environment, type Syncer } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { BGP_PREFIXES, createTyphaSyncer, typhaSettings } from "../typha/index.ts";
+import { BGP_SERVICE_FILE } from "./children.ts";
 import { findKubernetes } from "./kubernetes.ts";
 import { nodeLogger } from "./log.ts";
 import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
@@ -59,7 +61,20 @@ async function bgpService(env: Environment, opened: NodeDatastore, folder: strin
     ...(clusterIps === undefined ? {} : { clusterIps }),
     usePodCidr: opened.usesPodCidrs,
     logger: log,
+    onPlan: (made) => tellPlan(made, log),
   });
+}
+
+/** For who waits for the first plan, and for who asks what is wrong with the one in force. */
+function tellPlan({ peers, problems }: BgpPlan, log: Logger): void {
+  const sessions = ([4, 6] as const).map((family) => peers.filter((peer) => peer.family === family).length);
+  const text = JSON.stringify({ pid: process.pid, at: new Date().toISOString(), sessions, problems }, undefined, 2);
+  try {
+    writeFileSync(`${BGP_SERVICE_FILE}.new`, `${text}\n`);
+    renameSync(`${BGP_SERVICE_FILE}.new`, BGP_SERVICE_FILE);
+  } catch (error) {
+    log.warn("what BGP is doing could not be written down", { file: BGP_SERVICE_FILE, error: describeError(error) });
+  }
 }
 
 /** A Typha when the environment names one, else the datastore itself. */

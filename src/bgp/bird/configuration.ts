@@ -7,6 +7,7 @@ import { aggregationFunction, communitiesFunction, exportFunction, filterFunctio
 import { block, joinLines, type Lines, prefix, remark, symbol } from "./text.ts";
 
 const MAX_PREFERENCE = 2147483647;
+const RESTART_WAIT_SECONDS = 60;
 
 export interface RenderInputs {
   /** A session's password by `secret/key`. Must be of one line without `"`: `isUsablePassword`. */
@@ -23,6 +24,9 @@ export function birdConfiguration(plan: BgpPlan, family: IpVersion, inputs: Rend
   return joinLines([
     remark(`BIRD's part for IPv${family} of node ${plan.node}. Written by the BGP service; changes are lost.`),
     `router id ${plan.routerId};`,
+    // Until all neighbours are back after a restart, or this long, the kernel's routes stay as they are. BIRD's own
+    // limit is four minutes, for which one dead neighbour would keep every new route out.
+    `graceful restart wait ${RESTART_WAIT_SECONDS};`,
     "",
     ...communitiesFunction(plan, family),
     ...aggregationFunction(plan, family),

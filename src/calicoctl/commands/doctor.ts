@@ -1,0 +1,67 @@
+// calicoctl doctor: what is wrong with the cluster, and with this host when it is a node, with cause, evidence and fix.
+// Exit 0 nothing found, 3 something, 1 could not look, 2 asked wrongly.
+import type { BlockAffinity, Resource } from "../../model/index.ts";
+import { openStore } from "../client.ts";
+import type { Call } from "../command.ts";
+import { examine } from "../doctor/examine.ts";
+import { CLUSTER_KINDS, type ClusterFacts, clusterFacts, type StoredBlock } from "../doctor/facts.ts";
+import { printFindings } from "../doctor/print.ts";
+import { Failure } from "../failure.ts";
+import { readSources } from "../input/files.ts";
+import { parseResources } from "../input/resources.ts";
+import { toJson } from "../output/json.ts";
+
+const FOUND = 3;
+
+export async function run(call: Call): Promise<number> {
+  const output = call.flags.value("output") ?? "text";
+  if (output !== "text" && output !== "json")
+    throw new Failure(`--output is ${output}, want text or json`, { exitCode: 2 });
+  const directory = call.flags.value("from");
+  const cluster = directory === undefined ? await readDatastore(call) : await readFolder(call, directory);
+  const host = directory === undefined && !call.flags.has("no-host") ? await thisHost(call, cluster) : undefined;
+  const findings = examine(cluster, host);
+  const { size } = cluster.nodes;
+  const examined = `the cluster (${size} ${size === 1 ? "node" : "nodes"})${host === undefined ? "" : ` and on this host, node ${host.node}`}`;
+  call.world.out(
+    output === "json" ? toJson({ nodes: size, host: host?.node ?? null, findings }) : printFindings(findings, examined),
+  );
+  return findings.length === 0 ? 0 : FOUND;
+}
+
+async function readDatastore(call: Call): Promise<ClusterFacts> {
+  await using store = await openStore(call, { requests: "many" });
+  const { datastore } = store;
+  const lists = await Promise.all(CLUSTER_KINDS.map((kind) => datastore.list({ type: "resource", kind })));
+  const affinities = await datastore.list({ type: "blockAffinity", affinityType: "host" });
+  return clusterFacts(
+    lists.flatMap(({ items }) => items.map(({ value }) => value as Resource)),
+    affinities.items.map(({ key, value }) => ({ host: key.host, cidr: key.cidr, affinity: value })),
+  );
+}
+
+async function readFolder(call: Call, directory: string): Promise<ClusterFacts> {
+  const resources: Resource[] = [];
+  for (const source of readSources(directory, { recursive: true }, call.world))
+    for (const { resource } of await parseResources(source)) resources.push(resource);
+  if (resources.length === 0) throw new Failure(`No resources in ${directory}`);
+  return clusterFacts(resources, resources.flatMap(blockOf));
+}
+
+function blockOf({ kind, spec }: Resource): readonly StoredBlock[] {
+  if (kind !== "BlockAffinity") return [];
+  const { node, cidr, state, deleted } = spec as {
+    node: string;
+    cidr: string;
+    state?: BlockAffinity["state"];
+    deleted?: boolean | string;
+  };
+  return [{ host: node, cidr, affinity: { state: state ?? "", deleted: deleted === true || deleted === "true" } }];
+}
+
+/** Only where calico-node has started as a node that the datastore knows. */
+async function thisHost(call: Call, cluster: ClusterFacts) {
+  const { nodeHere, readHost } = await import("../doctor/read-host.ts");
+  const node = nodeHere(call.world.env);
+  return node === undefined || !cluster.nodes.has(node) ? undefined : readHost(node, cluster);
+}

@@ -1,0 +1,219 @@
+// What the doctor looks at: the cluster as its resources tell it, and the host it runs on. Findings are pure functions
+// of these two, so each can be tried without either.
+import { BgpCollector, type BgpNode, type BgpState, type BirdSession, type Problem } from "../../bgp/index.ts";
+import {
+  type Cidr,
+  type IpAddress,
+  type IpNetwork,
+  type IpVersion,
+  ipVersion,
+  tryParseAddress,
+  tryParseCidr,
+} from "../../lib/ip.ts";
+import {
+  API_VERSION,
+  type BlockAffinity,
+  compileSelector,
+  type KindName,
+  lookupIn,
+  type Matcher,
+  parseSelector,
+  type Resource,
+  type ResourceOf,
+} from "../../model/index.ts";
+
+export interface NodeInterface {
+  readonly name: string;
+  /** With their prefix where it is known: on the host itself. */
+  readonly addresses: readonly { readonly address: IpAddress; readonly length?: number }[];
+}
+
+export interface NodeFacts extends BgpNode {
+  /** Empty when the node did not record them. */
+  readonly interfaces: readonly NodeInterface[];
+}
+
+export interface PoolFacts {
+  readonly name: string;
+  readonly cidr: Cidr;
+  readonly blockSize: number;
+  readonly ipip: boolean;
+  readonly vxlan: boolean;
+  readonly disabled: boolean;
+  readonly uses: readonly string[];
+  readonly nodeSelector: string;
+  readonly matches: Matcher;
+}
+
+/** What a BGPPeer says, in its own words. */
+export type PeerSpec = ResourceOf<"BGPPeer">["spec"];
+
+/** What a node last told of itself in a CalicoNodeStatus. */
+export interface ReportedStatus {
+  readonly routerId: string | undefined;
+  readonly lastUpdated: string | undefined;
+  /** BGP state by the neighbour's address. */
+  readonly peers: ReadonlyMap<string, string>;
+}
+
+export interface ClusterFacts {
+  readonly bgp: BgpState;
+  /** The same without the mesh, which is everyone with everyone and needs no computing. */
+  readonly withoutMesh: BgpState;
+  readonly nodes: ReadonlyMap<string, NodeFacts>;
+  readonly peerSpecs: ReadonlyMap<string, PeerSpec>;
+  readonly pools: readonly PoolFacts[];
+  readonly felix: ReadonlyMap<string, ResourceOf<"FelixConfiguration">["spec"]>;
+  readonly reported: ReadonlyMap<string, ReportedStatus>;
+  readonly strictAffinity: boolean;
+  readonly blocks: readonly { readonly host: string; readonly cidr: Cidr }[];
+}
+
+export interface HostLink {
+  readonly name: string;
+  readonly mtu: number;
+  readonly isUp: boolean;
+  readonly networks: readonly IpNetwork[];
+}
+
+export interface RuleCount {
+  readonly calico: number;
+  readonly kubernetes: number;
+  readonly all: number;
+}
+
+export interface NeighbourTable {
+  readonly entries: number;
+  readonly limit: number;
+  /** How often it was full since the machine started. */
+  readonly overflows: number;
+}
+
+/** The host we run on, which is a node. What could not be read is undefined, and nothing is concluded from it. */
+export interface HostFacts {
+  readonly node: string;
+  readonly links: readonly HostLink[];
+  readonly sysctl: (path: string) => string | undefined;
+  readonly hasModule: (name: string) => boolean;
+  /** Whether a route leads to the address pods know as their gateway. */
+  readonly routesToPodGateway: boolean | undefined;
+  /** MTU of the way to other nodes, by their names. */
+  readonly pathMtu: ReadonlyMap<string, number>;
+  readonly iptables: Readonly<Record<"legacy" | "nft", RuleCount | undefined>>;
+  readonly hasCalicoNftTable: boolean | undefined;
+  readonly neighbourTable: Readonly<Record<IpVersion, NeighbourTable | undefined>>;
+  readonly birds: Readonly<
+    Record<IpVersion, { readonly routerId: string; readonly sessions: readonly BirdSession[] } | undefined>
+  >;
+  /** What the BGP service on this host left out of the plan in force. */
+  readonly planProblems: readonly Problem[];
+  /** Parts of calico-node that ought to run: all of them, with those that do not. */
+  readonly parts: readonly { readonly name: string; readonly isRunning: boolean; readonly detail: string }[];
+}
+
+export const CLUSTER_KINDS = [
+  "Node",
+  "BGPConfiguration",
+  "BGPPeer",
+  "BGPFilter",
+  "IPPool",
+  "FelixConfiguration",
+  "IPAMConfiguration",
+  "CalicoNodeStatus",
+] as const satisfies readonly KindName[];
+
+export interface StoredBlock {
+  readonly host: string;
+  readonly cidr: string;
+  readonly affinity: BlockAffinity;
+}
+
+/** From resources as they are stored: one that makes no sense is among the state's problems, the rest stands. */
+export function clusterFacts(resources: readonly Resource[], blocks: readonly StoredBlock[] = []): ClusterFacts {
+  const collector = new BgpCollector();
+  for (const resource of resources) collector.setResource(resource.metadata.name, resource, resource.kind);
+  const of = <K extends KindName>(kind: K): readonly ResourceOf<K>[] =>
+    resources.filter((each): each is ResourceOf<K> & Resource => each.kind === kind);
+  const bgp = collector.stateFor("");
+  collector.setResource("default", meshOff(of("BGPConfiguration")), "BGPConfiguration");
+  const byName = new Map(of("Node").map((node) => [node.metadata.name, node]));
+  return {
+    bgp,
+    withoutMesh: { ...collector.stateFor(""), problems: [] },
+    nodes: new Map(
+      [...bgp.nodes].map(([name, node]) => [name, { ...node, interfaces: interfacesOf(byName.get(name)) }]),
+    ),
+    peerSpecs: new Map(of("BGPPeer").map(({ metadata, spec }) => [metadata.name, spec])),
+    pools: of("IPPool").flatMap(poolOf),
+    felix: new Map(of("FelixConfiguration").map(({ metadata, spec }) => [metadata.name, spec])),
+    reported: new Map(of("CalicoNodeStatus").flatMap(reportOf)),
+    strictAffinity: of("IPAMConfiguration").some(({ spec }) => spec.strictAffinity === true),
+    blocks: blocks.flatMap(({ host, cidr, affinity }) => {
+      const parsed = tryParseCidr(cidr);
+      return parsed === undefined || affinity.deleted ? [] : [{ host, cidr: parsed }];
+    }),
+  };
+}
+
+function meshOff(configurations: readonly ResourceOf<"BGPConfiguration">[]): Resource {
+  const common = configurations.find(({ metadata }) => metadata.name === "default");
+  const spec = { ...common?.spec, nodeToNodeMeshEnabled: false };
+  return { apiVersion: API_VERSION, kind: "BGPConfiguration", metadata: { name: "default" }, spec };
+}
+
+function interfacesOf(node: ResourceOf<"Node"> | undefined): readonly NodeInterface[] {
+  return (node?.spec.interfaces ?? []).map(({ name, addresses }) => ({
+    name: name ?? "",
+    addresses: (addresses ?? []).flatMap((text) => {
+      const address = tryParseAddress(text);
+      return address === undefined ? [] : [{ address }];
+    }),
+  }));
+}
+
+function poolOf({ metadata, spec }: ResourceOf<"IPPool">): readonly PoolFacts[] {
+  const cidr = tryParseCidr(spec.cidr);
+  const nodeSelector = spec.nodeSelector || "all()";
+  const matches = tryMatcher(nodeSelector);
+  if (cidr === undefined || matches === undefined) return [];
+  return [
+    {
+      name: metadata.name,
+      cidr,
+      blockSize: spec.blockSize || (ipVersion(cidr) === 4 ? 26 : 122),
+      ipip: isOn(spec.ipipMode),
+      vxlan: isOn(spec.vxlanMode),
+      disabled: spec.disabled === true,
+      uses: spec.allowedUses ?? ["Workload", "Tunnel"],
+      nodeSelector,
+      matches,
+    },
+  ];
+}
+
+const isOn = (mode: string | undefined): boolean => mode !== undefined && mode !== "" && mode !== "Never";
+
+function tryMatcher(text: string): Matcher | undefined {
+  try {
+    return compileSelector(parseSelector(text));
+  } catch {
+    return undefined; // its own finding: the object is among the state's problems
+  }
+}
+
+function reportOf({ spec, status }: ResourceOf<"CalicoNodeStatus">): readonly (readonly [string, ReportedStatus])[] {
+  if (status?.lastUpdated === undefined || status.lastUpdated === null) return [];
+  const peers = [...(status.bgp?.peersV4 ?? []), ...(status.bgp?.peersV6 ?? [])];
+  return [
+    [
+      spec.node,
+      {
+        routerId: status.agent?.birdV4?.routerID || undefined,
+        lastUpdated: status.lastUpdated,
+        peers: new Map(peers.map(({ peerIP, state }) => [peerIP ?? "", state ?? ""])),
+      },
+    ],
+  ];
+}
+
+export const poolCovers = (pool: PoolFacts, node: BgpNode): boolean => pool.matches(lookupIn(node.labels));

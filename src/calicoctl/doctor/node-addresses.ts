@@ -1,0 +1,234 @@
+// Whether every Node carries an address of its own, that its host has, and that its peers expect.
+import type { PlannedPeer } from "../../bgp/index.ts";
+import { cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip.ts";
+import type { ClusterFacts, HostFacts, NodeFacts, NodeInterface } from "./facts.ts";
+import { type Finding, listed } from "./finding.ts";
+import type { Plans } from "./plans.ts";
+
+const VERSIONS = [4, 6] as const;
+const variable = (version: IpVersion): string => (version === 4 ? "IP" : "IP6");
+const methodFor = (version: IpVersion, nic: string): string =>
+  `${variable(version)}_AUTODETECTION_METHOD=interface=${nic}`;
+
+/** The host's own interfaces say more than what the node once recorded. */
+export function interfacesOf(node: NodeFacts, host: HostFacts | undefined): readonly NodeInterface[] {
+  if (host?.node !== node.name) return node.interfaces;
+  return host.links.map(({ name, networks }) => ({ name, addresses: networks }));
+}
+
+const holderOf = (interfaces: readonly NodeInterface[], address: IpAddress): NodeInterface | undefined =>
+  interfaces.find((nic) => nic.addresses.some((own) => own.address === address));
+
+export function* missingAddresses(cluster: ClusterFacts, host?: HostFacts): Generator<Finding> {
+  for (const node of cluster.nodes.values())
+    for (const version of VERSIONS) {
+      const address = node.networks[version]?.address;
+      const interfaces = interfacesOf(node, host);
+      const others = interfaces.flatMap((nic) =>
+        nic.addresses.filter((own) => ipVersion(own.address) === version).map((own) => `${nic.name} ${own.address}`),
+      );
+      const isHere = host?.node === node.name;
+      // What a node recorded without any address of the family tells nothing of the family.
+      if (address === undefined || (others.length === 0 && !isHere) || holderOf(interfaces, address)) continue;
+      yield {
+        id: "address-not-on-host",
+        severity: "error",
+        object: `Node(${node.name})`,
+        problem: `node ${node.name} carries ${address}, which none of its interfaces has`,
+        cause:
+          "BIRD sends from the Node's address and cannot: no session that uses it comes up, and packets to it are lost",
+        evidence: [
+          `Node(${node.name}) spec.bgp.ipv${version}Address is ${address}`,
+          `${isHere ? "the host has" : "the node recorded"} ${listed(others, 8) || `no IPv${version} address`}`,
+        ],
+        fix: `set ${variable(version)}=autodetect (or the right address) for calico-node on ${node.name} and restart it, or put ${address} on an interface`,
+        node: node.name,
+        address,
+        setting: `${variable(version)}=autodetect`,
+      };
+    }
+}
+
+export function* duplicateAddresses(cluster: ClusterFacts): Generator<Finding> {
+  for (const version of VERSIONS) {
+    const byAddress = Map.groupBy(
+      [...cluster.nodes.values()].filter((node) => node.networks[version] !== undefined),
+      (node) => node.networks[version]?.address ?? "",
+    );
+    for (const [address, nodes] of byAddress) {
+      if (nodes.length < 2) continue;
+      const names = nodes.map(({ name }) => name);
+      yield {
+        id: "duplicate-address",
+        severity: "error",
+        object: `Node(${names[0]})`,
+        problem: `nodes ${listed(names)} all carry ${address}`,
+        cause:
+          "others open one session to that address and reach whichever host answers; the routes of the others are lost. Often a host was cloned, or a Node of a host that is gone was left behind",
+        evidence: names.map((name) => `Node(${name}) spec.bgp.ipv${version}Address is ${address}`),
+        fix: `delete the Node that has no host any more (calicoctl delete node NAME), or set ${variable(version)} on one of the hosts to its own address`,
+        node: names[0] ?? "",
+        address,
+        setting: `${variable(version)}=<its own address>`,
+      };
+    }
+  }
+}
+
+/** Router ids as the nodes last told them, as BIRD on this host has it, else as they follow from the resources. */
+export function* duplicateRouterIds(cluster: ClusterFacts, plans: Plans, host?: HostFacts): Generator<Finding> {
+  const ids = [...cluster.nodes.values()].map((node) => {
+    const own = host?.node === node.name ? (host.birds[4] ?? host.birds[6])?.routerId : undefined;
+    const said = own || cluster.reported.get(node.name)?.routerId;
+    return {
+      name: node.name,
+      id: said || plans.get(node.name)?.routerId || "",
+      how: said ? "as BIRD says" : "planned",
+    };
+  });
+  const addressOf = (name: string) => cluster.nodes.get(name)?.networks[4]?.address;
+  for (const [id, nodes] of Map.groupBy(ids, (entry) => entry.id)) {
+    const names = nodes.map(({ name }) => name);
+    if (nodes.length < 2 || id === "") continue;
+    if (names.every((name) => addressOf(name) === id)) continue; // one address on several nodes: told as that
+    yield {
+      id: "duplicate-router-id",
+      severity: "error",
+      object: `Node(${names[0]})`,
+      problem: `nodes ${listed(names)} have the router id ${id}`,
+      cause: "BGP refuses a session between two routers of one id, and reflectors take their routes for one's own",
+      evidence: nodes.map(({ name, how }) => `${name}: router id ${id} (${how})`),
+      fix: "set CALICO_ROUTER_ID for calico-node to a value of its own on each of them, or to `hash`",
+      node: names[0] ?? "",
+      setting: "CALICO_ROUTER_ID=hash",
+    };
+  }
+}
+
+/** The classic: two interfaces, the Node carries one's address, the peering was made for the other's. */
+export function* otherInterface(cluster: ClusterFacts, plans: Plans, host?: HostFacts): Generator<Finding> {
+  for (const node of cluster.nodes.values()) {
+    const interfaces = interfacesOf(node, host);
+    for (const peer of plans.get(node.name)?.peers ?? []) {
+      const fault = fromOtherInterface(node, peer, interfaces);
+      if (fault === undefined || stateOf(cluster, host, node.name, peer.neighbor) === "Established") continue;
+      yield expectsOther(cluster, host, node, peer, fault);
+    }
+  }
+  yield* peersAtOtherInterface(cluster, host);
+}
+
+interface OtherInterface {
+  readonly carrier: string | undefined;
+  readonly nic: string;
+  readonly address: IpAddress;
+}
+
+/** Set when the peer is a neighbour of another interface than the one whose address the session uses. */
+function fromOtherInterface(
+  node: NodeFacts,
+  peer: PlannedPeer,
+  interfaces: readonly NodeInterface[],
+): OtherInterface | undefined {
+  const network = node.networks[peer.family];
+  const neighbor = peer.neighbor as IpAddress;
+  if (network === undefined || peer.sourceAddress !== network.address || peer.kind === "localWorkload")
+    return undefined;
+  if (cidrContains(maskCidr(network.address, network.length), neighbor)) return undefined;
+  const carrier = holderOf(interfaces, network.address);
+  const usual = peer.family === 4 ? 24 : 64;
+  for (const nic of interfaces)
+    for (const { address, length } of nic.addresses) {
+      if (nic === carrier || ipVersion(address) !== peer.family || address === neighbor) continue;
+      // Recorded addresses have no prefix: the Node's own is the best guess, unless it is that of a single host.
+      const guess = length ?? (network.length < (peer.family === 4 ? 31 : 127) ? network.length : usual);
+      if (cidrContains(maskCidr(address, guess), neighbor)) return { carrier: carrier?.name, nic: nic.name, address };
+    }
+  return undefined;
+}
+
+function expectsOther(
+  cluster: ClusterFacts,
+  host: HostFacts | undefined,
+  node: NodeFacts,
+  peer: PlannedPeer,
+  { carrier, nic, address }: OtherInterface,
+): Finding {
+  const own = node.networks[peer.family]?.address ?? "";
+  const setting = methodFor(peer.family, nic);
+  const state = stateOf(cluster, host, node.name, peer.neighbor);
+  return {
+    id: "dual-nic",
+    severity: "error",
+    object: `Node(${node.name})`,
+    problem: `node ${node.name} speaks to peer ${peer.neighbor} (${peer.because}) from ${own}${carrier === undefined ? "" : ` of ${carrier}`}, but the peer is a neighbour of ${nic}, where the node is ${address}`,
+    cause: `the host has several interfaces, and the Node was given the address of ${carrier ?? "another one"} while the peer expects that of ${nic}: it does not know ${own}, or has no way back to it, so the session never comes up`,
+    evidence: [
+      `Node(${node.name}) spec.bgp.ipv${peer.family}Address is ${own}${carrier === undefined ? "" : `, the address of ${carrier}`}`,
+      `${node.name} has ${address} on ${nic}, the network of ${peer.neighbor}`,
+      `${peer.because} makes the session, source address ${own}`,
+      ...(state === undefined ? [] : [`BIRD on ${node.name}: ${state}`]),
+    ],
+    fix: `set ${setting} for calico-node on ${node.name} and restart it; the Node then carries ${address}. If ${own} is meant, let the peer expect it, or set sourceAddress: None in the BGPPeer`,
+    node: node.name,
+    interface: nic,
+    address,
+    peer: peer.neighbor,
+    setting,
+  };
+}
+
+/** BGPPeers made for an address that a node has on another interface than the one its Node carries. */
+function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefined): Generator<Finding> {
+  for (const peer of cluster.bgp.peers.values()) {
+    const wanted = peer.peerAddress?.address;
+    if (wanted === undefined || [...cluster.nodes.values()].some((node) => carries(node, wanted))) continue;
+    for (const node of cluster.nodes.values()) {
+      const interfaces = interfacesOf(node, host);
+      const nic = holderOf(interfaces, wanted);
+      const version = ipVersion(wanted);
+      const own = node.networks[version]?.address;
+      if (nic === undefined || own === undefined) continue;
+      const carrier = holderOf(interfaces, own);
+      const setting = methodFor(version, nic.name);
+      yield {
+        id: "dual-nic",
+        severity: "error",
+        object: `BGPPeer(${peer.name})`,
+        problem: `BGPPeer ${peer.name} is for ${wanted}, which is ${nic.name} of node ${node.name}, but that Node carries ${own}${carrier === undefined ? "" : ` of ${carrier.name}`}`,
+        cause: `the host has several interfaces; ${node.name} speaks BGP with the address of ${carrier?.name ?? "another one"}, does not recognise itself in the BGPPeer, and refuses those who connect to ${wanted}`,
+        evidence: [
+          `BGPPeer(${peer.name}) spec.peerIP is ${wanted}`,
+          `${node.name} has ${wanted} on ${nic.name}`,
+          `Node(${node.name}) spec.bgp.ipv${version}Address is ${own}${carrier === undefined ? "" : `, the address of ${carrier.name}`}`,
+        ],
+        fix: `set ${setting} for calico-node on ${node.name} and restart it; or change the BGPPeer to ${own}`,
+        node: node.name,
+        interface: nic.name,
+        address: wanted,
+        peer: wanted,
+        setting,
+      };
+    }
+  }
+}
+
+const carries = (node: NodeFacts, address: IpAddress): boolean =>
+  node.networks[ipVersion(address)]?.address === address;
+
+/** As BIRD on this host has it, or as the node last reported. */
+export function stateOf(
+  cluster: ClusterFacts,
+  host: HostFacts | undefined,
+  node: string,
+  neighbor: string,
+): string | undefined {
+  const reported = cluster.reported.get(node);
+  if (host?.node !== node) return reported?.peers.get(neighbor);
+  const session = host.birds[neighbor.includes(":") ? 6 : 4]?.sessions.find((each) => each.neighbor === neighbor);
+  return session === undefined
+    ? undefined
+    : session.bgpState === "Established"
+      ? "Established"
+      : session.info || session.bgpState;
+}

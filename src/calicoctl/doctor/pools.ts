@@ -1,0 +1,144 @@
+// Whether pools keep out of each other's way, of the hosts' and the services' addresses, and have blocks for all nodes.
+import { type Cidr, cidrContains, cidrLength, cidrsOverlap, maskCidr, tryParseCidr } from "../../lib/ip.ts";
+import { type ClusterFacts, type HostFacts, type PoolFacts, poolCovers } from "./facts.ts";
+import { type Finding, listed, plural } from "./finding.ts";
+
+export function* overlappingPools(cluster: ClusterFacts): Generator<Finding> {
+  for (const [i, a] of cluster.pools.entries())
+    for (const b of cluster.pools.slice(i + 1)) {
+      if (!cidrsOverlap(a.cidr, b.cidr)) continue;
+      yield {
+        id: "pools-overlap",
+        severity: "error",
+        object: `IPPool(${b.name})`,
+        problem: `pools ${a.name} (${a.cidr}) and ${b.name} (${b.cidr}) overlap`,
+        cause: "an address in both can be given out twice, and its route follows the settings of either",
+        evidence: [`IPPool(${a.name}) spec.cidr is ${a.cidr}`, `IPPool(${b.name}) spec.cidr is ${b.cidr}`],
+        fix: "disable one (spec.disabled: true), move its pods, and delete it; a pool's CIDR cannot be changed",
+        setting: `IPPool(${b.name}) spec.disabled: true`,
+      };
+    }
+}
+
+export function* poolsOnHosts(cluster: ClusterFacts, host?: HostFacts): Generator<Finding> {
+  for (const pool of cluster.pools) {
+    const inside = [...cluster.nodes.values()].flatMap((node) =>
+      ([4, 6] as const).flatMap((version) => {
+        const network = node.networks[version];
+        return network !== undefined && cidrContains(pool.cidr, network.address)
+          ? [{ node: node.name, address: network.address as string }]
+          : [];
+      }),
+    );
+    if (inside.length > 0)
+      yield {
+        ...poolFault(pool, "pool-holds-node-addresses"),
+        severity: "error",
+        problem: `pool ${pool.name} (${pool.cidr}) holds the address of ${listed(inside.map(({ node }) => node))}`,
+        cause: "a pod can be given a node's address, and routes to pods' blocks catch traffic that is for nodes",
+        evidence: inside.slice(0, 8).map(({ node, address }) => `Node(${node}) has ${address}`),
+      };
+    const crossed = crossedNetworks(cluster, pool, host);
+    if (inside.length === 0 && crossed.length > 0)
+      yield {
+        ...poolFault(pool, "pool-overlaps-node-network"),
+        severity: "warning",
+        problem: `pool ${pool.name} (${pool.cidr}) overlaps networks that hosts are on`,
+        cause: "hosts on those networks that are no nodes cannot be told from pods: one of the two is not reached",
+        evidence: crossed.slice(0, 8).map(({ where, network }) => `${where}: ${network}`),
+      };
+  }
+}
+
+/** Interfaces of ours, and host routes of addresses, are no networks somebody else could be on. */
+const OURS = /^(cali|tunl|vxlan|wireguard|wg-v6|lo$|kube-ipvs|nodelocaldns)/;
+
+function crossedNetworks(cluster: ClusterFacts, pool: PoolFacts, host: HostFacts | undefined) {
+  const found = new Map<Cidr, string>();
+  const consider = (where: string, network: Cidr) => {
+    if (cidrsOverlap(pool.cidr, network) && !found.has(network)) found.set(network, where);
+  };
+  for (const node of cluster.nodes.values())
+    for (const version of [4, 6] as const) {
+      const network = node.networks[version];
+      if (network !== undefined) consider(`Node(${node.name})`, maskCidr(network.address, network.length));
+    }
+  for (const link of host?.links ?? [])
+    if (!OURS.test(link.name) && link.isUp)
+      for (const { address, length } of link.networks)
+        if (!cidrContains(pool.cidr, address) || cidrLength(maskCidr(address, length)) < 31)
+          consider(`${link.name} of this host`, maskCidr(address, length));
+  return [...found].map(([network, where]) => ({ network, where }));
+}
+
+export function* poolsOnServices(cluster: ClusterFacts): Generator<Finding> {
+  const common = cluster.bgp.configurations.get("default");
+  const ranges = (["serviceClusterIps", "serviceExternalIps", "serviceLoadBalancerIps"] as const).flatMap((field) =>
+    (common?.[field] ?? []).flatMap((text) => {
+      const cidr = tryParseCidr(text);
+      return cidr === undefined ? [] : [{ field: field.replace(/Ips$/, "IPs"), cidr }];
+    }),
+  );
+  for (const pool of cluster.pools)
+    for (const { field, cidr } of ranges) {
+      const isForServices = field === "serviceLoadBalancerIPs" && pool.uses.every((use) => use === "LoadBalancer");
+      if (!cidrsOverlap(pool.cidr, cidr) || isForServices) continue;
+      yield {
+        ...poolFault(pool, "pool-overlaps-services"),
+        severity: "error",
+        problem: `pool ${pool.name} (${pool.cidr}) overlaps the service network ${cidr}`,
+        cause: "a pod can be given a service's address; what is sent there goes to the service, never to the pod",
+        evidence: [
+          `BGPConfiguration(default) spec.${field} has ${cidr}`,
+          `IPPool(${pool.name}) spec.cidr is ${pool.cidr}`,
+        ],
+      };
+    }
+}
+
+const poolFault = (pool: PoolFacts, id: string) => ({
+  id,
+  object: `IPPool(${pool.name})`,
+  fix: `make a pool elsewhere, disable this one (spec.disabled: true), move its pods, delete it`,
+  setting: `IPPool(${pool.name}) spec.disabled: true`,
+});
+
+export function* tooFewBlocks(cluster: ClusterFacts): Generator<Finding> {
+  for (const pool of cluster.pools) {
+    const nodes = [...cluster.nodes.values()].filter((node) => poolCovers(pool, node));
+    const isForPods = pool.uses.includes("Workload") && !pool.disabled;
+    if (isForPods && nodes.length === 0 && cluster.nodes.size > 0)
+      yield {
+        id: "pool-without-nodes",
+        severity: "warning",
+        object: `IPPool(${pool.name})`,
+        problem: `pool ${pool.name} serves no node: its nodeSelector ${JSON.stringify(pool.nodeSelector)} matches none`,
+        cause: "no Node has the labels it asks for",
+        evidence: [`IPPool(${pool.name}) spec.nodeSelector is ${pool.nodeSelector}`],
+        fix: "correct the selector or the nodes' labels, or disable the pool",
+        setting: `IPPool(${pool.name}) spec.nodeSelector`,
+      };
+    const blocks = 2 ** Math.min(52, pool.blockSize - cidrLength(pool.cidr));
+    const taken = cluster.blocks.filter(({ cidr }) => cidrContains(pool.cidr, cidr));
+    const without = nodes.filter(({ name }) => !taken.some(({ host }) => host === name));
+    const isTooSmall = blocks < nodes.length;
+    if (!isForPods || (!isTooSmall && (taken.length < blocks || without.length === 0))) continue;
+    yield {
+      id: "too-few-blocks",
+      severity: cluster.strictAffinity ? "error" : "warning",
+      object: `IPPool(${pool.name})`,
+      problem: `pool ${pool.name} (${pool.cidr}, block size ${pool.blockSize}) has ${plural(blocks, "block")} for ${plural(nodes.length, "node")}${isTooSmall ? "" : ", all taken"}`,
+      cause: `every node takes a block of ${2 ** ((pool.cidr.includes(":") ? 128 : 32) - pool.blockSize)} addresses; one that finds none ${
+        cluster.strictAffinity
+          ? "gets no address at all, because strict affinity is on"
+          : "borrows single addresses from other nodes' blocks, each with a route of its own in every kernel"
+      }`,
+      evidence: [
+        `${plural(taken.length, "block")} taken by ${plural(new Set(taken.map(({ host }) => host)).size, "node")}`,
+        ...(without.length === 0 ? [] : [`without a block: ${listed(without.map(({ name }) => name))}`]),
+      ],
+      fix: "add a pool, or make one with smaller blocks (a larger spec.blockSize) and retire this one; calicoctl ipam split divides a pool",
+      setting: `IPPool spec.blockSize: ${Math.min(pool.cidr.includes(":") ? 128 : 32, cidrLength(pool.cidr) + Math.ceil(Math.log2(Math.max(2, nodes.length * 2))))}`,
+    };
+  }
+}

@@ -1,0 +1,161 @@
+// Reads the host we run on. Nothing here changes anything, and what cannot be read is left undefined.
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { release } from "node:os";
+import { BIRD_SOCKETS, bgpSessions, connectBird, parseProtocols, parseStatus } from "../../bgp/index.ts";
+import { NetworkNamespace, openRouteKernel, type RouteKernel, withNamespace } from "../../kernel/index.ts";
+import { type IpVersion, parseAddress } from "../../lib/ip.ts";
+import { kernelFiles, moduleFinder } from "../node/modules.ts";
+import { isFelix, processesHere } from "../node/processes.ts";
+import type { ClusterFacts, HostFacts, NeighbourTable, RuleCount } from "./facts.ts";
+
+const NODENAME_FILE = "/var/lib/calico/nodename";
+const SUPERVISOR_FILE = "/var/run/calico/supervisor.json";
+/** What pods are told is their gateway. */
+const POD_GATEWAY = parseAddress("169.254.1.1");
+const TOOL_TIMEOUT_MS = 10_000;
+
+/** The name of this host's node; undefined where it is none. */
+export function nodeHere(env: Readonly<Record<string, string | undefined>>): string | undefined {
+  return readText(env["CALICO_NODENAME_FILE"] || NODENAME_FILE)?.trim() || undefined;
+}
+
+export async function readHost(node: string, cluster: ClusterFacts): Promise<HostFacts> {
+  using kernel = openRouteKernel();
+  const links = kernel.links.list();
+  const addresses = Map.groupBy(kernel.addresses.list(), ({ link }) => link);
+  return {
+    node,
+    links: links.map(({ name, index, mtu, isUp }) => ({
+      name,
+      mtu,
+      isUp,
+      networks: (addresses.get(index) ?? []).map(({ address, length }) => ({ address, length })),
+    })),
+    sysctl: (path) => readText(`/proc/sys/${path}`)?.trim(),
+    hasModule: moduleFinder(kernelFiles(release())),
+    routesToPodGateway: kernel.routes.lookup(POD_GATEWAY) !== undefined,
+    pathMtu: pathMtus(kernel, node, cluster),
+    iptables: { legacy: countRules("iptables-legacy-save"), nft: countRules("iptables-nft-save") },
+    hasCalicoNftTable: toolOutput("nft", ["list", "tables"])?.includes(" calico\n"),
+    neighbourTable: { 4: neighbourTable(4), 6: neighbourTable(6) },
+    birds: { 4: await readBird(4), 6: await readBird(6) },
+    planProblems: readPlanProblems(),
+    parts: readParts(),
+  };
+}
+
+function pathMtus(kernel: RouteKernel, node: string, cluster: ClusterFacts): ReadonlyMap<string, number> {
+  const byIndex = new Map(kernel.links.list().map((link) => [link.index, link.mtu]));
+  const found = new Map<string, number>();
+  for (const other of cluster.nodes.values())
+    for (const version of [4, 6] as const) {
+      const address = other.networks[version]?.address;
+      if (other.name === node || address === undefined) continue;
+      const route = kernel.routes.lookup(address);
+      // A route may carry a smaller MTU: set by hand, or learnt from a router on the way.
+      const mtu = route?.metrics?.mtu ?? byIndex.get(route?.link ?? route?.nextHops?.[0]?.link ?? -1);
+      if (route?.type === "unicast" && mtu !== undefined)
+        found.set(other.name, Math.min(mtu, found.get(other.name) ?? mtu));
+    }
+  return found;
+}
+
+function countRules(tool: string): RuleCount | undefined {
+  const text = toolOutput(tool, []);
+  if (text === undefined) return undefined;
+  const rules = text.split("\n").filter((line) => line.startsWith("-A "));
+  return {
+    all: rules.length,
+    calico: rules.filter((rule) => rule.startsWith("-A cali-")).length,
+    kubernetes: rules.filter((rule) => rule.startsWith("-A KUBE-")).length,
+  };
+}
+
+function toolOutput(tool: string, args: readonly string[]): string | undefined {
+  const { status, stdout } = spawnSync(tool, args, {
+    encoding: "utf8",
+    timeout: TOOL_TIMEOUT_MS,
+    maxBuffer: 1 << 28,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  return status === 0 ? stdout : undefined;
+}
+
+/** The table is the machine's, and is told only to who looks from the machine's own network namespace. */
+function neighbourTable(version: IpVersion): NeighbourTable | undefined {
+  try {
+    using machine = NetworkNamespace.ofProcess(1);
+    return withNamespace(machine, () => {
+      const [heading = "", ...rows] = (
+        readText(`/proc/thread-self/net/stat/${version === 4 ? "arp" : "ndisc"}_cache`) ?? ""
+      )
+        .trim()
+        .split("\n");
+      const at = heading.split(/\s+/).indexOf("table_fulls");
+      const limit = Number(readText(`/proc/sys/net/ipv${version}/neigh/default/gc_thresh3`));
+      const cells = rows.map((row) => row.split(/\s+/).map((cell) => Number.parseInt(cell, 16)));
+      const entries = cells[0]?.[0];
+      if (entries === undefined || !(limit > 0)) return undefined;
+      return { entries, limit, overflows: at < 0 ? 0 : cells.reduce((sum, row) => sum + (row[at] ?? 0), 0) };
+    });
+  } catch {
+    return undefined; // not allowed to look, or not this kernel
+  }
+}
+
+async function readBird(version: IpVersion): Promise<HostFacts["birds"][IpVersion]> {
+  try {
+    using control = await connectBird(BIRD_SOCKETS[version]);
+    return {
+      routerId: parseStatus(await control.ask("show status")).routerId,
+      sessions: bgpSessions(parseProtocols(await control.ask("show protocols all"))),
+    };
+  } catch {
+    return undefined; // its absence is told by the supervisor's file
+  }
+}
+
+function readPlanProblems(): HostFacts["planProblems"] {
+  const text = readText("/var/run/calico/bgp-service.json");
+  return text === undefined ? [] : (JSON.parse(text) as { readonly problems: HostFacts["planProblems"] }).problems;
+}
+
+function readParts(): HostFacts["parts"] {
+  const text = readText(SUPERVISOR_FILE);
+  if (text === undefined) {
+    // Somebody else's supervision: at least Felix must be there.
+    const isRunning = processesHere().some(isFelix);
+    return [{ name: "felix", isRunning, detail: "no process of that name is there" }];
+  }
+  const { pid, children } = JSON.parse(text) as {
+    readonly pid: number;
+    readonly children: readonly {
+      readonly name: string;
+      readonly state: string;
+      readonly pid?: number;
+      readonly lastExit?: { readonly code: number | null; readonly signal: string | null; readonly at: string };
+    }[];
+  };
+  const alive = new Set(processesHere().map((each) => each.pid));
+  if (!alive.has(pid))
+    return [
+      { name: "calico-node", isRunning: false, detail: `its process ${pid} has ended; nothing supervises the rest` },
+    ];
+  return children.map(({ name, state, pid: own, lastExit }) => ({
+    name,
+    isRunning: state === "running" && own !== undefined && alive.has(own),
+    detail:
+      lastExit === undefined
+        ? `it is ${state}`
+        : `it is ${state}, and ended last with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`,
+  }));
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return undefined;
+  }
+}

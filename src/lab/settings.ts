@@ -1,0 +1,28 @@
+// Changes what calico-node on a host is told, and starts it again with that.
+import type { Lab } from "./lab.ts";
+import { UsageError } from "./options.ts";
+import { stopProcess } from "./process.ts";
+import { startNode } from "./programs.ts";
+import { untilReady } from "./up.ts";
+
+const STOP_WITHIN_MS = 10_000;
+/** A node that comes back waits for its neighbours first. */
+const READY_WITHIN_MS = 60_000;
+
+/** @param words `NAME=value`; with an empty value the name is as in the lab's plan again */
+export async function changeSettings(lab: Lab, name: string, words: readonly string[]): Promise<void> {
+  const node = lab.plan.nodes.find((each) => each.name === name);
+  if (node === undefined || words.length === 0)
+    throw new UsageError(`set NODE NAME=VALUE …; nodes are ${lab.plan.nodes.map((each) => each.name).join(", ")}`);
+  const settings = { ...lab.record.settings?.[name] };
+  for (const word of words) {
+    const [, key, value] = /^([A-Z][A-Z0-9_]*)=(.*)$/s.exec(word) ?? [];
+    if (key === undefined || value === undefined) throw new UsageError(`${word}: want NAME=VALUE`);
+    if (value === "") delete settings[key];
+    else settings[key] = value;
+  }
+  lab.update({ settings: { ...lab.record.settings, [name]: settings } });
+  await stopProcess(lab.folder, lab.host(name).programName("calico-node"), STOP_WITHIN_MS);
+  startNode(lab.folder, lab.options, lab.plan, node, settings);
+  await untilReady(lab, name, READY_WITHIN_MS);
+}
