@@ -7,6 +7,8 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 
 const image = join(import.meta.dir, "../../image");
+const FINISH = join(image, "finish.sh");
+const CACHE = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "calico-ts");
 export const SUITE = "bookworm";
 
 export function debianPackages(): readonly string[] {
@@ -15,14 +17,19 @@ export function debianPackages(): readonly string[] {
     .filter((line) => line !== "" && !line.startsWith("#"));
 }
 
+/** Named by what it is made from. */
+function cachedTar(): string {
+  const recipe = [SUITE, process.arch, ...debianPackages(), readFileSync(FINISH, "utf8")].join("\n");
+  return join(CACHE, `debian-root-${createHash("sha256").update(recipe).digest("hex").slice(0, 12)}.tar`);
+}
+
+export const isDebianRootCached = (): boolean => existsSync(cachedTar());
+
 /** The layer's tar; made when there is none of these packages. */
 export function debianRoot(createdAt: Date): string {
-  const cache = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "calico-ts");
-  const finish = join(image, "finish.sh");
-  const recipe = [SUITE, process.arch, ...debianPackages(), readFileSync(finish, "utf8")].join("\n");
-  const tar = join(cache, `debian-root-${createHash("sha256").update(recipe).digest("hex").slice(0, 12)}.tar`);
+  const tar = cachedTar();
   if (existsSync(tar)) return tar;
-  mkdirSync(cache, { recursive: true });
+  mkdirSync(CACHE, { recursive: true });
   const beside = `${tar}.${process.pid}.tar`;
   try {
     execFileSync(
@@ -32,7 +39,7 @@ export function debianRoot(createdAt: Date): string {
         "--quiet",
         `--include=${debianPackages().join(",")}`,
         '--aptopt=Apt::Install-Recommends "false"',
-        `--customize-hook=copy-in ${finish} /tmp`,
+        `--customize-hook=copy-in ${FINISH} /tmp`,
         '--customize-hook=chroot "$1" sh /tmp/finish.sh',
         '--customize-hook=rm "$1/tmp/finish.sh"',
         SUITE,

@@ -5,3 +5,4 @@ export * from "./manager.ts";
 export * from "./parameters.ts";
 export type { RulesKernel } from "./rule-planes.ts";
 export { hasIpvsDevice, IPVS_DEVICE, type OpenedKernel, openLinuxKernel } from "./open-kernel.ts";
+export { type RemovalOptions, removeDataplane } from "./removal.ts";

@@ -113,6 +113,16 @@ function leftoversOf(rules: RulesKernel, versions: readonly IpVersion[], nft: Nf
   return { iptables, ipsets: new Ipsets() };
 }
 
+/** Every place any of the backends writes to. */
+export function allPlaces(nft: Nft): SweepTargets {
+  const iptables = (["legacy", "nft"] as const).flatMap((variant) =>
+    ([4, 6] as const)
+      .filter((family) => mayHoldRules(variant, family, nft))
+      .map((family) => new Iptables({ family, variant })),
+  );
+  return { ruleset: nft, iptables, ipsets: new Ipsets() };
+}
+
 /** Asking the legacy tool loads modules, and asking for a table makes it: only where there is something already. */
 function mayHoldRules(variant: IptablesVariant, family: IpVersion, nft: Nft): boolean {
   if (findIptablesProgram(family, variant, "save") === undefined) return false;

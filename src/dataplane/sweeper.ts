@@ -64,16 +64,7 @@ export class Sweeper implements SetReconciler {
     this.#nextAt = now + REPEAT_MS;
     let isDone = true;
     try {
-      this.#sweepNftables();
-      for (const table of this.#tables) {
-        table.queueResync();
-        await table.apply(signal);
-      }
-      for (const set of this.#sets) {
-        set.queueResync();
-        await set.apply(signal);
-        if ((await set.applyDeletions()).againInMs !== undefined) isDone = false;
-      }
+      isDone = await this.sweep(signal);
     } catch (error) {
       if (signal.aborted) throw error;
       // Never a reason to fail: what we leave is what was there before us.
@@ -81,6 +72,22 @@ export class Sweeper implements SetReconciler {
     }
     if (!isDone) this.#nextAt = now + 1000;
     return { againInMs: this.#nextAt - now };
+  }
+
+  /** One pass; false when sets are left for another. */
+  async sweep(signal: AbortSignal): Promise<boolean> {
+    let isDone = true;
+    this.#sweepNftables();
+    for (const table of this.#tables) {
+      table.queueResync();
+      await table.apply(signal);
+    }
+    for (const set of this.#sets) {
+      set.queueResync();
+      await set.apply(signal);
+      if ((await set.applyDeletions()).againInMs !== undefined) isDone = false;
+    }
+    return isDone;
   }
 
   #sweepNftables(): void {

@@ -40,3 +40,10 @@ export async function main(argv: readonly string[]): Promise<number> {
   // Whatever still holds the process open has had its time.
   process.exit(code);
 }
+
+/** Takes Felix's work out of the kernel; loaded only for that. */
+export async function removeFromKernel(
+  ...given: Parameters<typeof import("./removal.ts").removeFromKernel>
+): Promise<void> {
+  return (await import("./removal.ts")).removeFromKernel(...given);
+}

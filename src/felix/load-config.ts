@@ -128,7 +128,7 @@ function readConfigFile(path: string, tell: (problem: string) => void): Record<s
   return layer;
 }
 
-function localSurroundings(env: Environment): Surroundings {
+export function localSurroundings(env: Environment): Surroundings {
   return {
     exists: existsSync,
     findExecutable: (name) => {

@@ -23,13 +23,14 @@ const roles: Readonly<Record<string, () => Promise<Program>>> = {
     const { hostpathInit } = await import("./commands.ts");
     return () => hostpathInit();
   },
+  uninstall: async () => (await import("./uninstall-command.ts")).main,
   v: async () => () => {
     console.log(BUILD.version);
     return 0;
   },
 };
 /** Of these only one at a time. */
-const EXCLUSIVE = ["v", "felix", "startup", "confd", "monitor-addresses"];
+const EXCLUSIVE = ["v", "felix", "startup", "confd", "monitor-addresses", "uninstall"];
 const PROBES = ["felix-live", "felix-ready", "bird-live", "bird6-live", "bird-ready", "bird6-ready"] as const;
 
 export async function main(argv: readonly string[]): Promise<number> {

@@ -1,0 +1,104 @@
+// The image's root file system, from the file that clusters import: every role runs in it and says which version it is, the
+// probes answer, nothing in it lets a user become root, and it says what it is made of. Making Debian's layer takes
+// minutes and a mirror: done by `make image`, or here with REQUIRE_IMAGE=1; else only one that is in the cache is used.
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { makeImage } from "../../../scripts/image.ts";
+import { isDebianRootCached } from "../../../scripts/image/debian-root.ts";
+import { IMAGE } from "../../../scripts/manifests/image.ts";
+
+const hasProgram = existsSync(join(import.meta.dir, "../../../dist/calico"));
+const canRun = process.getuid?.() === 0 && hasProgram && (isDebianRootCached() || process.env["REQUIRE_IMAGE"] === "1");
+if (!canRun) console.error("IMAGE TESTS SKIPPED: run make image once (it needs root, mmdebstrap and a Debian mirror)");
+
+const folder = mkdtempSync(join(tmpdir(), "image-test-"));
+const root = join(folder, "root");
+const VERSION = IMAGE.slice(IMAGE.lastIndexOf(":") + 1);
+
+beforeAll(async () => {
+  if (!canRun) return;
+  const archive = join(folder, "image.tar");
+  await makeImage(archive);
+  execFileSync("tar", ["-C", folder, "-xf", archive]);
+  const [{ Layers, RepoTags }] = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8")) as [
+    { Layers: string[]; RepoTags: string[] },
+  ];
+  expect(RepoTags).toEqual([IMAGE]);
+  execFileSync("mkdir", [root]);
+  for (const layer of Layers) execFileSync("tar", ["-C", root, "--numeric-owner", "-xf", join(folder, layer)]);
+  rmSync(archive);
+}, 900_000);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** As a container would: namespaces of its own, its own /proc, a root that cannot be written. */
+function run(command: readonly string[], { user = "0:0" } = {}): { code: number | null; out: string } {
+  const script = `mount --make-rprivate / && mount --bind ${root} ${root} && mount -o remount,ro,bind ${root} \
+    && mount -t proc proc ${root}/proc && mount --rbind /dev ${root}/dev && ip link set lo up \
+    && exec chroot --userspec=${user} ${root} "$@"`;
+  const flags = ["--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child"];
+  const { status, stdout, stderr } = spawnSync("unshare", [...flags, "sh", "-c", script, "sh", ...command], {
+    encoding: "utf8",
+    env: { PATH: process.env["PATH"] },
+    timeout: 30_000,
+  });
+  return { code: status, out: (stdout + stderr).trim() };
+}
+
+test.skipIf(!canRun)("every role runs in the image", () => {
+  for (const [command, out] of [
+    ["/usr/bin/calico-node -v", VERSION],
+    ["/usr/bin/calico-kube-controllers -v", VERSION],
+    ["/usr/bin/check-status -v", VERSION],
+    ["/usr/bin/calicoctl version --client", VERSION],
+    ["/usr/bin/calico-typha --version", VERSION],
+    ["/usr/bin/calico-felix --version", VERSION],
+    ["/opt/cni/bin/calico -v", VERSION],
+    ["/opt/cni/bin/calico-ipam -v", VERSION],
+    ["bird --version", "BIRD version 2"],
+    ["nft --version", "nftables"],
+    ["iptables-legacy --version", "legacy"],
+    ["iptables-nft --version", "nf_tables"],
+    ["ipset --version", "ipset"],
+    ["modprobe --version", "kmod"],
+    ["sleep 0", ""],
+  ] as const) {
+    const answer = run(command.split(" "));
+    expect({ command, code: answer.code, says: answer.out.includes(out) ? out : answer.out }).toEqual({
+      command,
+      code: 0,
+      says: out,
+    });
+  }
+});
+
+test.skipIf(!canRun)("TC-I13 the probes of the manifests run in the image and say why they fail", () => {
+  for (const [command, user, why] of [
+    ["/usr/bin/calico-node -felix-live -bird-live", "0:0", "felix is not live: http://localhost:9099/liveness: "],
+    ["/usr/bin/calico-node -felix-ready -bird-ready", "0:0", "is not ready"],
+    ["/usr/bin/check-status -r", "999:999", "cannot read /status/status.json"],
+    ["/usr/bin/check-status -l", "999:999", "cannot read /status/status.json"],
+  ] as const) {
+    const { code, out } = run(command.split(" "), { user });
+    expect({ command, code, says: out.includes(why) ? why : out }).toEqual({ command, code: 1, says: why });
+  }
+});
+
+test.skipIf(!canRun)("nothing in the image is setuid", () => {
+  expect(execFileSync("find", [root, "-xdev", "-type", "f", "-perm", "/6000"], { encoding: "utf8" })).toBe("");
+});
+
+test.skipIf(!canRun)("the image lists what it is made of", () => {
+  const components = ["debian", "calico"].flatMap((part) => {
+    const file = join(root, "usr/share/sbom", `${part}.cdx.json`);
+    return (JSON.parse(readFileSync(file, "utf8")) as { components: { name: string; version: string }[] }).components;
+  });
+  const names = components.map(({ name }) => name);
+  for (const name of ["bird2", "nftables", "iptables", "ipset", "libc6", "zod", "js-yaml", "@grpc/grpc-js", "bun"])
+    expect(names).toContain(name);
+  expect(names).not.toContain("typescript"); // nothing that only builds
+  for (const { name, version } of components)
+    expect({ name, version }).toEqual({ name, version: expect.stringMatching(/\d/) });
+});
