@@ -122,6 +122,11 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     text: "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata:\n\tname: x\n",
     want: /line 4: not YAML: /,
   },
+  {
+    name: "a tag with a line break",
+    text: "!<\n>",
+    want: /^[^\n]*line 2: not YAML: tag name cannot contain such characters\n$/,
+  },
   { name: "a word", text: "hello\n", want: /document 1, line 1: want a resource/ },
   {
     name: "another version",

@@ -54,7 +54,9 @@ export function parseYaml(source: string, file: string): Document[] {
     if (!(error instanceof YAMLException)) throw error;
     const offset = error.mark?.position ?? 0;
     const place = { file, document: documentAt(source, offset), line: lineAt(source, offset) };
-    throw new InputFault(place, `not YAML: ${error.reason}`, { cause: error });
+    // The parser repeats what it read, line breaks and all; a fault is one line.
+    const reason = error.reason.replaceAll(/\p{Cc}+/gu, " ").replace(/[: ]+$/, "");
+    throw new InputFault(place, `not YAML: ${reason}`, { cause: error });
   }
   return new TreeBuilder(source, file, events).documents();
 }
