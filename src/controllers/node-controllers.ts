@@ -1,10 +1,10 @@
 // The controllers around nodes and addresses, and the views of the cluster they share. None waits for another.
-import type { Client, Datastore, Environment, KubeApi, KubeObject } from "../datastore/index.ts";
+import type { Client, Datastore, KubeApi, KubeObject } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import type { Logger } from "../lib/log.ts";
 import type { MetricsRegistry } from "../lib/metrics.ts";
 import type { RunningConfig } from "./configuration.ts";
-import { Feed } from "./feed.ts";
+import type { Feed } from "./feed.ts";
 import { HostEndpoints } from "./host-endpoints/controller.ts";
 import { Informer } from "./informer.ts";
 import { AddressCollector } from "./ipam-gc/collector.ts";
@@ -18,7 +18,8 @@ import { NodeLabels } from "./nodes/labels.ts";
 
 export interface NodeControllerParts {
   readonly config: RunningConfig;
-  readonly env: Environment;
+  readonly feed: Feed;
+  readonly usePodCidr: boolean;
   readonly store: Datastore;
   readonly api: KubeApi;
   readonly client: Client;
@@ -28,11 +29,8 @@ export interface NodeControllerParts {
 }
 
 export function startNodeControllers(parts: NodeControllerParts, signal: AbortSignal): Promise<void>[] {
-  const { config, store, api, client, log, registry, batchMs } = parts;
+  const { config, feed, usePodCidr, store, api, client, log, registry, batchMs } = parts;
   if (config.node === undefined) return [];
-  const usePodCidr = parts.env["USE_POD_CIDR"] === "true";
-  const timing = batchMs === undefined ? {} : { batchMs };
-  const feed = new Feed({ store, log, usePodCidr, ...timing });
   const follow = (path: string) => (error: unknown) =>
     log.warn("cannot follow objects of Kubernetes; trying again", { path, error });
   const nodesPath = "/api/v1/nodes";
@@ -71,6 +69,6 @@ export function startNodeControllers(parts: NodeControllerParts, signal: AbortSi
     });
     running.push(pods, collector);
   }
-  running.push(kubernetesNodes, feed);
+  running.push(kubernetesNodes);
   return running.map((part) => part.run(signal));
 }

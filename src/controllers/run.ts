@@ -27,7 +27,9 @@ import { ConfigurationKeeper } from "./configuration-keeper.ts";
 import { namespaceCopies, policyCopies, serviceAccountCopies } from "./copies.ts";
 import { EndpointLabels } from "./endpoint-labels.ts";
 import { type LogSeverity, readEnvironment } from "./environment.ts";
+import { Feed } from "./feed.ts";
 import { Readings, watchHealth } from "./health.ts";
+import { startLoadBalancer } from "./load-balancer/start.ts";
 import { Leadership, type LeaderTimings } from "./leader.ts";
 import { startNodeControllers } from "./node-controllers.ts";
 import { healthPages, metricsPages, servePages } from "./pages.ts";
@@ -137,7 +139,13 @@ function startAll(parts: Parts, signal: AbortSignal): Promise<void>[] {
         ...config.workloadEndpoint,
       }).run(signal),
     );
-  running.push(...startNodeControllers({ ...parts, batchMs: parts.options.timings?.batchMs }, signal));
+  if (config.node !== undefined || config.loadBalancer !== undefined) {
+    const usePodCidr = env["USE_POD_CIDR"] === "true";
+    const batchMs = parts.options.timings?.batchMs;
+    const feed = new Feed({ store, log, usePodCidr, ...(batchMs === undefined ? {} : { batchMs }) });
+    const shared = { ...parts, feed, usePodCidr, batchMs };
+    running.push(...startNodeControllers(shared, signal), ...startLoadBalancer(shared, signal), feed.run(signal));
+  }
   running.push(compactPeriodically({ store, periodMs: config.compactionPeriodMs, log }, signal));
   if (config.policyNameMigrator)
     running.push(migrateWhenRolledOut({ api, store, log, namespace: namespaceOf(env, "calico-system") }, signal));
