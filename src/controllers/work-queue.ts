@@ -12,6 +12,8 @@ export interface WorkQueueOptions {
   readonly log: Logger;
   readonly workers?: number;
   readonly retries?: number;
+  /** Shorter in tests. */
+  readonly backoff?: Backoff;
 }
 
 export class WorkQueue {
@@ -87,7 +89,7 @@ export class WorkQueue {
     log.warn("an object could not be brought up to date; trying again", { ...fields, failures });
     this.#timers.set(
       key,
-      setTimeout(() => this.add(key), backoffDelay(BACKOFF, failures - 1)),
+      setTimeout(() => this.add(key), backoffDelay(this.#options.backoff ?? BACKOFF, failures - 1)),
     );
   }
 }

@@ -34,6 +34,8 @@ export interface CollectorOptions {
 const FULL_SCAN_MS = 5 * 60_000;
 const MAX_RELEASE = 10_000;
 const ASK_WIDTH = 8;
+const UNREADY_MS = 50;
+const MIGRATING = "projectcalico.org/node-flannel-migration-in-progress";
 const RETRY = { firstMs: 5, maxMs: 30_000, factor: 4 };
 
 export class AddressCollector {
@@ -44,6 +46,7 @@ export class AddressCollector {
   readonly #leaks = new Map<string, Tracked>();
   #wantsFullScan = true;
   #wake: () => void = () => {};
+  #scanned = Promise.withResolvers<void>();
 
   constructor(options: CollectorOptions) {
     this.#options = options;
@@ -80,7 +83,7 @@ export class AddressCollector {
         if (signal.aborted) return;
         if (!feed.isWritable || !pods.hasSynced || !kubernetesNodes.hasSynced) {
           // Nothing is judged on half a picture, nor while an operator holds the datastore.
-          await delay(200, signal).catch(() => {});
+          await delay(UNREADY_MS, signal).catch(() => {});
           continue;
         }
         try {
@@ -99,6 +102,12 @@ export class AddressCollector {
     }
   }
 
+  /** Has everything looked at; resolves when a pass that began after the call has ended. */
+  async scanned(): Promise<void> {
+    this.#scanAll();
+    await this.#scanned.promise;
+  }
+
   #scanAll(): void {
     this.#wantsFullScan = true;
     this.#wake();
@@ -107,6 +116,8 @@ export class AddressCollector {
   async #pass(signal: AbortSignal): Promise<void> {
     const isFull = this.#wantsFullScan;
     const nodes = isFull ? [...this.ledger.nodes()] : [...this.#dirty];
+    const told = this.#scanned;
+    if (isFull) this.#scanned = Promise.withResolvers<void>();
     this.#wantsFullScan = false;
     this.#dirty.clear();
     const deserted: string[] = [];
@@ -117,6 +128,7 @@ export class AddressCollector {
     await this.#forgetAffinities(signal);
     await this.#giveUpEmptyBlocks(signal);
     await this.#thaw(signal);
+    told.resolve();
   }
 
   /** Looks at all of a node's addresses. @returns whether the node is gone and nothing holds its blocks any longer */
@@ -279,7 +291,8 @@ export class AddressCollector {
     const { graceMs, ipam, log } = this.#options;
     if (graceMs === undefined || graceMs === 0) return;
     for (const node of this.ledger.nodes()) {
-      if (typeof this.#placeOf(node) === "string") continue;
+      const place = this.#placeOf(node);
+      if (typeof place === "string" || this.#isMigrating(place.kubernetes)) continue;
       const spare = this.ledger.blocksOf(node).size - 1;
       for (const cidr of this.ledger.emptyBlocks(node, this.#now(), graceMs).slice(0, Math.max(0, spare)))
         try {
@@ -290,6 +303,12 @@ export class AddressCollector {
           log.info("a block is no longer empty, or not the node's", { block: cidr, node, error: describeError(error) });
         }
     }
+  }
+
+  /** A node that moves to us from flannel has claimed blocks for pods that are still to come. */
+  #isMigrating(kubernetes: string | undefined): boolean {
+    if (kubernetes === undefined) return false;
+    return this.#options.kubernetesNodes.get(kubernetes)?.labels[MIGRATING] === "true";
   }
 
   /** Addresses that have rested long enough, in blocks nobody writes. */

@@ -1,0 +1,140 @@
+import { describe, expect, test } from "bun:test";
+import { type ConfigurationSpec, DEFAULT_SPEC, effectiveConfig } from "./configuration.ts";
+import { readEnvironment } from "./environment.ts";
+
+const effective = (spec: object, env: Record<string, string> = {}, inKubernetes = false) =>
+  effectiveConfig(spec as ConfigurationSpec, readEnvironment(env), inKubernetes);
+const running = (spec: object, env: Record<string, string> = {}, inKubernetes = false) =>
+  effective(spec, env, inKubernetes).config;
+const MINUTE = 60_000;
+
+describe("TC-K02 what runs", () => {
+  test("TC-K02 the defaults", () => {
+    expect(running(DEFAULT_SPEC)).toEqual({
+      logSeverity: "Info",
+      healthChecks: true,
+      compactionPeriodMs: 10 * MINUTE,
+      metricsPort: 9094,
+      node: {
+        syncLabels: true,
+        hostEndpoints: { autoCreate: "Disabled", createDefaultHostEndpoint: "Enabled" },
+        leakGraceMs: 15 * MINUTE,
+      },
+      policy: { reconcilerPeriodMs: 5 * MINUTE },
+      workloadEndpoint: { reconcilerPeriodMs: 5 * MINUTE },
+      serviceAccount: { reconcilerPeriodMs: 5 * MINUTE },
+      namespace: { reconcilerPeriodMs: 5 * MINUTE },
+      loadBalancer: { assignIPs: "AllServices" },
+      policyNameMigrator: true,
+    });
+  });
+
+  test("TC-K02 a section that is missing is a controller that does not run", () => {
+    const { node, policy, loadBalancer, namespace } = running({ controllers: { policy: { reconcilerPeriod: "1m" } } });
+    expect({ node, loadBalancer, namespace }).toEqual({
+      node: undefined,
+      loadBalancer: undefined,
+      namespace: undefined,
+    });
+    expect(policy).toEqual({ reconcilerPeriodMs: MINUTE });
+  });
+
+  test("TC-K02 the environment wins over the resource, the resource over the defaults", () => {
+    const spec = {
+      logSeverityScreen: "Debug",
+      healthChecks: "Disabled",
+      etcdV3CompactionPeriod: "1m",
+      controllers: { node: { syncLabels: "Disabled", hostEndpoint: { autoCreate: "Disabled" } }, policy: {} },
+    };
+    expect(running(spec)).toMatchObject({
+      logSeverity: "Debug",
+      healthChecks: false,
+      compactionPeriodMs: MINUTE,
+      node: { syncLabels: false },
+    });
+    const env = {
+      LOG_LEVEL: "error",
+      HEALTH_ENABLED: "true",
+      COMPACTION_PERIOD: "0",
+      SYNC_NODE_LABELS: "true",
+      AUTO_HOST_ENDPOINTS: "enabled",
+      RECONCILER_PERIOD: "7s",
+    };
+    expect(running(spec, env)).toMatchObject({
+      logSeverity: "Error",
+      healthChecks: true,
+      compactionPeriodMs: 0,
+      node: { syncLabels: true, hostEndpoints: { autoCreate: "Enabled" } },
+      policy: { reconcilerPeriodMs: 7000 },
+    });
+  });
+
+  test("TC-K02 ENABLED_CONTROLLERS alone says what runs; a section that is missing then has no period", () => {
+    const spec = { controllers: { policy: { reconcilerPeriod: "1m" }, node: {} } };
+    const config = running(spec, { ENABLED_CONTROLLERS: "namespace,loadbalancer" });
+    expect([config.policy, config.node]).toEqual([undefined, undefined]);
+    expect(config.namespace).toEqual({});
+    expect(config.loadBalancer).toEqual({ assignIPs: "AllServices" });
+    const timed = running(spec, { ENABLED_CONTROLLERS: "namespace", RECONCILER_PERIOD: "1m" });
+    expect(timed.namespace).toEqual({ reconcilerPeriodMs: MINUTE });
+  });
+
+  test("TC-K02 a grace of nothing is not the same as none", () => {
+    expect(running({ controllers: { node: { leakGracePeriod: "0s" } } }).node?.leakGraceMs).toBe(0);
+    expect(running({ controllers: { node: {} } }).node?.leakGraceMs).toBeUndefined();
+  });
+});
+
+describe("TC-K03 the status", () => {
+  const listed = (env: Record<string, string>, inKubernetes: boolean) =>
+    Object.keys(
+      (effective(DEFAULT_SPEC, env, inKubernetes).status.runningConfig as { controllers: object }).controllers,
+    );
+
+  test("TC-K03 lists the controllers that run, and no others", () => {
+    const all = ["node", "policy", "workloadEndpoint", "serviceAccount", "namespace", "loadBalancer", "migration"];
+    expect(listed({}, false)).toEqual(all);
+    expect(listed({}, true)).toEqual(["node", "loadBalancer", "migration"]);
+    expect(listed({ ENABLED_CONTROLLERS: "node,policy" }, true)).toEqual(["node", "migration"]);
+    expect(listed({ ENABLED_CONTROLLERS: "policy" }, false)).toEqual(["policy", "migration"]);
+  });
+
+  test("TC-K03 shows what is in force, without ports and without the node's period", () => {
+    const { status } = effective(DEFAULT_SPEC, { RECONCILER_PERIOD: "10s", ENABLED_CONTROLLERS: "node,policy" });
+    expect(status).toEqual({
+      runningConfig: {
+        logSeverityScreen: "Info",
+        healthChecks: "Enabled",
+        etcdV3CompactionPeriod: "10m0s",
+        controllers: {
+          node: {
+            syncLabels: "Enabled",
+            hostEndpoint: { autoCreate: "Disabled", createDefaultHostEndpoint: "Enabled" },
+            leakGracePeriod: "15m0s",
+          },
+          policy: { reconcilerPeriod: "10s" },
+          migration: { policyNameMigrator: "Enabled" },
+        },
+      },
+      environmentVars: { RECONCILER_PERIOD: "10s", ENABLED_CONTROLLERS: "node,policy" },
+    });
+  });
+
+  test("TC-K03 shows the variables only where there are some", () => {
+    expect(effective(DEFAULT_SPEC).status.environmentVars).toBeUndefined();
+    expect(effective(DEFAULT_SPEC, { SYNC_NODE_LABELS: "true" }, true).status.environmentVars).toEqual({
+      DATASTORE_TYPE: "kubernetes",
+    });
+  });
+});
+
+test("TC-K04 only what changes what runs is a reason to start again", () => {
+  const fingerprint = (spec: object, env: Record<string, string> = {}) => effective(spec, env).fingerprint;
+  const other = { ...DEFAULT_SPEC, logSeverityScreen: "Debug" };
+  expect(fingerprint(other)).not.toBe(fingerprint(DEFAULT_SPEC));
+  expect(fingerprint(other, { LOG_LEVEL: "info" })).toBe(fingerprint(DEFAULT_SPEC, { LOG_LEVEL: "info" }));
+  expect(fingerprint({ ...DEFAULT_SPEC, prometheusMetricsPort: 9095 })).not.toBe(fingerprint(DEFAULT_SPEC));
+  const period = { ...DEFAULT_SPEC, controllers: { ...DEFAULT_SPEC.controllers, policy: { reconcilerPeriod: "1m" } } };
+  const masked = { ENABLED_CONTROLLERS: "node" };
+  expect(fingerprint(period, masked)).toBe(fingerprint(DEFAULT_SPEC, masked));
+});

@@ -1,0 +1,271 @@
+import { expect, test } from "bun:test";
+import { CollectorBench, MINUTE } from "../testing/collector-bench.ts";
+
+const GRACE = 15 * MINUTE;
+
+test("TC-K16 a node that is gone gives back its addresses, its tunnel's too, and its blocks", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  await bench.node("n2");
+  const live = await bench.assign("n2", "stays");
+  bench.pod("stays", "n2", live);
+  await bench.assign("n1", "gone");
+  await bench.tunnel("n1");
+  const tunnel = await bench.tunnel("n2");
+  bench.start(GRACE);
+  await bench.pass();
+  expect(await bench.held()).toHaveLength(4); // while the node is there nothing is sure
+  bench.kube.drop("/api/v1/nodes/n1");
+  await bench.client.delete({ kind: "Node", name: "n1" });
+  await bench.pass();
+  await bench.pass();
+  expect(await bench.held()).toEqual([live, tunnel].sort());
+  expect(await bench.blocksOf("n1")).toEqual([]);
+  expect(await bench.blocksOf("n2")).toHaveLength(1);
+});
+
+test("TC-K16 one address that is kept keeps the tunnel and the blocks of a node that is gone", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const kept = await bench.assign("n1", "moved");
+  const tunnel = await bench.tunnel("n1");
+  bench.pod("moved", "n9", kept); // the pod has it, wherever it is: there is no node to compare with
+  bench.kube.drop("/api/v1/nodes/n1");
+  bench.start(GRACE);
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual([kept, tunnel].sort());
+  expect(await bench.blocksOf("n1")).toHaveLength(1);
+});
+
+test("TC-K16 an affinity of a vanished node that has no block is found and removed", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const cidr = "10.65.7.0/28";
+  const key = { type: "blockAffinity", affinityType: "host", host: "ghost", cidr } as never;
+  await bench.store.create({ key, value: { state: "confirmed" } as never });
+  bench.start(GRACE);
+  await bench.pass();
+  expect(await bench.blocksOf("ghost")).toEqual([]);
+});
+
+test("TC-K17 an address nobody uses is suspected first, and given back after the grace", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const used = await bench.assign("n1", "used");
+  const leaked = await bench.assign("n1", "leaked");
+  bench.pod("used", "n1", used);
+  bench.start(GRACE);
+  await bench.pass();
+  await bench.pass(GRACE - 1);
+  expect(await bench.held()).toEqual([used, leaked].sort());
+  await bench.pass(2);
+  expect(await bench.held()).toEqual([used]);
+  expect(bench.lines.join("\n")).toContain("gave back an address that nobody uses");
+});
+
+test("TC-K17 a pod that comes back within the grace clears the suspicion", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const address = await bench.assign("n1", "late");
+  bench.start(GRACE);
+  await bench.pass();
+  await bench.pass(GRACE - 1);
+  bench.pod("late", "n1", address);
+  await bench.pass();
+  bench.kube.drop("/api/v1/namespaces/ns1/pods/late");
+  await bench.pass(GRACE / 2);
+  expect(await bench.held()).toEqual([address]);
+});
+
+test("TC-K17 with a grace of nothing a leak stays suspected for ever; without a grace it is not even looked at", async () => {
+  for (const [grace, candidates] of [
+    [0, 1],
+    [undefined, 0],
+  ] as const) {
+    await using bench = await CollectorBench.create();
+    await bench.node("n1");
+    await bench.assign("n1", "leaked");
+    bench.start(grace);
+    await bench.pass();
+    await bench.pass(100 * GRACE);
+    expect(await bench.held()).toHaveLength(1);
+    expect(bench.registry.render()).toContain(`ipam_allocations_gc_candidates{ippool="p4",node="n1"} ${candidates}`);
+  }
+});
+
+test("TC-K17 kept: no handle, no pod named, a host's own, another orchestrator's node", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  await bench.node("plain", null);
+  const common = { version: 4, count: 1, host: "n1", use: "Workload" } as const;
+  await bench.ipam.autoAssign({ ...common, attributes: { node: "n1", namespace: "ns1", pod: "x" } });
+  await bench.ipam.autoAssign({ ...common, handleId: "by-hand", attributes: { node: "n1", note: "mine" } });
+  await bench.ipam.autoAssign({ ...common, handleId: "windows-reserved-ipam-handle", attributes: { note: "host" } });
+  await bench.assign("plain", "elsewhere");
+  const before = await bench.held();
+  bench.start(GRACE);
+  await bench.pass();
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual(before);
+});
+
+test("TC-K18 all addresses of a handle go together or none", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const [one, two] = [
+    await bench.assign("n1", "pair", {}, "net.pair"),
+    await bench.assign("n1", "pair", {}, "net.pair"),
+  ];
+  bench.pod("pair", "n1", one); // it has but one of them
+  bench.start(GRACE);
+  await bench.pass();
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual([one, two].sort());
+  bench.kube.drop("/api/v1/namespaces/ns1/pods/pair");
+  await bench.pass();
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual([]);
+});
+
+test("TC-K18 the API server itself is asked before an address is taken", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const address = await bench.assign("n1", "unseen");
+  bench.start(GRACE);
+  await bench.pass();
+  // It is there, but the watch has not told of it.
+  const path = "/api/v1/namespaces/ns1/pods/unseen";
+  bench.kube.objects.set(path, {
+    metadata: { name: "unseen", namespace: "ns1" },
+    spec: { nodeName: "n1", containers: [] },
+    status: { podIP: address },
+  });
+  await bench.pass(2 * GRACE);
+  expect(bench.kube.reads).toContain(path);
+  expect(await bench.held()).toEqual([address]);
+});
+
+test("TC-K18 an API server that does not answer keeps the address", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  await bench.assign("n1", "leaked");
+  bench.start(GRACE);
+  await bench.pass();
+  bench.kube.failure = new Error("down");
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toHaveLength(1);
+  bench.kube.failure = undefined;
+  await bench.pass();
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual([]);
+});
+
+test("TC-K20 blocks that stay empty longer than the grace are given up, but never a node's last", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  await bench.node("n2");
+  const blocks: string[] = [];
+  for (let i = 0; i < 3; i++) {
+    const cidr = `10.65.${i}.0/28` as never;
+    await bench.ipam.claimAffinity(cidr, { type: "host", name: "n1" });
+    blocks.push(cidr);
+  }
+  await bench.ipam.claimAffinity("10.65.9.0/28" as never, { type: "host", name: "n2" });
+  const address = "10.65.1.3";
+  await bench.ipam.assignAddress({ address: address as never, host: "n1", handleId: "net.a", attributes: {} });
+  bench.start(GRACE);
+  await bench.pass();
+  await bench.pass(GRACE - 1);
+  expect(await bench.blocksOf("n1")).toHaveLength(3);
+  await bench.pass(2);
+  expect(await bench.blocksOf("n1")).toEqual(["10.65.1.0/28"] as never);
+  expect(await bench.blocksOf("n2")).toHaveLength(1);
+});
+
+test("TC-K20 not without a grace, and not of a node that is moving to us", async () => {
+  for (const grace of [undefined, GRACE]) {
+    await using bench = await CollectorBench.create();
+    await bench.node("n1");
+    bench.kube.put("/api/v1/nodes/n1", {
+      metadata: { labels: { "projectcalico.org/node-flannel-migration-in-progress": "true" } },
+    });
+    for (const cidr of ["10.65.0.0/28", "10.65.1.0/28"])
+      await bench.ipam.claimAffinity(cidr as never, { type: "host", name: "n1" });
+    bench.start(grace);
+    await bench.pass();
+    await bench.pass(2 * GRACE);
+    expect(await bench.blocksOf("n1")).toHaveLength(2);
+  }
+});
+
+test("TC-K21 an address that has rested long enough is free again though nobody writes its block", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  await bench.ipam.configure({ ipCooldownSeconds: 60 });
+  const address = await bench.assign("n1", "short");
+  await bench.ipam.release([{ address }]);
+  const resting = async () =>
+    (await bench.store.list({ type: "block" })).items.some(({ value }) =>
+      value.attributes.some(({ releasedAt }) => releasedAt !== undefined),
+    );
+  bench.start(GRACE);
+  await bench.pass(59_000);
+  expect(await resting()).toBe(true);
+  await bench.pass(2_000);
+  expect(await resting()).toBe(false);
+});
+
+test("TC-K22 an address of a virtual machine lives as long as the machine, whatever its pods do", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const machine = "/apis/kubevirt.io/v1/namespaces/ns1/virtualmachines/vm1";
+  const attributes = { "vmi-name": "vm1" };
+  const address = await bench.assign("n1", "virt-launcher-vm1-a", attributes, "net.vmi.ns1.vm1");
+  bench.start(MINUTE);
+  await bench.pass();
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual([address]); // without KubeVirt nobody can say that it is gone
+  bench.kube.put("/apis/kubevirt.io/v1");
+  bench.kube.put(machine);
+  await bench.pass();
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual([address]);
+  bench.kube.drop(machine);
+  await bench.pass();
+  await bench.pass(4 * MINUTE); // longer than the grace, but a machine has five minutes
+  expect(await bench.held()).toEqual([address]);
+  await bench.pass(2 * MINUTE);
+  expect(await bench.held()).toEqual([]);
+});
+
+test("TC-K22 an instance without a machine counts, one whose machine is gone does not", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  bench.kube.put("/apis/kubevirt.io/v1");
+  const instance = "/apis/kubevirt.io/v1/namespaces/ns1/virtualmachineinstances/vm1";
+  bench.kube.put(instance);
+  const address = await bench.assign("n1", "virt-launcher-vm1-a", { "vmi-name": "vm1" }, "net.vmi.ns1.vm1");
+  bench.start(MINUTE);
+  await bench.pass();
+  await bench.pass(GRACE);
+  expect(await bench.held()).toEqual([address]);
+  bench.kube.put(instance, { metadata: { ownerReferences: [{ kind: "VirtualMachine", name: "vm1" }] } });
+  await bench.pass();
+  await bench.pass(GRACE);
+  expect(await bench.held()).toEqual([]);
+});
+
+test("nothing is judged while an operator holds the datastore", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  await bench.assign("n1", "leaked");
+  const information = await bench.client.get({ kind: "ClusterInformation", name: "default" });
+  await bench.client.update(
+    { ...information, spec: { ...information.spec, datastoreReady: false } },
+    { trusted: true },
+  );
+  bench.start(1);
+  bench.nowMs += GRACE;
+  await Bun.sleep(60);
+  expect(await bench.held()).toHaveLength(1);
+});

@@ -1,0 +1,130 @@
+// A Kubernetes API in memory, for unit tests: objects by path, lists and watches of them, revisions and conflicts. The
+// suites on a real API server show that it tells the truth.
+import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+
+type Stored = KubeObject & Record<string, unknown>;
+interface Event {
+  readonly type: "ADDED" | "MODIFIED" | "DELETED";
+  readonly object: Stored;
+}
+
+export class FakeKube {
+  readonly objects = new Map<string, Stored>();
+  /** `METHOD path` of every write, in order. */
+  readonly writes: string[] = [];
+  /** Reads asked for, by path. */
+  readonly reads: string[] = [];
+  /** Thrown by every request while set. */
+  failure: Error | undefined;
+  readonly #log: { readonly path: string; readonly event: Event; readonly revision: number }[] = [];
+  #revision = 1;
+  #wake: (() => void)[] = [];
+
+  /** What a part that wants the real one is given. */
+  get api(): KubeApi {
+    return this as unknown as KubeApi;
+  }
+
+  /** @param path of the object itself */
+  put(path: string, object: object = {}): void {
+    const name = path.split("/").at(-1) ?? "";
+    const namespace = /\/namespaces\/([^/]+)\/[^/]+\/[^/]+$/.exec(path)?.[1];
+    const given = object as Stored;
+    const before = this.objects.get(path);
+    const stored = {
+      ...given,
+      metadata: {
+        uid: before?.metadata.uid ?? `uid-${name}-${this.#revision}`,
+        ...given.metadata,
+        name,
+        ...(namespace === undefined ? {} : { namespace }),
+        resourceVersion: String(++this.#revision),
+      },
+    };
+    this.objects.set(path, stored);
+    this.#tell(path, { type: before === undefined ? "ADDED" : "MODIFIED", object: stored });
+  }
+
+  drop(path: string): void {
+    const before = this.objects.get(path);
+    if (before === undefined) return;
+    this.objects.delete(path);
+    const metadata = { ...before.metadata, resourceVersion: String(++this.#revision) };
+    this.#tell(path, { type: "DELETED", object: { ...before, metadata } });
+  }
+
+  async get(path: string): Promise<Stored> {
+    await this.#answer();
+    this.reads.push(path);
+    const found = this.objects.get(path);
+    if (found === undefined) throw status(404, `GET ${path}: not found`);
+    return structuredClone(found);
+  }
+
+  async list(path: string) {
+    await this.#answer();
+    this.reads.push(path);
+    const items = [...this.objects].filter(([key]) => isIn(path, key)).map(([, object]) => structuredClone(object));
+    return { items, metadata: { resourceVersion: String(this.#revision) } };
+  }
+
+  async json(request: { method: string; path: string; body?: object }): Promise<unknown> {
+    await this.#answer();
+    const { method, path } = request;
+    const body = request.body as Stored;
+    this.writes.push(`${method} ${path}`);
+    if (method === "POST") {
+      const item = `${path}/${body.metadata.name}`;
+      if (this.objects.has(item)) throw status(409, `${item} exists`);
+      this.put(item, body);
+      return this.objects.get(item);
+    }
+    const item = path.replace(/\/status$/, "");
+    const before = this.objects.get(item);
+    if (before === undefined) throw status(404, `${path}: not found`);
+    if (method === "DELETE") return this.drop(item);
+    const { resourceVersion } = body.metadata;
+    if (resourceVersion !== undefined && resourceVersion !== before.metadata.resourceVersion)
+      throw status(409, `${path} has changed`);
+    this.put(item, body);
+    return this.objects.get(item);
+  }
+
+  async probe(path: string): Promise<void> {
+    await this.#answer();
+    this.reads.push(path);
+  }
+
+  async *watch(path: string, query: { resourceVersion?: string }, signal: AbortSignal): AsyncGenerator<Event[]> {
+    let after = Number(query.resourceVersion ?? 0);
+    for (;;) {
+      signal.throwIfAborted();
+      const news = this.#log.filter((entry) => entry.revision > after && isIn(path, entry.path));
+      after = this.#log.at(-1)?.revision ?? after;
+      if (news.length > 0) yield news.map(({ event }) => event);
+      else
+        await new Promise<void>((resolve) => {
+          this.#wake.push(resolve);
+          signal.addEventListener("abort", () => resolve(), { once: true });
+        });
+    }
+  }
+
+  #tell(path: string, event: Event): void {
+    this.#log.push({ path, event, revision: this.#revision });
+    for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  async #answer(): Promise<void> {
+    await Promise.resolve();
+    if (this.failure !== undefined) throw this.failure;
+  }
+}
+
+/** `/api/v1/pods` holds those of every namespace. */
+function isIn(collection: string, path: string): boolean {
+  const parent = path.slice(0, path.lastIndexOf("/"));
+  return parent === collection || parent.replace(/\/namespaces\/[^/]+(?=\/[^/]+$)/, "") === collection;
+}
+
+export const status = (code: number, message: string): Error => Object.assign(new Error(message), { code });

@@ -1,0 +1,81 @@
+import { expect, test } from "bun:test";
+import { createLogger, silentLogger } from "../lib/log.ts";
+import { WorkQueue } from "./work-queue.ts";
+
+async function until(holds: () => boolean): Promise<void> {
+  for (const deadline = performance.now() + 5000; !holds(); await Bun.sleep(1))
+    if (performance.now() > deadline) throw new Error("not within 5 s");
+}
+
+test("TC-K12 an object that fails is tried five times more, then left until it is looked at again", async () => {
+  const stop = new AbortController();
+  const lines: string[] = [];
+  let tries = 0;
+  const queue = new WorkQueue({
+    name: "test",
+    work: async () => {
+      tries++;
+      throw new Error("no");
+    },
+    log: createLogger({ level: "error", write: ({ sentence }) => void lines.push(sentence) }),
+    backoff: { firstMs: 1, maxMs: 2 },
+  });
+  const running = queue.run(stop.signal);
+  queue.add("a");
+  await until(() => queue.isIdle && tries > 0);
+  expect([tries, lines.length]).toEqual([6, 1]);
+  queue.add("a"); // the reconciler
+  await until(() => queue.isIdle && tries > 6);
+  expect(tries).toBe(12);
+  stop.abort();
+  await running;
+});
+
+test("TC-K12 a failure is forgotten by the next success", async () => {
+  const stop = new AbortController();
+  let tries = 0;
+  const queue = new WorkQueue({
+    name: "test",
+    work: async () => {
+      if (++tries % 3 !== 0) throw new Error("not yet");
+    },
+    log: silentLogger,
+    backoff: { firstMs: 1, maxMs: 1 },
+  });
+  const running = queue.run(stop.signal);
+  for (let round = 1; round <= 4; round++) {
+    queue.add("a");
+    await until(() => queue.isIdle && tries === 3 * round);
+  }
+  stop.abort();
+  await running;
+});
+
+test("one key is worked on by one worker at a time, and once more when asked for meanwhile", async () => {
+  const stop = new AbortController();
+  const doing = new Map<string, number>();
+  const done: string[] = [];
+  let most = 0;
+  const queue = new WorkQueue({
+    name: "test",
+    workers: 4,
+    work: async (key) => {
+      doing.set(key, (doing.get(key) ?? 0) + 1);
+      most = Math.max(most, doing.get(key) ?? 0);
+      await Bun.sleep(2);
+      doing.set(key, (doing.get(key) ?? 1) - 1);
+      done.push(key);
+    },
+    log: silentLogger,
+  });
+  const running = queue.run(stop.signal);
+  for (const key of ["a", "b", "a", "c", "b"]) queue.add(key);
+  await Bun.sleep(1);
+  queue.add("a");
+  queue.add("a");
+  await until(() => queue.isIdle);
+  expect(most).toBe(1);
+  expect(done.sort()).toEqual(["a", "a", "b", "c"]);
+  stop.abort();
+  await running;
+});
