@@ -84,6 +84,20 @@ export function addressAndPortInSet(version: IpVersion, side: Side, set: string,
   ];
 }
 
+/**
+ * `meta mark & 7 | 7 . th dport @set`: a constant and the port. A constant alone nft could not list; this one it lists
+ * and reads back. The protocol must have been matched before.
+ */
+export function constantAndPortInSet(constant: number, side: Side, set: string, negated = false): Expressions {
+  const first = 8; // the words of register 1 onwards
+  return [
+    { kind: "meta", key: "mark" },
+    { kind: "bitwise", mask: hostWord(0), xor: hostWord(constant) },
+    { kind: "payload", base: "transport", offset: side === "source" ? 0 : 2, length: 2, to: first + 1 },
+    { kind: "lookup", set, from: first, inverted: negated },
+  ];
+}
+
 export interface Ports {
   readonly first: number;
   readonly last: number;

@@ -6,6 +6,7 @@ import {
   type DumpedElement,
   type DumpedRule,
   type DumpedSet,
+  keyTypeId,
   nftMatch,
   type NftChange,
   type TableRef,
@@ -17,17 +18,27 @@ import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts
 import { type Chain, chainTargets, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
 import { NftSets } from "./nft-sets.ts";
 import { nftChainName, type RenderContext, renderRule } from "./render.ts";
+import { isSlotted, PORTS_SET, PORTS_TYPE, RulePorts, type Slot, SlotNumbers, takePorts } from "./rule-ports.ts";
 import { VerdictMap } from "./verdict-map.ts";
 
 /** A change of how rules are rendered must change their marks: raise this with it. */
-const RENDER_VERSION = "1";
+const RENDER_VERSION = "2";
 
 interface WantedChain {
   readonly layer: Layer;
+  readonly offered: Chain;
+  /** Made when the chain is needed: most chains are offered to layers that never use them. */
+  prepared?: PreparedChain;
+}
+interface PreparedChain {
+  /** As offered, its ports taken out. */
   readonly chain: Chain;
+  /** One per rule of the tree: what it says. */
+  readonly ruleMarks: readonly string[];
   /** One per rule of the kernel's chain, in order. */
   readonly marks: readonly string[];
   readonly sets: ReadonlySet<SetId>;
+  readonly ports: ReadonlyMap<Slot, readonly number[]>;
 }
 
 const BASE: Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>> = {
@@ -65,7 +76,10 @@ export class NftPlane implements RulePlane {
   readonly #hooks = new Map<string, { readonly layer: Layer; insert: readonly Rule[]; append: readonly Rule[] }>();
   readonly #forced = new Set<string>();
   readonly #usersOfSet = new Map<SetId, Set<string>>();
+  readonly #setsOfChain = new Map<string, ReadonlySet<SetId>>();
   readonly #dirty = new Set<string>();
+  readonly #ports: RulePorts;
+  readonly #slots = new SlotNumbers();
   /** Marks of the kernel's chains, as read or written. */
   #actual = new Map<string, readonly string[]>();
   readonly #surplusMaps = new Set<string>();
@@ -76,6 +90,7 @@ export class NftPlane implements RulePlane {
     this.version = version;
     this.#config = config;
     this.table = table ?? { family: version === 4 ? "ip" : "ip6", name: "calico" };
+    this.#ports = new RulePorts(this.table);
     this.#graph = new ChainGraph((name) => this.#dirty.add(name));
     this.sets = new NftSets(version, this.table, (set) => this.#rewriteUsersOf(set));
     this.tables = Object.fromEntries(LAYERS.map((layer) => [layer, this.#layer(layer)])) as unknown as LayerTables;
@@ -85,6 +100,7 @@ export class NftPlane implements RulePlane {
     return (
       !this.#isTablePresent ||
       this.#dirty.size > 0 ||
+      this.#ports.hasChanges ||
       this.sets.hasChanges ||
       this.#surplusMaps.size > 0 ||
       this.#misplacedBases.size > 0 ||
@@ -112,17 +128,10 @@ export class NftPlane implements RulePlane {
 
   #setChain(layer: Layer, chain: Chain): void {
     const name = nftChainName(layer, chain.name);
-    const before = this.#wanted.get(name);
     if (chain.kind === "dispatch") this.#setMap(name, layer, chain.targets);
     else this.#maps.get(name)?.set(new Map());
-    const rules = chainRules(chain);
-    const marks = ruleMarks(rules, chain);
-    if (before === undefined || !sameList(before.marks, marks)) {
-      const sets = setsOf(rules);
-      this.#index(name, before?.sets, sets);
-      this.#wanted.set(name, { layer, chain, marks, sets });
-      if (this.#graph.isNeeded(name)) this.#dirty.add(name);
-    }
+    this.#wanted.set(name, { layer, offered: chain });
+    if (this.#graph.isNeeded(name)) this.#dirty.add(name);
     this.#graph.set(name, prefixed(layer, chainTargets(chain)));
     const isForced = chain.kind === "rules" && chain.isForced === true;
     if (isForced && !this.#forced.has(name)) {
@@ -132,10 +141,9 @@ export class NftPlane implements RulePlane {
   }
 
   #removeChain(name: string): void {
-    const before = this.#wanted.get(name);
-    if (before === undefined) return;
-    this.#index(name, before.sets, new Set());
-    this.#wanted.delete(name);
+    if (!this.#wanted.delete(name)) return;
+    this.#index(name, new Set());
+    this.#slots.release(name);
     this.#maps.get(name)?.set(new Map());
     if (this.#forced.delete(name)) this.#graph.letGo(name);
     this.#graph.delete(name);
@@ -157,8 +165,21 @@ export class NftPlane implements RulePlane {
     map.set(new Map([...targets].map(([key, target]) => [key, nftChainName(layer, target)])));
   }
 
-  #index(name: string, before: ReadonlySet<SetId> | undefined, after: ReadonlySet<SetId>): void {
-    for (const set of before ?? []) if (!after.has(set)) this.#usersOfSet.get(set)?.delete(name);
+  /** The chain as it shall be written; nothing when it is not needed. */
+  #needed(name: string): PreparedChain | undefined {
+    const wanted = this.#wanted.get(name);
+    if (wanted === undefined || !this.#graph.isNeeded(name)) return undefined;
+    if (wanted.prepared === undefined) {
+      wanted.prepared = prepare(name, wanted.offered, this.#slots);
+      this.#index(name, wanted.prepared.sets);
+    }
+    return wanted.prepared;
+  }
+
+  #index(name: string, after: ReadonlySet<SetId>): void {
+    for (const set of this.#setsOfChain.get(name) ?? []) if (!after.has(set)) this.#usersOfSet.get(set)?.delete(name);
+    if (after.size === 0) this.#setsOfChain.delete(name);
+    else this.#setsOfChain.set(name, after);
     for (const set of after) {
       let users = this.#usersOfSet.get(set);
       if (users === undefined) this.#usersOfSet.set(set, (users = new Set()));
@@ -195,7 +216,9 @@ export class NftPlane implements RulePlane {
     this.#actual = marks;
     this.#dirty.clear();
     for (const name of new Set([...this.#wanted.keys(), ...marks.keys()])) this.#dirty.add(name);
-    const named = kernel.sets.filter((set) => (set.flags & NFT_SET_ANONYMOUS) === 0);
+    const named = kernel.sets.filter((set) => (set.flags & NFT_SET_ANONYMOUS) === 0 && set.name !== PORTS_SET);
+    this.#foundPorts(kernel);
+    for (const name of this.#wanted.keys()) this.#needed(name); // a set that must be made anew asks who uses it
     this.sets.found(named, kernel.elementsOf);
     const isMap = (set: DumpedSet) => (set.flags & NFT_SET_MAP) !== 0;
     for (const [name, map] of this.#maps)
@@ -204,17 +227,26 @@ export class NftPlane implements RulePlane {
     this.#dropUnchanged();
   }
 
+  #foundPorts(kernel: {
+    readonly sets: readonly DumpedSet[];
+    readonly elementsOf: (set: string) => readonly DumpedElement[];
+  }): void {
+    const set = kernel.sets.find(({ name }) => name === PORTS_SET);
+    if (set === undefined) return this.#ports.found(undefined);
+    const isOurs = set.keyType === keyTypeId(PORTS_TYPE.key) && (set.flags & (NFT_SET_INTERVAL | NFT_SET_MAP)) === 0;
+    this.#ports.found(isOurs ? kernel.elementsOf(PORTS_SET) : "misfit");
+  }
+
+  /** Leaves the chains whose rules must be written; ports are noted on the way. */
   #dropUnchanged(): void {
     for (const name of this.#dirty) {
-      const marks = this.#neededMarks(name);
+      const needed = this.#needed(name);
+      const marks = needed?.marks;
+      this.#ports.setChain(name, needed?.ports);
       const actual = this.#actual.get(name);
       if (marks === undefined ? actual === undefined : actual !== undefined && sameList(marks, actual))
         this.#dirty.delete(name);
     }
-  }
-
-  #neededMarks(name: string): readonly string[] | undefined {
-    return this.#graph.isNeeded(name) ? this.#wanted.get(name)?.marks : undefined;
   }
 
   /** The hook of a kernel chain; nothing for chains of ours. */
@@ -242,7 +274,7 @@ export class NftPlane implements RulePlane {
     const deleted: string[] = [];
     for (const name of this.#dirty) {
       const isPresent = this.#actual.has(name);
-      if (this.#neededMarks(name) === undefined) {
+      if (this.#needed(name) === undefined) {
         if (isPresent) deleted.push(name);
         continue;
       }
@@ -251,7 +283,7 @@ export class NftPlane implements RulePlane {
     for (const name of [...rewritten, ...deleted])
       if (this.#actual.has(name)) changes.push({ op: "flushChain", table, chain: name });
     for (const name of this.#misplacedBases)
-      if (this.#neededMarks(name) !== undefined) {
+      if (this.#needed(name) !== undefined) {
         if (!rewritten.includes(name)) {
           changes.push({ op: "flushChain", table, chain: name });
           rewritten.push(name);
@@ -266,7 +298,7 @@ export class NftPlane implements RulePlane {
         const base = this.#base(name);
         changes.push({ op: "addChain", table, chain: name, ...(base === undefined ? {} : { base }) });
       }
-    changes.push(...this.sets.changes());
+    changes.push(...this.#ports.changes(), ...this.sets.changes());
     for (const map of this.#maps.values()) changes.push(...map.creation());
     for (const name of rewritten) this.#appendRules(name, changes);
     for (const map of this.#maps.values()) changes.push(...map.additions());
@@ -279,15 +311,15 @@ export class NftPlane implements RulePlane {
 
   #appendRules(name: string, changes: NftChange[]): void {
     const wanted = this.#wanted.get(name);
-    if (wanted === undefined) return;
+    const prepared = this.#needed(name);
+    if (wanted === undefined || prepared === undefined) return;
     const context: RenderContext = { config: this.#config, version: this.version, layer: wanted.layer };
     const append = (rules: readonly Rule[], marks: readonly string[]) => {
       for (const [i, rule] of rules.entries())
         for (const body of renderRule(context, rule, marks[i] ?? ""))
           changes.push({ op: "appendRule", table: this.table, chain: name, rule: body });
     };
-    const { chain } = wanted;
-    const marks = uniqueMarks(chain);
+    const { chain, ruleMarks: marks } = prepared;
     if (chain.kind === "rules") return append(chain.rules, marks);
     const before = chain.before ?? [];
     append(before, marks);
@@ -305,13 +337,14 @@ export class NftPlane implements RulePlane {
   committed(): void {
     this.#isTablePresent = true;
     for (const name of this.#dirty) {
-      const marks = this.#neededMarks(name);
+      const marks = this.#needed(name)?.marks;
       if (marks === undefined) this.#actual.delete(name);
       else this.#actual.set(name, marks);
     }
     this.#dirty.clear();
     this.#misplacedBases.clear();
     this.#surplusMaps.clear();
+    this.#ports.committed();
     this.sets.committed();
     for (const [name, map] of this.#maps) {
       map.committed();
@@ -321,6 +354,7 @@ export class NftPlane implements RulePlane {
 }
 
 const NFT_SET_ANONYMOUS = 1;
+const NFT_SET_INTERVAL = 4;
 const NFT_SET_MAP = 8;
 const MAP_MARK = "map";
 
@@ -328,22 +362,16 @@ const MAP_MARK = "map";
 const chainRules = (chain: Chain): readonly Rule[] =>
   chain.kind === "rules" ? chain.rules : [...(chain.before ?? []), ...chain.otherwise, ...(chain.after ?? [])];
 
-/** One chain is offered to several tables: its marks are made once. */
-const markCache = new WeakMap<Chain, readonly string[]>();
-
-/** The mark of each rule of the tree: what it says. */
-function uniqueMarks(chain: Chain): readonly string[] {
-  let marks = markCache.get(chain);
-  if (marks === undefined) {
-    marks = chainRules(chain).map((rule) => Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36));
-    markCache.set(chain, marks);
-  }
-  return marks;
+function prepare(name: string, offered: Chain, slots: SlotNumbers): PreparedChain {
+  const { chain, ports } = takePorts(name, offered, slots);
+  const rules = chainRules(chain);
+  const ruleMarks = rules.map((rule) => Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36));
+  return { chain, ruleMarks, marks: kernelMarks(chain, rules, ruleMarks), sets: setsOf(rules), ports };
 }
 
 /** The marks the kernel's chain will show: one per kernel rule. */
-function ruleMarks(rules: readonly Rule[], chain: Chain): string[] {
-  const marks = uniqueMarks(chain).flatMap((mark, i) => Array<string>(kernelRules(rules[i])).fill(mark));
+function kernelMarks(chain: Chain, rules: readonly Rule[], ruleMarks: readonly string[]): string[] {
+  const marks = ruleMarks.flatMap((mark, i) => Array<string>(kernelRules(rules[i])).fill(mark));
   if (chain.kind !== "dispatch" || chain.targets.size === 0) return marks;
   const before = (chain.before ?? []).reduce((sum, rule) => sum + kernelRules(rule), 0);
   return [...marks.slice(0, before), MAP_MARK, ...marks.slice(before)];
@@ -354,7 +382,7 @@ function kernelRules(rule: Rule | undefined): number {
   let count = 1;
   for (const m of rule?.match ?? [])
     if (m.kind === "ports" && m.negated !== true && m.sets !== undefined && m.sets.length > 0)
-      count *= m.sets.length + (m.ranges.length > 0 ? 1 : 0);
+      count *= m.sets.length + (m.ranges.length > 0 || isSlotted(m) ? 1 : 0);
   return count;
 }
 

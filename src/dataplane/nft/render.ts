@@ -7,6 +7,7 @@ import type { RulesConfig } from "../rules/config.ts";
 import { setName } from "../rules/names.ts";
 import { type Action, type Layer, type Match, protocolNumber, type Rule } from "../rules/rule.ts";
 import { outermost } from "./prefix-cover.ts";
+import { isSlotted, PORTS_SET } from "./rule-ports.ts";
 
 export interface RenderContext {
   readonly config: RulesConfig;
@@ -68,7 +69,7 @@ function alternatives(rule: Rule): (readonly Match[])[] {
 function choicesOf(m: Match, areExclusive: boolean): Match[][] {
   if (m.kind !== "ports" || m.sets === undefined || m.sets.length === 0) return [[m]];
   const { sets, ...rest } = m;
-  const numbers: Match[] = m.ranges.length === 0 ? [] : [rest];
+  const numbers: Match[] = m.ranges.length === 0 && !isSlotted(m) ? [] : [rest];
   const named = sets.map((set): Match => ({ kind: "ipPortSet", side: m.side, set }));
   if (m.negated === true) return [[...numbers, ...named.map((n) => negate(n))]];
   const choices = [...numbers, ...named].map((choice) => [choice]);
@@ -99,8 +100,12 @@ function renderMatch({ version }: RenderContext, m: Match, protocol: number | un
       return nft.addressInSet(version, m.side, nftSetName(version, m.set), m.negated);
     case "ipPortSet":
       return nft.addressAndPortInSet(version, m.side, nftSetName(version, m.set), m.negated);
-    case "ports":
-      return [...needProtocol(protocolNumber(m.protocol)), ...nft.ports(m.side, m.ranges, m.negated)];
+    case "ports": {
+      const numbers = isSlotted(m)
+        ? nft.constantAndPortInSet(m.slot, m.side, PORTS_SET, m.negated)
+        : nft.ports(m.side, m.ranges, m.negated);
+      return [...needProtocol(protocolNumber(m.protocol)), ...numbers];
+    }
     case "udpPort":
       return [...nft.protocol(17), ...nft.ports("destination", [{ first: m.port, last: m.port }])];
     case "icmp":

@@ -7,6 +7,8 @@ export class VerdictMap {
   readonly #wanted = new Map<string, string>();
   readonly #actual = new Map<string, string>();
   #isPresent = false;
+  /** Wanted or found anew since the last commit: else both are known to be the same. */
+  #isStale = false;
 
   constructor(table: TableRef, name: string) {
     this.#table = table;
@@ -14,6 +16,7 @@ export class VerdictMap {
   }
 
   get hasChanges(): boolean {
+    if (!this.#isStale) return false;
     if (!this.#isPresent) return this.#wanted.size > 0;
     if (this.#wanted.size !== this.#actual.size) return true;
     for (const [key, chain] of this.#wanted) if (this.#actual.get(key) !== chain) return true;
@@ -21,12 +24,15 @@ export class VerdictMap {
   }
 
   set(targets: ReadonlyMap<string, string>): void {
+    if (targets.size === 0 && this.#wanted.size === 0) return;
+    this.#isStale = true;
     this.#wanted.clear();
     for (const [key, chain] of targets) this.#wanted.set(key, chain);
   }
 
   /** The kernel's elements; nothing when there is no such map. */
   found(elements: readonly DumpedElement[] | undefined): void {
+    this.#isStale = true;
     this.#isPresent = elements !== undefined;
     this.#actual.clear();
     for (const { key, value } of elements ?? []) {
@@ -39,6 +45,7 @@ export class VerdictMap {
 
   /** Before chains are deleted or written: entries that lead elsewhere or nowhere. */
   removals(): NftChange[] {
+    if (!this.#isStale) return [];
     const gone = [...this.#actual].filter(([key, chain]) => this.#wanted.get(key) !== chain);
     if (gone.length === 0) return [];
     const elements = gone.map(([key]) => ({ key: interfaceNameBytes(key) }));
@@ -52,6 +59,7 @@ export class VerdictMap {
 
   /** After the chains they lead to are there. */
   additions(): NftChange[] {
+    if (!this.#isStale) return [];
     const missing = [...this.#wanted].filter(([key, chain]) => this.#actual.get(key) !== chain);
     if (missing.length === 0) return [];
     const elements = missing.map(([key, chain]) => ({
@@ -66,6 +74,8 @@ export class VerdictMap {
   }
 
   committed(): void {
+    if (!this.#isStale) return;
+    this.#isStale = false;
     this.#isPresent ||= this.#wanted.size > 0;
     this.#actual.clear();
     for (const [key, chain] of this.#wanted) this.#actual.set(key, chain);

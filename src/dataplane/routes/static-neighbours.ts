@@ -1,8 +1,7 @@
 // Permanent ARP entries for workloads whose MAC is known: the host need not ask, and a workload cannot answer for
 // another.
-import type { Neighbours } from "../../kernel/index.ts";
-import { hasErrno } from "../../kernel/index.ts";
-import type { IpAddress } from "../../lib/ip.ts";
+import { hasErrno, type Neighbours } from "../../kernel/index.ts";
+import { type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
 import type { ApplyOutcome, ManagerMessage, Reconciler } from "../manager.ts";
 
 interface Entry {
@@ -17,6 +16,7 @@ export class StaticNeighbours implements Reconciler {
   readonly #wanted = new Map<string, Entry>();
   readonly #dirty = new Set<string>();
   readonly #indexes = new Map<string, number>();
+  readonly #keysOf = new Map<string, Set<string>>();
 
   constructor(neighbours: Neighbours) {
     this.#neighbours = neighbours;
@@ -26,20 +26,27 @@ export class StaticNeighbours implements Reconciler {
     const key = `${interfaceName} ${address}`;
     if (this.#wanted.get(key)?.mac === mac) return;
     this.#wanted.set(key, { interfaceName, address, mac });
+    const keys = this.#keysOf.get(interfaceName);
+    if (keys === undefined) this.#keysOf.set(interfaceName, new Set([key]));
+    else keys.add(key);
     this.#dirty.add(key);
   }
 
   remove(interfaceName: string, address: IpAddress): void {
     // The entry goes with the interface; one for another address of a living interface does no harm but is removed.
     const key = `${interfaceName} ${address}`;
-    if (this.#wanted.delete(key)) this.#dirty.add(key);
+    if (!this.#wanted.delete(key)) return;
+    this.#dirty.add(key);
+    const keys = this.#keysOf.get(interfaceName);
+    keys?.delete(key);
+    if (keys?.size === 0) this.#keysOf.delete(interfaceName);
   }
 
   onInterface(message: ManagerMessage): void {
     if (message.type !== "interfaceState") return;
     if (message.state === "gone") this.#indexes.delete(message.name);
     else this.#indexes.set(message.name, message.index);
-    for (const [key, entry] of this.#wanted) if (entry.interfaceName === message.name) this.#dirty.add(key);
+    for (const key of this.#keysOf.get(message.name) ?? []) this.#dirty.add(key);
   }
 
   queueResync(): void {
@@ -47,6 +54,7 @@ export class StaticNeighbours implements Reconciler {
   }
 
   apply(): ApplyOutcome {
+    const present = this.#present();
     for (const key of this.#dirty) {
       const [interfaceName = "", address = ""] = key.split(" ");
       const link = this.#indexes.get(interfaceName);
@@ -57,7 +65,8 @@ export class StaticNeighbours implements Reconciler {
       }
       try {
         if (entry === undefined) this.#neighbours.delete({ link, address: address as IpAddress });
-        else this.#neighbours.set({ link, address: entry.address, mac: entry.mac, state: "permanent" });
+        else if (present.get(`${link} ${entry.address}`) !== entry.mac.toLowerCase())
+          this.#neighbours.set({ link, address: entry.address, mac: entry.mac, state: "permanent" });
       } catch (error) {
         if (!hasErrno(error, "ENODEV", "ENOENT", "ENXIO", "ENETDOWN")) throw error;
       }
@@ -65,4 +74,28 @@ export class StaticNeighbours implements Reconciler {
     }
     return {};
   }
+  /** MACs of the permanent entries the kernel has, where something is to be done. */
+  #present(): ReadonlyMap<string, string> {
+    const present = new Map<string, string>();
+    const versions = new Map<IpVersion, Set<number>>();
+    for (const key of this.#dirty) {
+      const entry = this.#wanted.get(key);
+      const link = entry === undefined ? undefined : this.#indexes.get(entry.interfaceName);
+      if (entry === undefined || link === undefined) continue;
+      const version = ipVersion(entry.address);
+      const links = versions.get(version);
+      if (links === undefined) versions.set(version, new Set([link]));
+      else links.add(link);
+    }
+    for (const [version, links] of versions) {
+      const filters = links.size > FEW_LINKS ? [{ version }] : [...links].map((link) => ({ version, link }));
+      for (const filter of filters)
+        for (const { link, address, mac, state } of this.#neighbours.list(filter))
+          if (state === "permanent" && mac !== undefined) present.set(`${link} ${address}`, mac);
+    }
+    return present;
+  }
 }
+
+/** With more links than these, one list of all is cheaper than one of each. */
+const FEW_LINKS = 8;
