@@ -6,15 +6,13 @@
 import { execFileSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type {
-  DataplaneMessage,
-  DataplaneReport,
-  PolicyId,
-  ProtoRule,
-  ProtoWorkloadEndpoint,
-  TierInfo,
-} from "../../../src/calc/index.ts";
-import { LinuxDataplane, type DataplaneParameters, type RulesKernel } from "../../../src/dataplane/index.ts";
+import type { DataplaneMessage, DataplaneReport, ProtoWorkloadEndpoint } from "../../../src/calc/index.ts";
+import {
+  type DataplaneFacts,
+  type DataplaneParameters,
+  LinuxDataplane,
+  type RulesKernel,
+} from "../../../src/dataplane/index.ts";
 import type { SweepTargets } from "../../../src/dataplane/sweeper.ts";
 import { detectFeatures } from "../../../src/dataplane/iptables/detect.ts";
 import { ConfigEngine } from "../../../src/felix/config/index.ts";
@@ -34,9 +32,12 @@ import {
   procSysctls,
   withNamespace,
 } from "../../../src/kernel/index.ts";
-import { hostCidr, type IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger, formatText, silentLogger } from "../../../src/lib/log.ts";
 import { TestNamespace } from "../kernel/namespace.ts";
+import { workload } from "./messages.ts";
+
+export * from "./messages.ts";
 
 export type Backend = "nftables" | "legacy" | "nft";
 export const BACKENDS: readonly Backend[] = ["nftables", "legacy", "nft"];
@@ -180,8 +181,32 @@ export class DataplaneHost implements AsyncDisposable {
     return () => Number(/packets (\d+)/.exec(this.exec(where, "nft", "list", "table", "inet", table))?.[1] ?? 0);
   }
 
+  /** Rules that count in the kernel, with the packets that reached their end. */
+  ruleCounters(version: 4 | 6 = 4, backend = this.backend): { readonly text: string; readonly packets: number }[] {
+    const family = version === 4 ? "ip" : "ip6";
+    if (backend === "nftables")
+      return this.namespace
+        .run("nft", ["list", "table", family, "calico"])
+        .split("\n")
+        .flatMap((line) => {
+          const packets = /counter packets (\d+)/.exec(line)?.[1];
+          return packets === undefined ? [] : [{ text: line.trim(), packets: Number(packets) }];
+        });
+    return this.namespace
+      .run(`${family}tables-${backend}-save`, ["-c"])
+      .split("\n")
+      .flatMap((line) => {
+        const [, packets, text] = /^\[(\d+):\d+\] (-A .*)$/.exec(line) ?? [];
+        return text === undefined ? [] : [{ text, packets: Number(packets) }];
+      });
+  }
+
   /** Starts the agent's dataplane, or another one after the last was stopped. */
-  start(settings: Readonly<Record<string, string>> = this.#settings, backend: Backend = this.backend): LinuxDataplane {
+  start(
+    settings: Readonly<Record<string, string>> = this.#settings,
+    backend: Backend = this.backend,
+    facts: Partial<DataplaneFacts> = {},
+  ): LinuxDataplane {
     this.#settings = settings;
     this.#stop = new AbortController();
     const routes = openRouteKernel(this.handle);
@@ -197,6 +222,7 @@ export class DataplaneHost implements AsyncDisposable {
         vxlanEnabledV6: false,
         noEncapNeeded: false,
         ipvs: false,
+        ...facts,
       },
       kernel: {
         rules: this.#rules(backend),
@@ -321,99 +347,3 @@ export class DataplaneHost implements AsyncDisposable {
     }
   }
 }
-
-// --- messages in short ------------------------------------------------------------------------------------------------
-
-export const rule = (more: Partial<ProtoRule> = {}): ProtoRule => ({
-  action: "allow",
-  srcNet: [],
-  srcPorts: [],
-  dstNet: [],
-  dstPorts: [],
-  srcIpSetIds: [],
-  dstIpSetIds: [],
-  srcNamedPortIpSetIds: [],
-  dstNamedPortIpSetIds: [],
-  dstIpPortSetIds: [],
-  notSrcNet: [],
-  notSrcPorts: [],
-  notDstNet: [],
-  notDstPorts: [],
-  notSrcIpSetIds: [],
-  notDstIpSetIds: [],
-  notSrcNamedPortIpSetIds: [],
-  notDstNamedPortIpSetIds: [],
-  original: {},
-  ruleId: "",
-  ...more,
-});
-
-export const workload = (
-  interfaceName: string,
-  addresses: readonly IpAddress[],
-  more: Partial<ProtoWorkloadEndpoint> = {},
-  name = interfaceName,
-): DataplaneMessage => ({
-  type: "workloadEndpointUpdate",
-  id: { orchestrator: "k8s", workload: name, endpoint: "eth0" },
-  endpoint: {
-    state: "active",
-    name: interfaceName,
-    mac: "",
-    profileIds: ["allow"],
-    ipv4Nets: addresses.filter((address) => !address.includes(":")).map(hostCidr),
-    ipv6Nets: addresses.filter((address) => address.includes(":")).map(hostCidr),
-    tiers: [],
-    ipv4Nat: [],
-    ipv6Nat: [],
-    allowSpoofedSourcePrefixes: [],
-    annotations: {},
-    qosPolicies: [],
-    isIstioAmbient: false,
-    liveMigrationRole: "none",
-    ...more,
-  },
-});
-
-export const policyId = (name: string): PolicyId => ({ name, namespace: "", kind: "GlobalNetworkPolicy" });
-
-export const policy = (
-  name: string,
-  inbound: readonly ProtoRule[],
-  outbound: readonly ProtoRule[] = [],
-  more: { readonly untracked?: boolean; readonly preDnat?: boolean; readonly selector?: string } = {},
-): DataplaneMessage => ({
-  type: "activePolicyUpdate",
-  id: policyId(name),
-  policy: {
-    inboundRules: inbound,
-    outboundRules: outbound,
-    untracked: more.untracked ?? false,
-    preDnat: more.preDnat ?? false,
-    namespace: "",
-    originalSelector: more.selector ?? name,
-    performanceHints: [],
-    tier: "default",
-  },
-});
-
-export const allowProfile: DataplaneMessage = {
-  type: "activeProfileUpdate",
-  name: "allow",
-  profile: { inboundRules: [rule()], outboundRules: [rule()] },
-};
-
-/** One tier with policies by name. */
-export const tier = (
-  ingress: readonly string[],
-  egress: readonly string[] = [],
-  more: Partial<TierInfo> = {},
-): TierInfo => ({
-  name: "default",
-  ingressPolicies: ingress.map(policyId),
-  egressPolicies: egress.map(policyId),
-  defaultAction: "Deny",
-  ...more,
-});
-
-export const inSync: DataplaneMessage = { type: "inSync" };
