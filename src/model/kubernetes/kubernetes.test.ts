@@ -149,7 +149,7 @@ test("DM-067 prefixes a pod may send from are masked, others refused", () => {
   for (const text of ['["8.8.8.8"]', '["x/24"]', "x", '{"a":1}']) expect(() => prefixes(text)).toThrow();
 });
 
-describe("DM-068 traffic limits by annotation", () => {
+describe("DM-068 CI-085 traffic limits of a pod by annotation become its endpoint's", () => {
   const qos = (given: Record<string, string>, problems: string[] = []) =>
     convert(
       {

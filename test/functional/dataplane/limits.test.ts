@@ -1,0 +1,169 @@
+// Limits of a workload: bandwidth in the kernel's queues, packets and connections in the rules.
+import { spawn } from "node:child_process";
+import { describe, expect, test } from "bun:test";
+import { redirectDeviceName } from "../../../src/dataplane/managers/bandwidth-limits.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
+import { allowProfile, BACKENDS, DataplaneHost, inSync, type Pod } from "./host.ts";
+import { eventually } from "./eventually.ts";
+
+const PACKET_BYTES = 1400;
+
+/** UDP packets without anybody who answers, as fast as they go. */
+function flood(host: DataplaneHost, from: Pod, to: IpAddress, packets: number, bytes = PACKET_BYTES): void {
+  const address = to.includes(":") ? `UDP6-SENDTO:[${to}]:9` : `UDP4-SENDTO:${to}:9`;
+  const script = `for i in $(seq ${packets}); do head -c ${bytes} /dev/zero; done | socat -b${bytes} -u - ${address}`;
+  host.exec(from.target, "sh", "-c", script);
+}
+
+const queues = (host: DataplaneHost) =>
+  host.namespace
+    .run("tc", ["qdisc", "show"])
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => /tbf|ingress/.test(line))
+    .sort();
+
+test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired and go again", async () => {
+  await using host = await DataplaneHost.create("nftables", { RouteRefreshInterval: "1" });
+  const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
+  // Another program's limit, on a workload of ours: not our business.
+  const foreign = "tc qdisc add dev calic4 root tbf rate 5mbit burst 20kb latency 50ms";
+  host.namespace.run("sh", ["-c", foreign]);
+  host.start();
+  const limits = {
+    ingressBandwidth: 1_000_000,
+    ingressBurst: 4_000_000,
+    egressBandwidth: 2_000_000,
+    egressBurst: 5_000_000,
+  };
+  await host.send(allowProfile, host.endpoint(a), host.endpoint(b, { qosControls: limits }), host.endpoint(c), inSync);
+  const device = redirectDeviceName(b.interfaceName);
+  const theirs = /^qdisc tbf \S+: dev calic4 /;
+  const wanted = [
+    `qdisc ingress ffff: dev ${b.interfaceName} parent ffff:fff1 ----------------`,
+    `qdisc tbf 1: dev ${device} root refcnt N rate 2Mbit burst 625000b lat 154s`,
+    `qdisc tbf 1: dev ${b.interfaceName} root refcnt N rate 1Mbit burst 500000b lat 496s`,
+  ].sort();
+  const ours = () =>
+    queues(host)
+      .filter((line) => !theirs.test(line))
+      .map((line) => line.replace(/refcnt \d+/, "refcnt N"));
+  expect(ours()).toEqual(wanted);
+  expect(redirectDeviceName("cali11111111111")).toBe("bwcali9bf6fa420"); // as the original calls it
+
+  // Slower, with next to no burst: what arrives by a time is no more than the rate allows.
+  const rate = 800_000; // bit/s
+  const burst = 80_000;
+  const slow = { ingressBandwidth: rate, ingressBurst: burst, egressBandwidth: rate, egressBurst: burst };
+  await host.send(host.endpoint(b, { qosControls: slow }));
+  for (const [from, to] of [
+    [a, b],
+    [b, a],
+  ] as const) {
+    const arrived = host.count(to.target, "udp dport 9");
+    const startedAt = performance.now();
+    flood(host, from, to.v4, 60);
+    const early = arrived();
+    const seconds = (performance.now() - startedAt) / 1000;
+    expect(early * (PACKET_BYTES + 28) * 8).toBeLessThan(burst + rate * seconds + 2 * PACKET_BYTES * 8);
+    await eventually(() => arrived() === 60, 20_000); // late, but none is lost
+    expect((performance.now() - startedAt) / 1000).toBeGreaterThan((60 * PACKET_BYTES * 8 - burst) / rate / 1.1);
+  }
+
+  // Somebody takes it away, or puts something else there: it comes back.
+  await host.send(host.endpoint(b, { qosControls: limits }));
+  host.namespace.run("tc", ["qdisc", "del", "dev", b.interfaceName, "root"]);
+  host.namespace.run("tc", ["qdisc", "del", "dev", b.interfaceName, "ingress"]);
+  host.namespace.run("tc", [
+    "qdisc",
+    "replace",
+    "dev",
+    device,
+    "root",
+    "handle",
+    "1:",
+    "tbf",
+    "rate",
+    "9mbit",
+    "burst",
+    "9kb",
+    "latency",
+    "1ms",
+  ]);
+  await eventually(() => Bun.deepEquals(ours(), wanted), 15_000);
+  host.namespace.run("ip", ["link", "del", device]);
+  await eventually(() => Bun.deepEquals(ours(), wanted), 15_000);
+
+  // A restart finds them in place; one without limits takes away what the earlier one set, and only that.
+  await host.stop();
+  host.start();
+  await host.send(allowProfile, host.endpoint(a), host.endpoint(b), host.endpoint(c), inSync);
+  expect(ours()).toEqual([]);
+  expect(queues(host).filter((line) => theirs.test(line))).toHaveLength(1);
+  expect(host.namespace.run("ip", ["link"])).not.toContain(device);
+
+  // The workload goes: its device goes with it.
+  await host.send(host.endpoint(b, { qosControls: { egressBandwidth: 2_000_000, egressPeakrate: 4_000_000 } }));
+  expect(ours()[1]).toMatch(/peakrate 4Mbit/);
+  host.namespace.run("ip", ["link", "del", b.interfaceName]);
+  await eventually(() => !host.namespace.run("ip", ["link"]).includes(device), 10_000);
+}, 120_000);
+
+for (const backend of BACKENDS)
+  describe(backend, () => {
+    test("FD-078 packets over a workload's rate are dropped, both ways and in both families", async () => {
+      await using host = await DataplaneHost.create(backend);
+      const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+      host.start();
+      const limits = { ingressPacketRate: 10, ingressPacketBurst: 5, egressPacketRate: 20, egressPacketBurst: 7 };
+      await host.send(allowProfile, host.endpoint(a), host.endpoint(b, { qosControls: limits }), inSync);
+      for (const [from, to, rate, burst, family] of [
+        [a, b, 10, 5, "v4"],
+        [b, a, 20, 7, "v4"],
+        [a, b, 10, 5, "v6"],
+      ] as const) {
+        const arrived = host.count(to.target, "udp dport 9");
+        const startedAt = performance.now();
+        flood(host, from, to[family], 100, 64);
+        const seconds = (performance.now() - startedAt) / 1000;
+        expect(arrived()).toBeGreaterThanOrEqual(Math.min(burst, 1));
+        expect(arrived()).toBeLessThanOrEqual(burst + Math.ceil(rate * seconds) + 1);
+        expect(arrived()).toBeLessThan(100);
+      }
+    }, 60_000);
+
+    test("FD-078 a connection too many is refused, and one more passes when another ends", async () => {
+      await using host = await DataplaneHost.create(backend);
+      const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+      host.start();
+      await host.send(
+        allowProfile,
+        host.endpoint(a),
+        host.endpoint(b, { qosControls: { ingressMaxConnections: 2 } }),
+        inSync,
+      );
+      const run = (pod: Pod, ...command: string[]) =>
+        spawn("nsenter", [`--net=/proc/${process.pid}/fd/${pod.target.namespace}`, ...command], {
+          stdio: ["pipe", "pipe", "ignore"],
+        });
+      const server = run(b, "socat", "TCP-LISTEN:80,fork,reuseaddr", "EXEC:cat");
+      const clients: ReturnType<typeof run>[] = [];
+      const connect = () => {
+        const client = run(a, "socat", "-", `TCP:${b.v4}:80`);
+        clients.push(client);
+        let isAnswered = false;
+        client.stdout.on("data", () => (isAnswered = true));
+        client.stdin.write("hello\n");
+        return () => isAnswered;
+      };
+      try {
+        await eventually(() => host.exec(b.target, "ss", "-ltn").includes(":80 "), 5000);
+        for (const answered of [connect(), connect()]) await eventually(answered, 10_000);
+        expect(await host.probe([{ from: a.target, to: b.v4 }], 2000)).toEqual(["refused"]);
+        clients[0]?.stdin.end();
+        await eventually(async () => (await host.probe([{ from: a.target, to: b.v4 }], 500))[0] === "reached", 15_000);
+      } finally {
+        for (const child of [server, ...clients]) child.kill("SIGKILL");
+      }
+    }, 60_000);
+  });
