@@ -1,5 +1,13 @@
-// Reading pods, namespaces and nodes from the Kubernetes API with the account the network configuration names.
-import { chooseDatastore, type KubeObject, openKubeApi } from "../datastore/index.ts";
+// Reading pods, namespaces and nodes from the Kubernetes API: the plugin with the account the network configuration
+// names, the service with the node agent's own (the plugin's kubeconfig is a file of the host, not of the agent's
+// container).
+import {
+  chooseDatastore,
+  configFromEnvironment,
+  type KubeObject,
+  type KubernetesConfig,
+  openKubeApi,
+} from "../datastore/index.ts";
 import { apiConfig } from "./api-config.ts";
 import { ROLLBACK_SHARE } from "./attach.ts";
 import { CniError, INTERNAL } from "./error.ts";
@@ -10,7 +18,35 @@ import type { Environment } from "./request.ts";
 export async function openKubernetes(conf: NetConf, env: Environment): Promise<KubernetesApi> {
   const config = chooseDatastore({ ...apiConfig(conf, env), datastoreType: "kubernetes" }, { env });
   if (config.type !== "kubernetes") throw new CniError(INTERNAL, "no access to the Kubernetes API");
-  const timeoutMs = conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000;
+  return openReader(config, env, conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000);
+}
+
+const AGENT_TIMEOUT_MS = 30_000;
+
+/** The agent's own way to the API, kept open; undefined when its environment names none. */
+export function agentKubernetes(env: Environment): (() => Promise<KubernetesApi>) | undefined {
+  // Its datastore may be another: pods are in Kubernetes even then.
+  const {
+    datastoreType: _t,
+    etcdEndpoints: _e,
+    etcdDiscoverySrv: _d,
+    sqlitePath: _p,
+    ...named
+  } = configFromEnvironment(env);
+  // Nor is a kubeconfig in somebody's home the agent's.
+  const config = chooseDatastore(named, { env: { ...env, HOME: undefined } });
+  if (config.type !== "kubernetes") return undefined;
+  let opened: Promise<KubernetesApi> | undefined;
+  return () => {
+    opened ??= openReader(config, env, AGENT_TIMEOUT_MS).catch((error: unknown) => {
+      opened = undefined; // credentials may come later
+      throw error;
+    });
+    return opened;
+  };
+}
+
+async function openReader(config: KubernetesConfig, env: Environment, timeoutMs: number): Promise<KubernetesApi> {
   const api = await openKubeApi(config, env, { timeoutMs });
   const get = async <T>(path: string, what: string): Promise<T> => {
     try {

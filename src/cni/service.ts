@@ -8,6 +8,7 @@ import { runCommand } from "./commands.ts";
 import { asCniError, errorReply } from "./error.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
+import { agentKubernetes } from "./kubernetes-client.ts";
 import { type NetConf, parseNetConf } from "./net-conf.ts";
 import { buildContext } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
@@ -18,7 +19,7 @@ export const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 export interface CniServiceOptions {
   readonly store: Datastore;
   readonly log: Logger;
-  /** The agent's own way to the API; else the one the network configuration names. */
+  /** The agent's own way to the API; absent: what the environment names, else what the network configuration does. */
   readonly kubernetes?: () => Promise<KubernetesApi>;
   readonly path?: string;
   readonly env?: Environment;
@@ -28,15 +29,20 @@ export interface CniServiceOptions {
 /** Listens until it is disposed of. */
 export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const serialise = queue();
+  const kubernetes = options.kubernetes ?? agentKubernetes(options.env ?? process.env);
   return new RequestServer({
     path: options.path ?? SERVICE_SOCKET,
-    onRequest: async (request) => JSON.stringify(await answer(options, serialise, request)),
+    onRequest: async (request) => JSON.stringify(await answer({ ...options, kubernetes }, serialise, request)),
     onFailure: (error) => options.log.error("The CNI service failed", { error }),
   });
 }
 
+type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
+  readonly kubernetes: CniServiceOptions["kubernetes"] | undefined;
+};
+
 async function answer(
-  options: CniServiceOptions,
+  options: AnswerOptions,
   serialise: Serialise,
   { text, descriptor }: ReceivedRequest,
 ): Promise<ServiceReply> {
@@ -70,7 +76,7 @@ async function answer(
 }
 
 /** What the plugin must do itself: call programs of the host, or speak to another datastore than ours. */
-function whyNot({ store }: CniServiceOptions, request: CniRequest, conf: NetConf): string | undefined {
+function whyNot({ store }: AnswerOptions, request: CniRequest, conf: NetConf): string | undefined {
   if (conf.ipam.type !== CALICO_IPAM) return `ipam.type ${conf.ipam.type} is a program of the host`;
   if (conf.datastore.type !== "" && conf.datastore.type !== store.name)
     return `the network is in ${conf.datastore.type}, the service in ${store.name}`;
