@@ -7,6 +7,7 @@ import { demonstrate } from "./demo.ts";
 import { down } from "./down.ts";
 import { breakLab, FAULTS, healLab } from "./faults.ts";
 import { baseEnvironment } from "./host.ts";
+import { AGNHOST_IMAGE } from "./kubernetes/image-names.ts";
 import { Lab } from "./lab.ts";
 import { measureMatrix, renderMatrix } from "./matrix.ts";
 import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
@@ -21,6 +22,9 @@ export const USAGE = `calico lab: a cluster in network namespaces on this machin
 
   calico lab up [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]
                 [--dataplane nft|iptables] [--datastore sqlite|etcd] [--ipv6]
+  calico lab up --kubernetes           a real Kubernetes cluster: kubelets, containerd, kube-proxy (--nodes, --backend,
+                                       --dataplane as above)
+  calico lab kubectl [--name LAB --] … kubectl on that cluster, as its administrator
   calico lab demo                      a shop with a policy, before and after, and why
   calico lab down                      remove it, completely
   calico lab status [-o json]
@@ -46,6 +50,7 @@ export async function main(argv: readonly string[]): Promise<number> {
 
 async function run(argv: readonly string[]): Promise<number> {
   const [command = "help", ...rest] = argv;
+  if (command === "kubectl") return kubectl(rest);
   const split = rest.indexOf("--");
   const [own, inner] = split < 0 ? [rest, []] : [rest.slice(0, split), rest.slice(split + 1)];
   const { values, positionals } = parse(own);
@@ -140,6 +145,7 @@ function parse(args: readonly string[]) {
         backend: { type: "string" },
         dataplane: { type: "string" },
         datastore: { type: "string" },
+        kubernetes: { type: "boolean" },
         ipv6: { type: "boolean" },
         output: { type: "string", short: "o" },
         filename: { type: "string", short: "f" },
@@ -203,6 +209,18 @@ function execute(lab: Lab, where: string | undefined, command: readonly string[]
   return spawnSync(file, args, { stdio: "inherit", env: environment }).status ?? 1;
 }
 
+/** Everything after the word, or after `--` when the lab is named, is kubectl's. */
+async function kubectl(args: readonly string[]): Promise<number> {
+  const split = args.indexOf("--");
+  const isNamed = args[0] === "--name" && split === 2;
+  const lab = Lab.open(labName(isNamed ? (args[1] ?? "") : DEFAULT_OPTIONS.name));
+  if (lab.options.datastore !== "kubernetes")
+    throw new UsageError(`lab ${lab.folder.name} has no Kubernetes; calico lab up --kubernetes`);
+  const { KubernetesCluster } = await import("./kubernetes/cluster.ts");
+  const [file, ...words] = new KubernetesCluster(lab).kubectlCommand(isNamed ? args.slice(split + 1) : args);
+  return spawnSync(file, words, { stdio: "inherit", env: baseEnvironment() }).status ?? 1;
+}
+
 function capture(lab: Lab, node: string | undefined, filter: readonly string[]): number {
   if (node === undefined) throw new UsageError("capture NODE [-- FILTER]");
   const [file, ...args] = lab.host(node).enter(["tcpdump", "-n", "-l", "-i", "any", ...filter]);
@@ -219,6 +237,17 @@ function leastLoaded(lab: Lab): string {
 function nextSteps(lab: Lab): string {
   const [first] = lab.record.pods;
   const flag = lab.folder.name === DEFAULT_OPTIONS.name ? "" : ` --name ${lab.folder.name}`;
+  if (lab.options.datastore === "kubernetes") {
+    const kubectl = `calico lab kubectl${flag === "" ? "" : `${flag} --`}`;
+    return [
+      "try:",
+      `  ${kubectl} get nodes -o wide`,
+      `  ${kubectl} create deployment web --replicas 6 --image ${AGNHOST_IMAGE} -- /agnhost netexec`,
+      `  ${kubectl} get pods -o wide`,
+      `  calico lab exec node1${flag} -- ip route`,
+      `  calico lab down${flag}`,
+    ].join("\n");
+  }
   return [
     "try:",
     `  calico lab matrix${flag}                     who reaches whom`,

@@ -1,8 +1,9 @@
-// Removes a lab: every process in its namespaces, the namespaces, the folder. Goes by names, not by records, so that it
+// Removes a lab: every process in its namespaces, the namespaces, its control groups, the folder. Goes by names, not by records, so that it
 // works after a crash at any point, twice, and on a lab that never came up.
 import { readdirSync } from "node:fs";
 import { deleteNamedNamespace, listNamedNamespaces, NetworkNamespace } from "../kernel/index.ts";
 import { LabFolder } from "./folder.ts";
+import { removeGroups } from "./kubernetes/cgroups.ts";
 import { endProcesses, findProcess, processesIn } from "./process.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -25,8 +26,9 @@ export async function down(name: string, terminal: Terminal): Promise<Removed> {
     // What was being started while we looked.
     await endProcesses(processesIn(inside), 0);
   });
-  await terminal.step(`${namespaces.length} namespaces`, () => {
+  await terminal.step(`${namespaces.length} namespaces`, async () => {
     for (const namespace of namespaces) deleteNamedNamespace(namespace);
+    await removeGroups(folder.namespacePrefix);
     folder.remove();
   });
   return { processes: processes.length, namespaces: namespaces.length };

@@ -37,7 +37,7 @@ export class LabHost {
   ) {}
 
   get holder(): Identity | undefined {
-    return findProcess(this.folder, this.#holderName);
+    return findProcess(this.folder, this.holderName);
   }
 
   /** Brings the host to life in its (existing) network namespace; nothing happens when it lives. */
@@ -50,14 +50,14 @@ export class LabHost {
     const markInside = join("/var/lib/calico/datastore", `.ready-${this.name}-${process.pid}`);
     startProcess(
       this.folder,
-      this.#holderName,
+      this.holderName,
       ["nsenter", `--net=${namespace}`, "--", ...inside, markInside],
       baseEnvironment(),
     );
     const deadline = performance.now() + HOLDER_WAIT_MS;
     while (!existsSync(mark)) {
       if (this.holder === undefined || performance.now() > deadline)
-        throw new Error(`host ${this.name} did not start: ${lastLine(this.folder.log(this.#holderName))}`);
+        throw new Error(`host ${this.name} did not start: ${lastLine(this.folder.log(this.holderName))}`);
       await delay(5);
     }
     spawnSync("rm", ["-f", "--", mark]);
@@ -101,7 +101,7 @@ export class LabHost {
     return `${this.name}-${role}`;
   }
 
-  get #holderName(): string {
+  protected get holderName(): string {
     return this.programName("host");
   }
 }

@@ -4,6 +4,7 @@ import type { ProbeTarget } from "../kernel/index.ts";
 import type { Resource } from "../model/index.ts";
 import { LabFolder, type LabPod, type LabRecord, listLabs } from "./folder.ts";
 import { LabHost } from "./host.ts";
+import { KubernetesHost } from "./kubernetes/host.ts";
 import { type LabOptions, UsageError } from "./options.ts";
 import { type LabPlan, planLab } from "./plan.ts";
 import { parsePodName, podNamespace } from "./pods.ts";
@@ -36,7 +37,9 @@ export class Lab {
   host(name: string): LabHost {
     if (![...this.plan.nodes, ...this.plan.routers].some((host) => host.name === name))
       throw new UsageError(`lab ${this.folder.name} has no host ${name}; it has ${this.hostNames.join(", ")}`);
-    return new LabHost(this.folder, name);
+    return this.options.datastore === "kubernetes"
+      ? new KubernetesHost(this.folder, name)
+      : new LabHost(this.folder, name);
   }
   get hostNames(): string[] {
     return [...this.plan.nodes, ...this.plan.routers].map((host) => host.name);

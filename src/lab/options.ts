@@ -3,7 +3,7 @@
 export const TOPOLOGIES = ["switch", "racks", "reflectors", "dual-nic"] as const;
 export const BACKENDS = ["bird", "vxlan"] as const;
 export const DATAPLANES = ["nft", "iptables"] as const;
-export const DATASTORES = ["sqlite", "etcd"] as const;
+export const DATASTORES = ["sqlite", "etcd", "kubernetes"] as const;
 
 export interface LabOptions {
   readonly name: string;
@@ -35,16 +35,28 @@ const MAX_NODES = 100;
 
 /** Checked options from command-line words; what is absent keeps its default. */
 export function parseLabOptions(given: Readonly<Record<string, string | boolean | undefined>>): LabOptions {
-  return {
+  const isKubernetes = given["kubernetes"] === true || given["datastore"] === "kubernetes";
+  const options: LabOptions = {
     name: labName(text(given, "name") ?? DEFAULT_OPTIONS.name),
     nodes: count(given, "nodes", DEFAULT_OPTIONS.nodes, 1, MAX_NODES),
-    podsPerNode: count(given, "pods", DEFAULT_OPTIONS.podsPerNode, 0, 200),
+    podsPerNode: count(given, "pods", isKubernetes ? 0 : DEFAULT_OPTIONS.podsPerNode, 0, 200),
     topology: oneOf(given, "topology", TOPOLOGIES, DEFAULT_OPTIONS.topology),
     backend: oneOf(given, "backend", BACKENDS, DEFAULT_OPTIONS.backend),
     dataplane: oneOf(given, "dataplane", DATAPLANES, DEFAULT_OPTIONS.dataplane),
-    datastore: oneOf(given, "datastore", DATASTORES, DEFAULT_OPTIONS.datastore),
+    datastore: isKubernetes ? "kubernetes" : oneOf(given, "datastore", DATASTORES, DEFAULT_OPTIONS.datastore),
     ipv6: given["ipv6"] === true,
   };
+  if (isKubernetes) refuseForKubernetes(options, given);
+  return options;
+}
+
+/** What a lab with real kubelets does not do: its pods are made by kubectl, its hosts stand on one network. */
+function refuseForKubernetes(options: LabOptions, given: Readonly<Record<string, string | boolean | undefined>>): void {
+  const datastore = text(given, "datastore") ?? "kubernetes";
+  if (datastore !== "kubernetes") throw new UsageError(`--kubernetes with --datastore ${datastore}: want one of them`);
+  if (options.podsPerNode > 0) throw new UsageError("--pods: with --kubernetes pods are made by kubectl");
+  if (options.topology !== "switch") throw new UsageError("--topology: with --kubernetes there is only switch");
+  if (options.ipv6) throw new UsageError("--ipv6: with --kubernetes there is only IPv4");
 }
 
 export function labName(name: string): string {

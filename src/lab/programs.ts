@@ -10,6 +10,8 @@ import { type LabPlan, type PlannedNode, type PlannedRouter, POD_CIDR } from "./
 import { findProcess, startProcess } from "./process.ts";
 
 export const SQLITE_PATH = "/var/lib/calico/datastore/calico.db";
+/** The administrator's, as every node of a Kubernetes cluster has it. */
+const NODE_KUBECONFIG = "/etc/kubernetes/admin.kubeconfig";
 const ETCD_PORT = 2379;
 
 /** A role of this build: beside the executable, or in dist/ when we run from source. */
@@ -23,6 +25,7 @@ export function rolePath(role: string): string {
 /** How every program of the lab finds the datastore. */
 export function datastoreEnvironment(options: LabOptions, plan: LabPlan): Record<string, string> {
   if (options.datastore === "sqlite") return { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: SQLITE_PATH };
+  if (options.datastore === "kubernetes") return { DATASTORE_TYPE: "kubernetes", KUBECONFIG: NODE_KUBECONFIG };
   return { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: `http://${controlAddress(plan)}:${ETCD_PORT}` };
 }
 

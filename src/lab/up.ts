@@ -28,6 +28,12 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   const lab = new Lab(folder, existing ?? { options, pods: [], faults: [] });
   const hosts = [...lab.plan.nodes, ...lab.plan.routers];
   folder.write(lab.record);
+  if (options.datastore === "kubernetes") {
+    // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
+    const { upKubernetes } = await import("./kubernetes/up.ts");
+    await upKubernetes(lab, terminal);
+    return lab;
+  }
 
   await terminal.step(
     `${hosts.length} hosts on ${lab.plan.segments.length} network(s), topology ${options.topology}`,

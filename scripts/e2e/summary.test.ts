@@ -1,0 +1,23 @@
+import { expect, test } from "bun:test";
+import { readSummary, renderSummary } from "./summary.ts";
+
+const OUTPUT = `
+\x1b[38;5;9m[FAIL]\x1b[0m \x1b[0m[sig-network] Netpol \x1b[38;5;9m[It] should deny egress\x1b[0m
+Ran 45 of 7214 Specs in 546.204 seconds
+\x1b[38;5;9mFAIL!\x1b[0m -- \x1b[38;5;10m44 Passed\x1b[0m | \x1b[38;5;9m1 Failed\x1b[0m | 0 Pending | 7169 Skipped
+`;
+
+test("the suite's last lines become one of ours", () => {
+  const summary = readSummary(OUTPUT);
+  expect(summary).toEqual({
+    passed: 44,
+    failed: 1,
+    seconds: 546.204,
+    failures: ["[sig-network] Netpol [It] should deny egress"],
+  });
+  expect(renderSummary("nftables, BGP", summary!)).toBe("nftables, BGP: 44 passed, 1 failed, 9 min 06 s");
+});
+
+test("a suite that died has no summary", () => {
+  expect(readSummary("panic: no API server")).toBeUndefined();
+});

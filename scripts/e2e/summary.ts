@@ -1,0 +1,26 @@
+// What upstream's suite says at its end, read from its output.
+
+export interface Summary {
+  readonly passed: number;
+  readonly failed: number;
+  readonly seconds: number;
+  /** Full names of the specs that failed. */
+  readonly failures: readonly string[];
+}
+
+/** Undefined when the suite ended before it could say anything. */
+export function readSummary(output: string): Summary | undefined {
+  const plain = output.replace(/\x1b\[[0-9;]*m/g, "");
+  const ran = /^Ran \d+ of \d+ Specs in ([\d.]+) seconds/m.exec(plain);
+  const counts = /(\d+) Passed \| (\d+) Failed/.exec(plain);
+  if (ran === null || counts === null) return undefined;
+  const [passed, failed] = [Number(counts[1]), Number(counts[2])];
+  const failures = [...plain.matchAll(/^\s*\[FAIL\] (.+)$/gm)].map((match) => (match[1] ?? "").trim());
+  return { passed, failed, seconds: Number(ran[1]), failures: [...new Set(failures)] };
+}
+
+export function renderSummary(run: string, { passed, failed, seconds }: Summary): string {
+  const minutes = Math.floor(seconds / 60);
+  const rest = String(Math.round(seconds % 60)).padStart(2, "0");
+  return `${run}: ${passed} passed, ${failed} failed, ${minutes} min ${rest} s`;
+}

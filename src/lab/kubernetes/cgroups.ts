@@ -1,0 +1,92 @@
+// Control groups of a lab's nodes: one of the node's name in every hierarchy of the machine, which the node sees as its
+// root. Both arrangements are known: one hierarchy per controller (v1), or the unified one (v2).
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { delay } from "../../lib/retry.ts";
+
+const ROOT = "/sys/fs/cgroup";
+
+export interface Hierarchy {
+  /** Folder under /sys/fs/cgroup; empty for the unified hierarchy. */
+  readonly folder: string;
+  /** What mount is told; undefined for the unified hierarchy. */
+  readonly mountOptions: string | undefined;
+}
+
+/** The hierarchies a node needs, from the text of /proc/self/cgroup and what is mounted. */
+export function hierarchies(ownCgroups: string, isMounted: (folder: string) => boolean): Hierarchy[] {
+  const v1 = ownCgroups.split("\n").flatMap((line): Hierarchy[] => {
+    const controllers = line.split(":")[1];
+    if (controllers === undefined || controllers === "") return [];
+    const isNamed = controllers.startsWith("name=");
+    const folder = isNamed ? controllers.slice("name=".length) : controllers;
+    return isMounted(folder) ? [{ folder, mountOptions: isNamed ? `none,${controllers}` : controllers }] : [];
+  });
+  return v1.length > 0 ? v1 : [{ folder: "", mountOptions: undefined }];
+}
+
+export const machineHierarchies = (): Hierarchy[] =>
+  hierarchies(readFileSync("/proc/self/cgroup", "utf8"), (folder) => existsSync(join(ROOT, folder, "cgroup.procs")));
+
+/** A node's group in one hierarchy. */
+const groupPath = ({ folder }: Hierarchy, group: string): string => join(ROOT, folder, group);
+
+/** Makes the groups; gives the files a process writes itself into to join them. */
+export function makeGroups(group: string): string[] {
+  return machineHierarchies().map((hierarchy) => {
+    const path = groupPath(hierarchy, group);
+    mkdirSync(path, { recursive: true });
+    // A new cpuset is empty, and then nothing may join it.
+    for (const file of ["cpuset.cpus", "cpuset.mems"])
+      if (hierarchy.folder.split(",").includes("cpuset") && readFileSync(join(path, file), "utf8").trim() === "")
+        writeFileSync(join(path, file), readFileSync(join(path, "..", file), "utf8"));
+    return join(path, "cgroup.procs");
+  });
+}
+
+/** In the unified hierarchy a group with members cannot hand controllers down: they move to a group of their own. */
+export function delegate(group: string): void {
+  for (const hierarchy of machineHierarchies()) {
+    if (hierarchy.mountOptions !== undefined) continue;
+    const path = groupPath(hierarchy, group);
+    const leaf = join(path, "lab");
+    mkdirSync(leaf, { recursive: true });
+    for (const pid of readFileSync(join(path, "cgroup.procs"), "utf8").split("\n"))
+      if (pid !== "" && pid !== "0") writeFileSync(join(leaf, "cgroup.procs"), pid);
+    for (const controller of readFileSync(join(path, "cgroup.controllers"), "utf8").trim().split(" "))
+      if (controller !== "") writeFileSync(join(path, "cgroup.subtree_control"), `+${controller}`);
+  }
+}
+
+/** The files for a process that comes later, when controllers are handed down already. */
+export const joinFiles = (group: string): string[] =>
+  machineHierarchies().map((hierarchy) =>
+    join(groupPath(hierarchy, group), hierarchy.mountOptions === undefined ? "lab/cgroup.procs" : "cgroup.procs"),
+  );
+
+/** Removes every group whose name begins so, with all below it. Its processes must be gone; the kernel needs a moment. */
+export async function removeGroups(prefix: string): Promise<number> {
+  const deadline = performance.now() + 5000;
+  let removed = 0;
+  for (const { folder } of machineHierarchies())
+    for (const name of subfolders(join(ROOT, folder)).filter((entry) => entry.startsWith(prefix))) {
+      const path = join(ROOT, folder, name);
+      while (!removeTree(path) && performance.now() < deadline) await delay(20);
+      removed++;
+    }
+  return removed;
+}
+
+/** Deepest first; false while the kernel still counts members. */
+function removeTree(path: string): boolean {
+  try {
+    for (const child of subfolders(path)) if (!removeTree(join(path, child))) return false;
+    rmdirSync(path);
+    return true;
+  } catch {
+    return !existsSync(path);
+  }
+}
+
+const subfolders = (path: string): string[] =>
+  readdirSync(path, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));

@@ -1,0 +1,75 @@
+// Images without a registry: a root file system in one layer, packed as `docker save` would, for containerd to import.
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { AGNHOST_IMAGE, PAUSE_IMAGE } from "./image-names.ts";
+import { cacheFolder, pausePath, programPath } from "./programs.ts";
+
+export interface Image {
+  readonly name: string;
+  readonly entrypoint: readonly string[];
+  readonly path?: string;
+}
+
+/** Keeps a pod's namespaces. */
+export function pauseImage(): string {
+  return cached("pause", { name: PAUSE_IMAGE, entrypoint: ["/pause"] }, [[pausePath(), "pause"]]);
+}
+
+/** Clients and servers for pods: what upstream's own tests run in theirs. */
+export function agnhostImage(): string {
+  return cached("agnhost", { name: AGNHOST_IMAGE, entrypoint: ["/agnhost"], path: "/bin" }, [
+    [programPath("agnhost"), "agnhost"],
+    ["/bin/busybox", "bin/busybox"],
+  ]);
+}
+
+function cached(file: string, image: Image, files: readonly (readonly [from: string, to: string])[]): string {
+  const archive = join(cacheFolder(), "images", `${file}-${basename(dirname(files[0]?.[0] ?? ""))}.tar`);
+  if (existsSync(archive)) return archive;
+  mkdirSync(dirname(archive), { recursive: true });
+  const root = mkdtempSync(`${archive}-`);
+  try {
+    for (const [from, to] of files) {
+      mkdirSync(dirname(join(root, to)), { recursive: true });
+      cpSync(from, join(root, to), { dereference: true });
+    }
+    for (const folder of ["tmp", "etc", "proc", "sys", "dev"]) mkdirSync(join(root, folder));
+    if (existsSync(join(root, "bin/busybox")))
+      execFileSync("chroot", [root, "/bin/busybox", "--install", "-s", "/bin"]);
+    packImage(root, image, archive);
+    return archive;
+  } finally {
+    rmSync(root, { recursive: true, force: true });
+  }
+}
+
+/** Packs a root file system into an archive that appears only when it is whole. */
+export function packImage(root: string, image: Image, archive: string): void {
+  const folder = mkdtempSync(`${archive}-pack-`);
+  try {
+    const layer = join(folder, "layer.tar");
+    const owner = ["--numeric-owner", "--owner=0", "--group=0"];
+    execFileSync("tar", ["--create", "--sort=name", ...owner, "--file", layer, "--directory", root, "."]);
+    const diff = createHash("sha256").update(readFileSync(layer)).digest("hex");
+    writeFileSync(join(folder, "config.json"), JSON.stringify(imageConfig(image, `sha256:${diff}`)));
+    const manifest = [{ Config: "config.json", RepoTags: [image.name], Layers: ["layer.tar"] }];
+    writeFileSync(join(folder, "manifest.json"), JSON.stringify(manifest));
+    const parts = ["manifest.json", "config.json", "layer.tar"];
+    execFileSync("tar", ["--create", "--file", join(folder, "image.tar"), "--directory", folder, ...parts]);
+    renameSync(join(folder, "image.tar"), archive);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+export function imageConfig({ entrypoint, path = "/usr/sbin:/usr/bin:/sbin:/bin" }: Image, layer: string): object {
+  return {
+    architecture: process.arch === "x64" ? "amd64" : process.arch,
+    os: "linux",
+    config: { Env: [`PATH=${path}`], Entrypoint: entrypoint },
+    rootfs: { type: "layers", diff_ids: [layer] },
+    history: [{ created_by: "calico lab" }],
+  };
+}

@@ -1,0 +1,65 @@
+// Brings a Kubernetes cluster up: hosts, control plane, nodes, and then what any operator does, `kubectl apply` of a
+// manifest. Each step looks at what is there first, like the rest of the lab.
+import { copyFileSync } from "node:fs";
+import { join } from "node:path";
+import { buildFabric, connectHost } from "../fabric.ts";
+import type { Lab } from "../lab.ts";
+import { rolePath } from "../programs.ts";
+import type { Terminal } from "../terminal.ts";
+import { KubernetesCluster } from "./cluster.ts";
+import { ADMIN, apiServerUrl, startApiServer, startManagers } from "./control-plane.ts";
+import { agnhostImage, pauseImage } from "./images.ts";
+import { installNetwork, productImage } from "./network.ts";
+import { configureNode, importImage, runtimeAnswers, startKubelet, startRuntime } from "./node-programs.ts";
+import { CLUSTER_PROGRAMS, obtainPrograms } from "./programs.ts";
+
+const WAIT_MS = 120_000;
+
+export async function upKubernetes(lab: Lab, terminal: Terminal): Promise<void> {
+  const cluster = await upBare(lab, terminal);
+  await terminal.step("calico, by kubectl apply", () => installNetwork(cluster));
+}
+
+/** A cluster without a network: its nodes are there and not Ready. */
+export async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> {
+  const { folder, plan, options } = lab;
+  const cluster = new KubernetesCluster(lab);
+  rolePath("calico-node");
+  await obtainPrograms(CLUSTER_PROGRAMS, terminal);
+  const images = await terminal.step("images", () => [pauseImage(), agnhostImage(), productImage()]);
+  await terminal.step("control plane", async () => {
+    buildFabric(folder, plan);
+    const { authority } = cluster;
+    authority.kubeconfig(apiServerUrl(cluster.address), ADMIN);
+    startApiServer(folder, authority, cluster.address);
+    await cluster.until("the API server answers", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
+    startManagers(folder, authority, cluster.address);
+    await cluster.until(
+      "the controller manager works",
+      () => cluster.tryKubectl(["get", "serviceaccount", "default"]).code === 0,
+      WAIT_MS,
+    );
+  });
+  await terminal.step(`${plan.nodes.length} nodes with containerd`, async () => {
+    for (const node of plan.nodes) connectHost(folder, node);
+    for (const place of cluster.places) {
+      await place.host.start();
+      configureNode(place, cluster.authority, options);
+      copyFileSync(cluster.kubeconfig, join(place.host.disk, "etc", "admin.kubeconfig"));
+      startRuntime(place.host);
+    }
+    for (const { host } of cluster.places) {
+      await cluster.until(`containerd on ${host.name} answers`, () => runtimeAnswers(host), WAIT_MS);
+      for (const image of images) importImage(host, image);
+    }
+  });
+  await terminal.step(`${plan.nodes.length} kubelets`, async () => {
+    for (const place of cluster.places) startKubelet(place);
+    await cluster.until(
+      "all nodes are registered",
+      () => cluster.get<{ items: readonly object[] }>(["nodes"]).items.length === plan.nodes.length,
+      WAIT_MS,
+    );
+  });
+  return cluster;
+}
