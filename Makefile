@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit golden manifests image image-context parity felix-docs bench clean
+.PHONY: help setup build check format test unit golden manifests image image-context parity felix-docs bench clean e2e
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -58,3 +58,6 @@ conformance: build ## every policy case by packets, on both dataplanes, against 
 
 chaos: build ## random faults under traffic, with a printed seed
 	@$(BUN) test --timeout=600000 ./test/chaos/
+
+e2e: image ## a real Kubernetes cluster with our image and manifests, under upstream's own NetworkPolicy specs
+	@$(BUN) scripts/e2e.ts

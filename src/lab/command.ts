@@ -81,7 +81,7 @@ async function run(argv: readonly string[]): Promise<number> {
       return 0;
     case "status": {
       const lab = Lab.open(name);
-      const rows = labStatus(lab);
+      const rows = await labStatus(lab);
       print(rows, () => renderStatus(lab, rows, terminal.colour));
       return rows.every((row) => row.state === "ready") ? 0 : 3;
     }

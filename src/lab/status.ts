@@ -11,7 +11,8 @@ export interface HostStatus {
   readonly pods: number;
 }
 
-export function labStatus(lab: Lab): HostStatus[] {
+export async function labStatus(lab: Lab): Promise<HostStatus[]> {
+  if (lab.options.datastore === "kubernetes") return (await import("./kubernetes/status.ts")).clusterStatus(lab);
   return [...lab.plan.nodes, ...lab.plan.routers].map((planned) => {
     const host = lab.host(planned.name);
     const base = {

@@ -9,36 +9,25 @@ import { cacheFolder, pausePath, programPath } from "./programs.ts";
 export interface Image {
   readonly name: string;
   readonly entrypoint: readonly string[];
-  readonly path?: string;
 }
 
 /** Keeps a pod's namespaces. */
-export function pauseImage(): string {
-  return cached("pause", { name: PAUSE_IMAGE, entrypoint: ["/pause"] }, [[pausePath(), "pause"]]);
-}
+export const pauseImage = (): string => imageOf(PAUSE_IMAGE, pausePath());
 
 /** Clients and servers for pods: what upstream's own tests run in theirs. */
-export function agnhostImage(): string {
-  return cached("agnhost", { name: AGNHOST_IMAGE, entrypoint: ["/agnhost"], path: "/bin" }, [
-    [programPath("agnhost"), "agnhost"],
-    ["/bin/busybox", "bin/busybox"],
-  ]);
-}
+export const agnhostImage = (): string => imageOf(AGNHOST_IMAGE, programPath("agnhost"));
 
-function cached(file: string, image: Image, files: readonly (readonly [from: string, to: string])[]): string {
-  const archive = join(cacheFolder(), "images", `${file}-${basename(dirname(files[0]?.[0] ?? ""))}.tar`);
+/** An image of one static program, packed once for each version of it. */
+function imageOf(name: string, program: string): string {
+  const file = basename(program);
+  const archive = join(cacheFolder(), "images", `${file}-${basename(dirname(program))}.tar`);
   if (existsSync(archive)) return archive;
   mkdirSync(dirname(archive), { recursive: true });
   const root = mkdtempSync(`${archive}-`);
   try {
-    for (const [from, to] of files) {
-      mkdirSync(dirname(join(root, to)), { recursive: true });
-      cpSync(from, join(root, to), { dereference: true });
-    }
+    cpSync(program, join(root, file), { dereference: true });
     for (const folder of ["tmp", "etc", "proc", "sys", "dev"]) mkdirSync(join(root, folder));
-    if (existsSync(join(root, "bin/busybox")))
-      execFileSync("chroot", [root, "/bin/busybox", "--install", "-s", "/bin"]);
-    packImage(root, image, archive);
+    packImage(root, { name, entrypoint: [`/${file}`] }, archive);
     return archive;
   } finally {
     rmSync(root, { recursive: true, force: true });
@@ -64,11 +53,11 @@ export function packImage(root: string, image: Image, archive: string): void {
   }
 }
 
-export function imageConfig({ entrypoint, path = "/usr/sbin:/usr/bin:/sbin:/bin" }: Image, layer: string): object {
+export function imageConfig({ entrypoint }: Image, layer: string): object {
   return {
     architecture: process.arch === "x64" ? "amd64" : process.arch,
     os: "linux",
-    config: { Env: [`PATH=${path}`], Entrypoint: entrypoint },
+    config: { Env: ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], Entrypoint: entrypoint },
     rootfs: { type: "layers", diff_ids: [layer] },
     history: [{ created_by: "calico lab" }],
   };
