@@ -15,16 +15,14 @@ export type SelectorLeaf = Node<"all" | "global"> | LabelTest;
 
 export type Selector =
   | SelectorLeaf
-  /** Never of another `not`: two cancel out. */
+  /** Of another `not` only where parentheses stood between: those two do not cancel out in the original's names. */
   | Node<"not", { operand: Selector }>
   /** At least two operands. */
   | Node<"and" | "or", { operands: readonly Selector[] }>;
 
 export const ALL_SELECTOR: SelectorLeaf = { kind: "all" };
 
-export function negate(operand: Selector): Selector {
-  return operand.kind === "not" ? operand.operand : { kind: "not", operand };
-}
+export const negate = (operand: Selector): Selector => ({ kind: "not", operand });
 
 export const conjunction = (operands: readonly Selector[]): Selector => list("and", operands);
 export const disjunction = (operands: readonly Selector[]): Selector => list("or", operands);
