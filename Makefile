@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit golden manifests image image-context parity felix-docs bench clean e2e
+.PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ image: build ## the container image as one file, without a registry
 
 image-context: build ## what image/Containerfile copies into the image
 	@$(BUN) scripts/image/context.ts
+
+expected: setup ## write test/functional/dataplane/expected, the kernel's state for named states
+	@CALICO_UPDATE_EXPECTED=1 $(BUN) test --timeout=120000 ./test/functional/dataplane/expected.test.ts
 
 felix-docs: setup ## write docs/felix-configuration.md
 	@$(BUN) scripts/felix-docs.ts
