@@ -8,6 +8,7 @@
 //   6  metrics; then it waits for a reason to end             shutdown.ts
 import { CalculationGraph, type ConfigLayers, type DataplaneMessage, type GraphUpdate } from "../calc/index.ts";
 import { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE } from "../datastore/index.ts";
+import { openRouteKernel, openWireguard } from "../kernel/index.ts";
 import { BUILD } from "../lib/build.ts";
 import { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
@@ -40,6 +41,7 @@ import { handleSignals } from "./signals.ts";
 import { createStatusReporters } from "./status/reporters.ts";
 import { openSource } from "./syncer-source.ts";
 import { ValidationFilter } from "./validation-filter.ts";
+import { WireguardStart } from "./wireguard-start.ts";
 
 const GRAPH_TIMEOUT_MS = 30_000;
 
@@ -126,6 +128,7 @@ async function start(given: {
   });
   const rounds = dataplaneMetrics(registry);
   if (config.PrometheusProcessMetricsEnabled) processMetrics(registry);
+  const wireguard = options.dump === true ? undefined : await prepareWireguard({ config, store, log, signal });
   const driver = await openDriver({
     config,
     onApplied: rounds.onApplied,
@@ -164,7 +167,7 @@ async function start(given: {
     metrics,
     onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
   });
-  const source = await openSource({ loaded, env: options.env, log });
+  const source = await openSource({ loaded, env: options.env, log, ...(wireguard !== undefined && { wireguard }) });
   armDebugSwitches({ config, runner, log, signal, panic: () => process.exit(EXIT_STUCK) });
   const tasks: Readonly<Record<string, Promise<void>>> = {
     dataplane: driver.run(signal),
@@ -184,6 +187,19 @@ async function start(given: {
     }),
     close: () => metricsServer.close(),
   };
+}
+
+async function prepareWireguard(given: {
+  readonly config: FelixConfig;
+  readonly store: Loaded["store"];
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+}): Promise<WireguardStart | undefined> {
+  if (!given.config.UseInternalDataplaneDriver) return undefined;
+  const { links } = openRouteKernel();
+  const start = new WireguardStart({ ...given, links, openWireguard, log: given.log.with({ part: "start" }) });
+  await start.prepare();
+  return start;
 }
 
 /** Settings as the datastore has them now: applied where that is possible, else a reason to start again. */

@@ -2,9 +2,13 @@
 import { createSyncer, DedupeBuffer, type Syncer, type SyncerSink } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { createTyphaSyncer, type TyphaSettings } from "../typha/index.ts";
+import { createTyphaSyncer, type TyphaSettings, TyphaUnreachable } from "../typha/index.ts";
 import { type Environment, type FelixConfig, isLeader } from "./config/index.ts";
 import type { Loaded } from "./load-config.ts";
+import type { WireguardStart } from "./wireguard-start.ts";
+
+/** How long the first connection to Typha may take; whoever started the agent starts it again. */
+const GIVE_UP_MS = 30_000;
 
 /** Nothing when neither an address nor a service of Typha is set. */
 export function typhaOf(config: FelixConfig): TyphaSettings | undefined {
@@ -33,14 +37,19 @@ export async function openSource(given: {
   readonly loaded: Loaded;
   readonly env: Environment;
   readonly log: Logger;
+  /** What stands between us and Typha, when host traffic is encrypted. */
+  readonly giveUpMs?: number;
+  readonly wireguard?: Pick<WireguardStart, "chooseTyphas" | "giveUp">;
 }): Promise<Syncer> {
-  const { loaded, env } = given;
+  const { loaded, env, wireguard } = given;
   const { engine, store, usePodCidr } = loaded;
   const { config } = engine;
   const log = given.log.with({ part: "syncer" });
   const typha = typhaOf(config);
-  if (typha !== undefined)
-    return createTyphaSyncer({
+  if (typha !== undefined) {
+    const syncer = await createTyphaSyncer({
+      giveUpMs: given.giveUpMs ?? GIVE_UP_MS,
+      ...(wireguard !== undefined && { choose: (found) => wireguard.chooseTyphas(found) }),
       settings: typha,
       syncer: "felix",
       hostname: config.FelixHostname,
@@ -49,6 +58,18 @@ export async function openSource(given: {
       log,
       env,
     });
+    return {
+      run: async (sink, signal) => {
+        try {
+          await syncer.run(sink, signal);
+        } catch (error) {
+          // Perhaps it is our own encryption that keeps us from it. The next start tries without.
+          if (error instanceof TyphaUnreachable) await wireguard?.giveUp();
+          throw error;
+        }
+      },
+    };
+  }
   const direct = createSyncer("felix", store, {
     hostname: config.FelixHostname,
     usePodCidr,

@@ -28,7 +28,7 @@ umount -l /mnt
 : > "$3"
 exec sleep infinity`;
 
-const HOLDER_WAIT_MS = 5000;
+const HOLDER_WAIT_MS = 5000 * labPatience();
 
 export class LabHost {
   constructor(
@@ -113,6 +113,11 @@ export function baseEnvironment(): Record<string, string> {
     HOME: process.env["HOME"] ?? "/",
     TERM: process.env["TERM"] ?? "dumb",
   };
+}
+
+export function labPatience(): number {
+  const given = Number(process.env["CALICO_LAB_PATIENCE"] ?? "");
+  return Number.isFinite(given) && given > 0 ? given : 1;
 }
 
 export function lastLine(file: string): string {

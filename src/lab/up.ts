@@ -7,14 +7,15 @@ import { cidrLength, type IpAddress, parseAddress } from "../lib/ip.ts";
 import { delay } from "../lib/retry.ts";
 import { buildFabric, connectHost } from "./fabric.ts";
 import { LabFolder, type LabPod } from "./folder.ts";
-import { lastLine, LabHost } from "./host.ts";
+import { labPatience, lastLine, LabHost } from "./host.ts";
 import { Lab } from "./lab.ts";
 import { type LabOptions, UsageError } from "./options.ts";
 import { addPod, endpointName } from "./pods.ts";
 import { datastoreEnvironment, rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
 import type { Terminal } from "./terminal.ts";
 
-const READY_WAIT_MS = 30_000;
+/** A machine that emulates another takes its time: CALICO_LAB_PATIENCE multiplies every wait. */
+const READY_WAIT_MS = 30_000 * labPatience();
 
 export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> {
   const folder = new LabFolder(options.name);

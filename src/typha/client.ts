@@ -7,7 +7,7 @@ import { DedupeBuffer, type Syncer, type SyncerName, type SyncerSink, type SyncS
 import { type Logger, silentLogger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import type { Key } from "../model/index.ts";
-import { AttemptTracker, addressText, type TyphaAddress } from "./discovery.ts";
+import { AttemptTracker, addressText, type TyphaAddress, TyphaUnreachable } from "./discovery.ts";
 import {
   FEATURES,
   FRAME,
@@ -35,6 +35,8 @@ export interface TyphaClientOptions {
   readonly dialTimeoutMs?: number;
   readonly retryMs?: number;
   readonly log?: Logger;
+  /** How long the first connection may take; for ever unless told. */
+  readonly giveUpMs?: number;
   /** Keys this consumer has no use for are not passed on. */
   readonly wants?: (key: Key) => boolean;
   readonly env?: Readonly<Record<string, string | undefined>>;
@@ -62,8 +64,10 @@ export class TyphaSyncer implements Syncer {
 
   async #follow(buffer: DedupeBuffer, signal: AbortSignal): Promise<void> {
     const tracker = new AttemptTracker(this.#options.find);
-    for (let hasSynced = false; !signal.aborted; ) {
-      const session = await this.#connect(tracker, buffer, hasSynced, signal);
+    const { giveUpMs = Number.POSITIVE_INFINITY } = this.#options;
+    let giveUpAt = performance.now() + giveUpMs;
+    for (let hasSynced = false; !signal.aborted; giveUpAt = Number.POSITIVE_INFINITY) {
+      const session = await this.#connect(tracker, buffer, hasSynced, giveUpAt, signal);
       if (session === undefined) return;
       const reason = await session.finished;
       hasSynced ||= session.hasSynced;
@@ -79,6 +83,7 @@ export class TyphaSyncer implements Syncer {
     tracker: AttemptTracker,
     buffer: DedupeBuffer,
     holdsSnapshot: boolean,
+    giveUpAt: number,
     signal: AbortSignal,
   ): Promise<Session | undefined> {
     for (let attempt = 0; !signal.aborted; attempt++) {
@@ -93,6 +98,13 @@ export class TyphaSyncer implements Syncer {
         if (signal.aborted) return undefined;
         const where = address === undefined ? undefined : addressText(address);
         this.#log.warn("cannot connect to Typha", { address: where, error });
+        if (performance.now() >= giveUpAt)
+          throw new TyphaUnreachable(
+            `no Typha could be reached; the last try${where === undefined ? "" : ` of ${where}`}`,
+            {
+              cause: error,
+            },
+          );
         const isRoundOver = (attempt + 1) % tracker.attempts === 0;
         const waitMs = isRoundOver ? PAUSE_MS : (this.#options.retryMs ?? RETRY_MS);
         await delay(waitMs, signal).catch(() => {});

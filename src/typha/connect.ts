@@ -21,17 +21,25 @@ export interface TyphaConnectOptions {
   readonly version?: string;
   readonly log: Logger;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Leaves out servers that cannot be reached; never asked for an empty list. */
+  readonly choose?: (found: readonly TyphaAddress[]) => Promise<readonly TyphaAddress[]>;
+  /** How long the first connection may take before `TyphaUnreachable` is thrown; for ever unless told. */
+  readonly giveUpMs?: number;
   /** As `createSyncer` does: `bgp` follows this host's block affinities only, `tunnel-ip-allocation` its Node only. */
   readonly onlyOwn?: boolean;
 }
 
 export async function createTyphaSyncer(options: TyphaConnectOptions): Promise<Syncer> {
-  const { settings, hostname, syncer } = options;
+  const { settings, hostname, syncer, choose } = options;
   const { TyphaSyncer } = await import("./client.ts");
+  const find = await finder(options);
   return new TyphaSyncer({
     ...options,
     ...settings,
-    find: await finder(options),
+    find: async () => {
+      const found = await find();
+      return choose === undefined || found.length === 0 ? found : choose(found);
+    },
     ...(options.onlyOwn === true && { wants: (key: Key) => isOwn(syncer, hostname, key) }),
   });
 }

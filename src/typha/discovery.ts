@@ -5,12 +5,19 @@ import type { EndpointSlice } from "../datastore/index.ts";
 export interface TyphaAddress {
   readonly host: string;
   readonly port: number;
+  /** The node it runs on, where that is known. */
+  readonly nodeName?: string;
 }
 export const addressText = ({ host, port }: TyphaAddress): string =>
   host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 
 export class DiscoveryError extends Error {
   override readonly name = "DiscoveryError";
+}
+
+/** No server answered in all the time there was for the first connection. */
+export class TyphaUnreachable extends Error {
+  override readonly name = "TyphaUnreachable";
 }
 
 const DEFAULT_PORT = 5473;
@@ -45,7 +52,8 @@ export function orderInstances(
     for (const { addresses, nodeName: node, conditions } of slice.endpoints ?? []) {
       if (conditions?.ready === false) continue;
       const group = node !== undefined && node === nodeName ? own : others;
-      for (const host of addresses) group.set(addressText({ host, port }), { host, port });
+      for (const host of addresses)
+        group.set(addressText({ host, port }), { host, port, ...(node === undefined ? {} : { nodeName: node }) });
     }
   }
   return [...shuffle([...own.values()], random), ...shuffle([...others.values()], random)];

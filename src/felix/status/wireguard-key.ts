@@ -64,20 +64,32 @@ export class WireguardKeyReporter {
 
   async #write(version: 4 | 6, publicKey: string): Promise<void> {
     const { store, host, onNoNode } = this.#options;
-    const key: ResourceKey = { type: "resource", kind: "Node", name: host };
-    for (let attempt = 1; ; attempt++) {
-      try {
-        const { value, revision } = await store.get(key, { signal: this.#signal });
-        const status = (value.status ?? {}) as Record<string, unknown>;
-        if ((status[FIELDS[version]] ?? "") === publicKey) return;
-        const changed: Resource = { ...value, status: { ...status, [FIELDS[version]]: publicKey } };
-        await store.update({ key, value: changed, revision }, { signal: this.#signal });
-        return;
-      } catch (error) {
-        if (error instanceof NotFound && publicKey === "") return;
-        if (error instanceof NotFound) return onNoNode(`there is no Node ${host} to hold the WireGuard key`);
-        if (!(error instanceof Conflict) || attempt === ATTEMPTS) throw error;
-      }
+    const isThere = await writeWireguardKey({ store, host, version, publicKey, signal: this.#signal });
+    if (!isThere && publicKey !== "") onNoNode(`there is no Node ${host} to hold the WireGuard key`);
+  }
+}
+
+/** Writes the key, empty for none, unless the Node has it. @returns false when there is no such Node */
+export async function writeWireguardKey(given: {
+  readonly store: Datastore;
+  readonly host: string;
+  readonly version: 4 | 6;
+  readonly publicKey: string;
+  readonly signal: AbortSignal;
+}): Promise<boolean> {
+  const { store, host, version, publicKey, signal } = given;
+  const key: ResourceKey = { type: "resource", kind: "Node", name: host };
+  for (let attempt = 1; ; attempt++) {
+    try {
+      const { value, revision } = await store.get(key, { signal });
+      const status = (value.status ?? {}) as Record<string, unknown>;
+      if ((status[FIELDS[version]] ?? "") === publicKey) return true;
+      const changed: Resource = { ...value, status: { ...status, [FIELDS[version]]: publicKey } };
+      await store.update({ key, value: changed, revision }, { signal });
+      return true;
+    } catch (error) {
+      if (error instanceof NotFound) return false;
+      if (!(error instanceof Conflict) || attempt === ATTEMPTS) throw error;
     }
   }
 }
