@@ -1,58 +1,22 @@
 // A real kube-apiserver on a real etcd, on loopback, with TLS and RBAC, for the length of a test. The program is taken
 // from PATH, or from a cache outside the repository where it is built once as an ordinary Go module.
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { homedir, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { randomBytes } from "node:crypto";
+import { findOrBuild, ProgramsMissing } from "../../src/lab/kubernetes/programs.ts";
+import { openTerminal } from "../../src/lab/terminal.ts";
 import { delay } from "../../src/lib/retry.ts";
 
-const KUBERNETES = { version: "v1.36.3", staging: "v0.36.3" };
-const cache = join(
-  process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"),
-  "calico-ts",
-  `kubernetes-${KUBERNETES.version}`,
-);
-
 /** Where the program is, or why it cannot be had. */
-export function findApiServer(): { readonly path: string } | { readonly missing: string } {
-  const onPath = which("kube-apiserver");
-  if (onPath !== undefined) return { path: onPath };
-  const cached = join(cache, "kube-apiserver");
-  if (existsSync(cached)) return { path: cached };
-  const go = which("go");
-  if (go === undefined) return { missing: "neither kube-apiserver nor go is installed" };
-  const version = /go1\.(\d+)/.exec(execFileSync(go, ["version"], { encoding: "utf8" }))?.[1];
-  if (version === undefined || Number(version) < 26)
-    return { missing: `building kube-apiserver needs Go 1.26, here is 1.${version}` };
-  console.log(`building kube-apiserver ${KUBERNETES.version} into the cache, once (about five minutes)`);
-  buildProgram(go, "kube-apiserver");
-  return { path: cached };
-}
-
-/** Builds one program of the Kubernetes module; the staging modules it names at v0.0.0 are taken from their releases. */
-function buildProgram(go: string, program: string): void {
-  mkdirSync(cache, { recursive: true });
-  const folder = mkdtempSync(join(cache, "build-"));
+export async function findApiServer(): Promise<{ readonly path: string } | { readonly missing: string }> {
   try {
-    const env = { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-mod=mod" };
-    const run = (...args: string[]) =>
-      execFileSync(go, args, { cwd: folder, env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
-    run("mod", "init", "build");
-    run("mod", "edit", `-require=k8s.io/kubernetes@${KUBERNETES.version}`);
-    const info = JSON.parse(run("mod", "download", "-json", `k8s.io/kubernetes@${KUBERNETES.version}`)) as {
-      GoMod: string;
-    };
-    const staging = new Set(
-      [...readFileSync(info.GoMod, "utf8").matchAll(/\b(k8s\.io\/[a-z0-9-]+) v0\.0\.0$/gm)].map((m) => m[1]),
-    );
-    for (const name of staging) run("mod", "edit", `-replace=${name}=${name}@${KUBERNETES.staging}`);
-    const version = `-X k8s.io/component-base/version.gitVersion=${KUBERNETES.version}`;
-    run("build", "-trimpath", `-ldflags=-s -w ${version}`, "-o", program, `k8s.io/kubernetes/cmd/${program}`);
-    renameSync(join(folder, program), join(cache, program));
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
+    return { path: await findOrBuild("kube-apiserver", openTerminal()) };
+  } catch (error) {
+    if (error instanceof ProgramsMissing) return { missing: error.message };
+    throw error;
   }
 }
 
@@ -211,8 +175,4 @@ async function freePorts(count: number): Promise<number[]> {
   const ports = servers.map((server) => (server.address() as { port: number }).port);
   await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
   return ports;
-}
-
-function which(program: string): string | undefined {
-  return Bun.which(program) ?? undefined;
 }

@@ -10,7 +10,7 @@ import { API_VERSION, type KindName } from "../../src/model/index.ts";
 import { eventually } from "../functional/bgp/routers.ts";
 import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
 
-const found = findApiServer();
+const found = await findApiServer();
 if ("missing" in found) {
   const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
   if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);

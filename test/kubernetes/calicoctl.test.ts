@@ -8,7 +8,7 @@ import { parseCidr } from "../../src/lib/ip.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
 import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
 
-const found = findApiServer();
+const found = await findApiServer();
 if ("missing" in found) {
   const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
   if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);

@@ -18,7 +18,7 @@ export const RECORDINGS = join(import.meta.dir, "../../../shared/golden");
 const V1 = "/apis/crd.projectcalico.org/v1";
 const DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-const found = findApiServer();
+const found = await findApiServer();
 if ("missing" in found) {
   const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
   if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);

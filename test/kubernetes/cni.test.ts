@@ -8,7 +8,7 @@ import { load } from "js-yaml";
 import { canRun, CniHost, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
 import { type ApiServer, findApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
 
-const found = canRun ? findApiServer() : { missing: "needs root and the executable" };
+const found = canRun ? await findApiServer() : { missing: "needs root and the executable" };
 if ("missing" in found) {
   const loud = `KUBERNETES TESTS OF THE CNI PLUGIN SKIPPED: ${found.missing}`;
   if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);

@@ -7,7 +7,7 @@ import { load } from "js-yaml";
 import { delay } from "../../src/lib/retry.ts";
 import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
 
-const found = findApiServer();
+const found = await findApiServer();
 if ("missing" in found) {
   const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
   if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);

@@ -81,7 +81,7 @@ const moduleFolder = (module: Module): string =>
 /** Builds those that are not in the cache, all programs of one module in one go. */
 export async function obtainPrograms(names: readonly ProgramName[], terminal: Terminal): Promise<void> {
   const missing = names.filter((name) => !existsSync(programPath(name)));
-  const needsPause = !existsSync(pausePath());
+  const needsPause = names.includes("containerd") && !existsSync(pausePath());
   if (missing.length === 0 && !needsPause) return;
   const go = await findGo();
   if (needsPause) await buildPause(go);
