@@ -72,7 +72,7 @@ async function run(argv: readonly string[]): Promise<number> {
     }
     case "demo":
       requireRoot();
-      await demonstrate(Lab.open(name), terminal);
+      await demonstrate(withOwnPods(Lab.open(name)), terminal);
       return 0;
     case "down":
       requireRoot();
@@ -86,7 +86,7 @@ async function run(argv: readonly string[]): Promise<number> {
       return rows.every((row) => row.state === "ready") ? 0 : 3;
     }
     case "matrix": {
-      const lab = Lab.open(name);
+      const lab = withOwnPods(Lab.open(name));
       const cells = await measureMatrix(lab, {
         protocol: protocolOf(values.protocol ?? "tcp"),
         port: portOf(values.port ?? "80"),
@@ -102,7 +102,7 @@ async function run(argv: readonly string[]): Promise<number> {
     case "capture":
       return capture(Lab.open(name), positionals[0], inner);
     case "pod":
-      return pod(Lab.open(name), positionals, values, (value, text) => print(value, text));
+      return pod(withOwnPods(Lab.open(name)), positionals, values, (value, text) => print(value, text));
     case "apply": {
       if (values.filename === undefined) throw new UsageError("apply -f FILE");
       const text = readFileSync(values.filename === "-" ? 0 : values.filename, "utf8");
@@ -286,6 +286,13 @@ function portOf(text: string): number {
   const port = /^\d+$/.test(text) ? Number(text) : Number.NaN;
   if (!(port >= 1 && port <= 65535)) throw new UsageError(`--port ${text}: want 1 to 65535`);
   return port;
+}
+
+/** In a Kubernetes cluster pods are the kubelets'. */
+function withOwnPods(lab: Lab): Lab {
+  if (lab.options.datastore === "kubernetes")
+    throw new UsageError(`lab ${lab.folder.name} is a Kubernetes cluster, its pods are made by calico lab kubectl`);
+  return lab;
 }
 
 function requireRoot(): void {

@@ -28,7 +28,8 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
     case "process": {
       const pids = processesNamed(lab, node, detail ?? "calico-node");
       remember();
-      for (const pid of pids) process.kill(pid, "SIGKILL");
+      // By the host's own kill: a node of a Kubernetes cluster counts its processes by itself.
+      lab.host(node).run(["kill", "-KILL", ...pids.map(String)]);
       return `killed ${pids.length} process(es) on ${node}: ${pids.join(", ")}`;
     }
     case "rules": {
@@ -47,6 +48,8 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
       return `routes of Calico and BIRD on ${node} are gone`;
     }
     case "datastore": {
+      if (lab.options.datastore === "kubernetes")
+        throw new UsageError("break datastore: not with --kubernetes; break link NODE cuts a node off its API server");
       const etcd = findProcess(lab.folder, "etcd");
       if (etcd === undefined)
         throw new UsageError(
@@ -77,7 +80,8 @@ export function healLab(lab: Lab): string[] {
     done.push("etcd is started");
   }
   for (const router of lab.plan.routers) startRouter(lab.folder, router);
-  for (const node of lab.plan.nodes) {
+  // A kubelet starts again what was killed there.
+  for (const node of lab.options.datastore === "kubernetes" ? [] : lab.plan.nodes) {
     if (lab.host(node.name).program("calico-node") !== undefined) continue;
     startNode(lab.folder, lab.options, lab.plan, node, lab.record.settings?.[node.name]);
     done.push(`calico-node on ${node.name} is started`);
