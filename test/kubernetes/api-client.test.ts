@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
 import {
   KubeApi,
+  type KubeApiOptions,
   type KubeObject,
   KubeStatusError,
   type KubeWatchEvent,
@@ -22,20 +23,19 @@ let api: KubeApi;
 beforeAll(async () => {
   if ("missing" in found) return;
   server = await startApiServer(found.path);
-  api = new KubeApi(
-    await resolveAccess(
-      {
-        type: "kubernetes",
-        kubeconfig: server.kubeconfig,
-        insecureSkipTlsVerify: false,
-        disableNodePoll: false,
-        usePodCidr: false,
-      },
-      {},
-    ),
-    { qps: 1000, burst: 1000 },
-  );
+  api = await openApi();
 }, 600_000);
+
+async function openApi(options: KubeApiOptions = {}): Promise<KubeApi> {
+  const config = {
+    type: "kubernetes",
+    kubeconfig: server.kubeconfig,
+    insecureSkipTlsVerify: false,
+    disableNodePoll: false,
+    usePodCidr: false,
+  } as const;
+  return new KubeApi(await resolveAccess(config, {}), { qps: 1000, burst: 1000, ...options });
+}
 afterAll(async () => {
   api?.close();
   await server?.[Symbol.asyncDispose]();
@@ -104,3 +104,25 @@ suite("a server that is gone is named within the timeout, and comes back without
   await server.start();
   expect(await api.get<KubeObject & { gitVersion: string }>("/version")).toHaveProperty("gitVersion");
 }, 60_000);
+
+suite("a watch that nothing happens on ends without a fault, and goes on from where it was", async () => {
+  const impatient = await openApi({ watchIdleMs: 200 });
+  try {
+    // The server never sends a bookmark of a kind that has not changed since it started.
+    const quiet = "/apis/networking.k8s.io/v1/ingressclasses";
+    const { metadata } = await impatient.list(quiet);
+    const place = { resourceVersion: metadata.resourceVersion };
+    const signal = AbortSignal.timeout(20_000);
+    for await (const events of impatient.watch(quiet, place, signal)) expect(events).toEqual([]);
+    const name = "after-the-silence";
+    await api.json({ method: "POST", path: quiet, body: { metadata: { name }, spec: { controller: "a.b/c" } } });
+    const seen: string[] = [];
+    for await (const events of impatient.watch(quiet, place, signal)) {
+      for (const event of events) if (event.type === "ADDED") seen.push(event.object.metadata.name);
+      break;
+    }
+    expect(seen).toEqual([name]);
+  } finally {
+    impatient.close();
+  }
+});

@@ -60,7 +60,7 @@ export interface KubeRequest {
 
 export interface KubeApiOptions {
   readonly timeoutMs?: number;
-  /** A watch that is silent for longer than this is dead: the server sends bookmarks about every minute. */
+  /** A watch that is silent for longer than this is asked for again. */
   readonly watchIdleMs?: number;
   readonly qps?: number;
   readonly burst?: number;
@@ -169,7 +169,11 @@ export class KubeApi {
     if (code < 200 || code >= 300) throw statusError(request, code, text, response);
   }
 
-  /** Events as they come; ends when the server closes, throws when the connection dies or the signal aborts. */
+  /**
+   * Events as they come; ends when the server closes, throws when the connection dies or the signal aborts. A silent
+   * watch ends too, for its reader to ask again from where it was: the server sends bookmarks only of kinds that have
+   * seen a change, so silence is no sign of death, and a dead server shows when it is asked.
+   */
   async *watch(
     path: string,
     query: Readonly<Record<string, string | undefined>>,
@@ -178,8 +182,11 @@ export class KubeApi {
   ): AsyncGenerator<readonly KubeWatchEvent[]> {
     await this.#limit.take(signal);
     const response = await this.#openWatch(path, query, signal);
-    const silence = new Unavailable(this.endpoint, `watch ${path} was silent for ${this.#watchIdleMs / 1000} s`);
-    const idle = setTimeout(() => response.destroy(silence), this.#watchIdleMs);
+    let wasSilent = false;
+    const idle = setTimeout(() => {
+      wasSilent = true;
+      response.destroy();
+    }, this.#watchIdleMs);
     let rest = "";
     const decoder = new TextDecoder();
     try {
@@ -192,7 +199,7 @@ export class KubeApi {
       }
     } catch (error) {
       if (signal.aborted) throw signal.reason;
-      if (error instanceof Unavailable) throw error;
+      if (wasSilent) return;
       throw new Unavailable(this.endpoint, `watch ${path} broke off: ${(error as Error).message}`, { cause: error });
     } finally {
       clearTimeout(idle);
