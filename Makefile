@@ -59,8 +59,10 @@ lab: build ## a 3-node cluster in network namespaces, with a demonstration
 conformance: build ## every policy case by packets, on both dataplanes, against the evaluator
 	@$(BUN) test --timeout=60000 ./test/conformance/
 
-chaos: build ## random faults under traffic, with a printed seed
-	@$(BUN) test --timeout=600000 ./test/chaos/
+chaos: build ## random faults under traffic, with a printed seed, on both dataplanes; 50 labs made and taken down
+	@CHAOS_DATAPLANE=nft $(BUN) test --timeout=600000 ./test/chaos/chaos.test.ts
+	@CHAOS_DATAPLANE=iptables $(BUN) test --timeout=600000 ./test/chaos/chaos.test.ts
+	@$(BUN) test --timeout=1800000 ./test/chaos/cycles.test.ts
 
 e2e: image ## a real Kubernetes cluster with our image and manifests, under upstream's own NetworkPolicy specs
 	@$(BUN) scripts/e2e.ts
