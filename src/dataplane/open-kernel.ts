@@ -20,7 +20,7 @@ import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import { detectFeatures, detectIptablesVariant, type HostFeatures } from "./iptables/detect.ts";
 import type { LinuxKernel } from "./linux-dataplane.ts";
-import { missingForNftables } from "./nft/probe.ts";
+import { whyIptables } from "./nft/probe.ts";
 import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
 import type { RulesKernel } from "./rule-planes.ts";
 import type { SweepTargets } from "./sweeper.ts";
@@ -73,7 +73,7 @@ async function chooseRules(
   logger: Logger,
 ): Promise<{ rules: RulesKernel; features: HostFeatures }> {
   const override = parameters.FeatureDetectOverride;
-  const reason = whyIptables(parameters, facts, nft);
+  const reason = whyIptables(parameters.NFTablesMode, facts, nft);
   if (reason === undefined) {
     logger.info("rules are written with nftables");
     return {
@@ -133,14 +133,6 @@ function mayHoldRules(variant: IptablesVariant, family: IpVersion, nft: Nft): bo
   }
   const shared = ["raw", "mangle", "nat", "filter"];
   return nft.tables(family === 4 ? "ip" : "ip6").some(({ name }) => shared.includes(name));
-}
-
-/** Nothing when nftables it is. */
-function whyIptables(parameters: DataplaneParameters, facts: DataplaneFacts, nft: Nft): string | undefined {
-  if (parameters.NFTablesMode === "Enabled") return undefined;
-  if (parameters.NFTablesMode === "Disabled") return "NFTablesMode is Disabled";
-  if (facts.ipvs) return "kube-proxy runs in IPVS mode, which needs iptables";
-  return missingForNftables(nft);
 }
 
 async function chooseVariant(

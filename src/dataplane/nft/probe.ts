@@ -2,14 +2,30 @@
 // nothing behind.
 import { interfaceNameBytes, NftError, nftMatch as m, type NftChange, type NftRuleset } from "../../kernel/index.ts";
 import { describeError } from "../../lib/log.ts";
+import type { DataplaneFacts, DataplaneParameters } from "../parameters.ts";
 
 const TWO_RANGES = [
   { first: 1, last: 2 },
   { first: 80, last: 90 },
 ];
 
+/**
+ * Why rules are written with iptables; nothing when it is nftables. `Auto` takes nftables wherever the kernel has all
+ * of it, unless kube-proxy's IPVS needs what only iptables rules can see.
+ */
+export function whyIptables(
+  mode: DataplaneParameters["NFTablesMode"],
+  facts: Pick<DataplaneFacts, "ipvs">,
+  ruleset: NftRuleset,
+): string | undefined {
+  if (mode === "Enabled") return undefined;
+  if (mode === "Disabled") return "NFTablesMode is Disabled";
+  if (facts.ipvs) return "kube-proxy runs in IPVS mode, which needs iptables";
+  return missingForNftables(ruleset);
+}
+
 /** What is missing, in words; nothing when all is there. */
-export function missingForNftables(ruleset: NftRuleset): string | undefined {
+function missingForNftables(ruleset: NftRuleset): string | undefined {
   const table = { family: "ip", name: `calico-probe-${process.pid}` } as const;
   const rule = (chain: string, expressions: ReturnType<typeof m.interfaceName>): NftChange => ({
     op: "appendRule",

@@ -1,0 +1,51 @@
+// What rules tell a flow log: which rule, tier or profile had the word on a packet, in both directions.
+import { describe, expect, test } from "bun:test";
+import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+import { NflogListener } from "./nflog-listener.ts";
+
+const tcp = { name: "tcp" };
+const to = (first: number, action: "allow" | "deny" | "next-tier") =>
+  rule({ protocol: tcp, dstPorts: [{ first, last: first }], action });
+
+for (const backend of BACKENDS)
+  describe(backend, () => {
+    test("FD-170 each verdict is logged with the rule that spoke, once per packet, and only while flow logs are on", async () => {
+      await using host = await DataplaneHost.create(backend, { FlowLogsLocalReporter: "Enabled" });
+      const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
+      for (const port of [80, 82]) host.prober.listen(b.target, "tcp", port);
+      host.start();
+      const long = "a-policy-with-a-name-that-does-not-fit-into-a-prefix-of-sixty-three-characters";
+      await host.send(
+        allowProfile,
+        policy("sec", [to(80, "next-tier"), to(81, "deny"), to(82, "allow")]),
+        policy("app", [to(80, "allow")]),
+        policy(long, [to(90, "allow")]),
+        host.endpoint(a),
+        host.endpoint(b, { tiers: [tier(["sec"], [], { name: "security" }), tier(["app"])] }),
+        host.endpoint(c, { profileIds: [] }),
+        inSync,
+      );
+      using log = host.inside(() => new NflogListener([1, 2]));
+      const probe = async (pod: typeof b, port: number) => {
+        await host.probe([{ from: a.target, to: pod.v4, port }], 120);
+        return log.take();
+      };
+      const left = "ARE0|allow"; // what a may send
+      expect(await probe(b, 80)).toEqual([left, "PPI0|gnp/sec", "API0|gnp/app"]);
+      expect(await probe(b, 81)).toEqual([left, "DPI1|gnp/sec"]);
+      expect(await probe(b, 82)).toEqual([left, "API2|gnp/sec"]);
+      expect(await probe(b, 83)).toEqual([left, "DPI|security"]);
+      expect(await probe(c, 80)).toEqual([left, "DRI"]);
+      await host.send(host.endpoint(b, { tiers: [tier(["app"], [], { defaultAction: "Pass" })] }));
+      expect(await probe(b, 82)).toEqual([left, "PPI|default", "ARI0|allow"]);
+      await host.send(host.endpoint(b, { tiers: [tier([long])] }));
+      const [, shortened = ""] = await probe(b, 90);
+      expect(shortened).toMatch(/^API0\|gnp\/a_.{41}_characters$/);
+      expect(shortened.length).toBeLessThanOrEqual(63);
+
+      await host.stop();
+      host.start({});
+      await host.send(allowProfile, host.endpoint(a), host.endpoint(b), inSync);
+      expect(await probe(b, 80)).toEqual([]);
+    });
+  });
