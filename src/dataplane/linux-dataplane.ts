@@ -13,6 +13,7 @@ import { InterfaceMonitor } from "./interfaces/interface-monitor.ts";
 import type { Manager } from "./manager.ts";
 import { BandwidthLimits } from "./managers/bandwidth-limits.ts";
 import { EndpointStatus } from "./managers/endpoint-status.ts";
+import { FlowtableDevices } from "./managers/flowtable-devices.ts";
 import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
 import { type DataplaneFacts, type DataplaneParameters, rulesConfig } from "./parameters.ts";
 import { createClusterNetwork } from "./cluster-network.ts";
@@ -21,6 +22,7 @@ import { Sweeper, type SweepTargets } from "./sweeper.ts";
 import { prepareHost } from "./start-of-day.ts";
 import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
 import { createRuleManagers } from "./rules-dataplane.ts";
+import { hasFlowOffload } from "./nft/probe.ts";
 import { mainTableOwnership } from "./routes/ownership.ts";
 import { RouteTable } from "./routes/route-table.ts";
 import { StaticNeighbours } from "./routes/static-neighbours.ts";
@@ -70,12 +72,20 @@ export class LinuxDataplane implements DataplaneDriver {
     this.#log = options.logger;
     const { parameters, facts, kernel, logger } = options;
     const versions: readonly IpVersion[] = parameters.Ipv6Support ? [4, 6] : [4];
-    const config = rulesConfig(parameters, facts, kernel.rules.backend);
+    const flowOffload = canOffload(parameters, kernel.rules, logger);
+    const config = rulesConfig(parameters, { ...facts, flowOffload }, kernel.rules.backend);
     const isWorkload = (name: string) => isWorkloadInterface(config, name);
     const isExcluded = (name: string) => parameters.InterfaceExclude.some((pattern) => pattern.test(name));
     const floatingIps = parameters.FloatingIPs === "Enabled";
 
-    const rules = createRulePlanes({ kernel: kernel.rules, config, parameters, versions, logger });
+    const rules = createRulePlanes({
+      kernel: kernel.rules,
+      config,
+      parameters,
+      versions,
+      logger,
+      deviceExists: (name) => kernel.routes.links.get(name) !== undefined,
+    });
     const { registry, managers: ruleManagers } = createRuleManagers({
       config,
       planes: rules.planes,
@@ -153,6 +163,12 @@ export class LinuxDataplane implements DataplaneDriver {
         neighbours.onInterface(message);
       },
     };
+    const setDevices = rules.setFlowtableDevices;
+    const pattern = parameters.NFTablesFlowTableDataIfacePattern;
+    const offload =
+      config.flowtable === undefined || setDevices === undefined
+        ? []
+        : [new FlowtableDevices(registry, (name) => pattern?.test(name) === true, setDevices)];
     const control = kernel.trafficControl;
     const limits =
       control === undefined ? [] : [new BandwidthLimits({ registry, links: kernel.routes.links, control, logger })];
@@ -160,7 +176,15 @@ export class LinuxDataplane implements DataplaneDriver {
 
     this.#loop = new ApplyLoop({
       parts: {
-        managers: [interfaceListeners, ...ruleManagers, ...cluster.managers, ...encryption.managers, workloads, status],
+        managers: [
+          interfaceListeners,
+          ...ruleManagers,
+          ...offload,
+          ...cluster.managers,
+          ...encryption.managers,
+          workloads,
+          status,
+        ],
         sets:
           kernel.leftovers === undefined ? rules.sets : [...rules.sets, new Sweeper(kernel.leftovers, config, logger)],
         tables: rules.tables,
@@ -245,6 +269,15 @@ export class LinuxDataplane implements DataplaneDriver {
       if (!signal.aborted && !isBroken) this.#interfaces.resync();
     }
   }
+}
+
+/** Whether established flows can take the short cut, if they shall. */
+function canOffload(parameters: DataplaneParameters, rules: RulesKernel, logger: Logger): boolean {
+  if (parameters.NFTablesFlowTableOffload !== "All") return false;
+  if (rules.backend === "nftables" && hasFlowOffload(rules.ruleset)) return true;
+  const missing = rules.backend === "nftables" ? "nf_flow_table and nft_flow_offload in the kernel" : "nftables mode";
+  logger.warn("NFTablesFlowTableOffload has no effect: established flows pass all rules", { needs: missing });
+  return false;
 }
 
 /** Resolves after the time, or when the signal aborts. */

@@ -1,7 +1,7 @@
 // The settings this room reads, under the names operators know them by. The agent's configuration has them all and is
 // passed as it is.
 import { type Cidr, type IpAddress, tryParseAddress } from "../lib/ip.ts";
-import type { FailsafePort, RulesConfig } from "./rules/config.ts";
+import { type FailsafePort, FLOWTABLE, type RulesConfig } from "./rules/config.ts";
 import { allocateMarks } from "./rules/marks.ts";
 
 export interface Span {
@@ -47,6 +47,8 @@ export interface DataplaneParameters {
   readonly NftablesMangleAllowAction: Choice<"ACCEPT" | "RETURN">;
   readonly NftablesFilterDenyAction: Choice<"DROP" | "REJECT">;
   readonly NftablesMarkMask: number;
+  readonly NFTablesFlowTableOffload: Choice<"All" | "Disabled">;
+  readonly NFTablesFlowTableDataIfacePattern: RegExp | undefined;
   readonly FeatureDetectOverride: ReadonlyMap<string, string>;
   readonly LogPrefix: string;
   readonly LogActionRateLimit: { readonly count: number; readonly unit: string } | undefined;
@@ -109,6 +111,8 @@ export interface DataplaneFacts {
   readonly noEncapNeeded: boolean;
   /** kube-proxy runs in IPVS mode. */
   readonly ipvs: boolean;
+  /** The kernel can offload established flows. */
+  readonly flowOffload?: boolean;
   /** The metadata server's address, looked up from its name. */
   readonly metadataAddress?: IpAddress;
 }
@@ -180,6 +184,7 @@ export function rulesConfig(p: DataplaneParameters, facts: DataplaneFacts, backe
     flowLogs: p.FlowLogsGoldmaneServer !== "" || p.FlowLogsLocalReporter === "Enabled",
     ipvs: facts.ipvs && !isNft,
     nodePortRanges: p.KubeNodePortRanges.map(({ min, max }) => ({ first: min, last: max })),
+    ...(isNft && facts.flowOffload === true ? { flowtable: FLOWTABLE } : {}),
     ...(p.HealthEnabled ? { healthPort: p.HealthPort } : {}),
   };
 }

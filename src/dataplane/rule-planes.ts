@@ -22,6 +22,8 @@ export interface RulePlanes {
   readonly chainNameLimit: number;
   /** Where ARP is looked at; not on every kernel. */
   readonly arp?: LayerTable;
+  /** Devices whose established flows take the short cut, with nftables. */
+  readonly setFlowtableDevices?: (devices: ReadonlySet<string>) => void;
 }
 
 export type RulesKernel =
@@ -49,6 +51,7 @@ export interface RulePlanesOptions {
   >;
   readonly versions: readonly IpVersion[];
   readonly logger: Logger;
+  readonly deviceExists?: (name: string) => boolean;
 }
 
 /** The longest layer prefix, such as `filter-`, is part of the name. */
@@ -59,8 +62,9 @@ export function createRulePlanes(options: RulePlanesOptions): RulePlanes {
   return kernel.backend === "nftables" ? nftPlanes(options, kernel.ruleset) : iptablesPlanes(options, kernel);
 }
 
-function nftPlanes({ config, versions, logger, parameters }: RulePlanesOptions, ruleset: NftRuleset): RulePlanes {
-  const planes = versions.map((version) => new NftPlane(version, config));
+function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes {
+  const { config, versions, logger, parameters, deviceExists = () => true } = options;
+  const planes = versions.map((version) => new NftPlane(version, config, { deviceExists }));
   const refreshMs = parameters.NftablesRefreshInterval * 1000;
   const arp = arpPlane(config, ruleset);
   const all = arp === undefined ? planes : [...planes, arp];
@@ -69,12 +73,15 @@ function nftPlanes({ config, versions, logger, parameters }: RulePlanesOptions, 
     sets: [],
     tables: [new NftTables({ planes: all, ruleset, logger, refreshMs })],
     chainNameLimit: NFT_NAME_LIMIT,
+    setFlowtableDevices: (devices) => {
+      for (const plane of planes) plane.setFlowtableDevices(devices);
+    },
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
   };
 }
 
 function arpPlane(config: RulesConfig, ruleset: NftRuleset): NftPlane | undefined {
-  return hasArpTables(ruleset) ? new NftPlane(4, config, { family: "arp", name: "calico-arp" }) : undefined;
+  return hasArpTables(ruleset) ? new NftPlane(4, config, { table: { family: "arp", name: "calico-arp" } }) : undefined;
 }
 
 /** Rules of old versions that only their text gives away. */

@@ -30,7 +30,7 @@ export {
   type RuleBody,
   type TableRef,
 } from "./nft-change.ts";
-export type { DumpedChain, DumpedElement, DumpedRule, DumpedSet, DumpedTable } from "./nft-dump.ts";
+export type { DumpedChain, DumpedElement, DumpedFlowtable, DumpedRule, DumpedSet, DumpedTable } from "./nft-dump.ts";
 export type { Expression, LimitUnit } from "./nft-expression.ts";
 export * as nftMatch from "./nft-match.ts";
 export * from "./nft-set.ts";

@@ -60,7 +60,13 @@ export type NftChange =
       readonly priority: number;
       readonly devices: readonly string[];
     }
-  | { readonly op: "deleteFlowtable"; readonly table: TableRef; readonly flowtable: string };
+  | {
+      readonly op: "deleteFlowtable";
+      readonly table: TableRef;
+      readonly flowtable: string;
+      /** Only these of its devices. */
+      readonly devices?: readonly string[];
+    };
 
 /** In words, for the error that names what the kernel refused. */
 export function describeChange(change: NftChange): string {

@@ -34,6 +34,10 @@ export interface DumpedSet {
   readonly keyLength: number;
   readonly dataType: number;
 }
+export interface DumpedFlowtable {
+  readonly name: string;
+  readonly devices: readonly string[];
+}
 export interface DumpedElement extends SetElement {
   readonly expiresInMs?: number;
 }
@@ -254,4 +258,21 @@ function parseVerdict(a: NetlinkReader): Verdict | undefined {
     return verdictFromCode(code, chain);
   }
   return undefined;
+}
+
+export function parseFlowtable(message: NetlinkMessage): DumpedFlowtable | undefined {
+  const a = message.attributes(HEADER);
+  let name = "";
+  const devices: string[] = [];
+  while (a.next())
+    if (a.type === 2) name = a.string();
+    else if (a.type === 3) {
+      const hook = a.nested();
+      while (hook.next())
+        if (hook.type === 3) {
+          const list = hook.nested(); // NFTA_FLOWTABLE_HOOK_DEVS
+          while (list.next()) if (list.type === 1) devices.push(list.string());
+        }
+    }
+  return { name, devices };
 }

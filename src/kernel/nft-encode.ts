@@ -143,16 +143,13 @@ export class BatchEncoder {
       case "addFlowtable":
         return this.#message(NFT_MSG.newFlowtable, NLM_F_CREATE, change.table, () => {
           w.string(2, change.flowtable); // NFTA_FLOWTABLE_NAME
-          const hook = w.beginNest(3); // NFTA_FLOWTABLE_HOOK
-          w.be32(1, 0); // NFTA_FLOWTABLE_HOOK_NUM: ingress
-          w.be32(2, change.priority); // NFTA_FLOWTABLE_HOOK_PRIORITY
-          const devices = w.beginNest(3); // NFTA_FLOWTABLE_HOOK_DEVS
-          for (const device of change.devices) w.string(1, device);
-          w.endNest(devices);
-          w.endNest(hook);
+          writeFlowtableHook(w, change.devices, change.priority);
         });
       case "deleteFlowtable":
-        return this.#message(NFT_MSG.deleteFlowtable, 0, change.table, () => w.string(2, change.flowtable));
+        return this.#message(NFT_MSG.deleteFlowtable, 0, change.table, () => {
+          w.string(2, change.flowtable);
+          if (change.devices !== undefined) writeFlowtableHook(w, change.devices);
+        });
       default:
         return unreachable(change);
     }
@@ -249,6 +246,18 @@ export function putFamily(w: NetlinkWriter, family: NftFamily | "any"): void {
   w.putU8(family === "any" ? 0 : FAMILY[family]);
   w.putU8(0); // NFNETLINK_V0
   w.putU16(0);
+}
+
+function writeFlowtableHook(w: NetlinkWriter, names: readonly string[], priority?: number): void {
+  const hook = w.beginNest(3); // NFTA_FLOWTABLE_HOOK
+  if (priority !== undefined) {
+    w.be32(1, 0); // NFTA_FLOWTABLE_HOOK_NUM: ingress
+    w.be32(2, priority); // NFTA_FLOWTABLE_HOOK_PRIORITY
+  }
+  const devices = w.beginNest(3); // NFTA_FLOWTABLE_HOOK_DEVS
+  for (const device of names) w.string(1, device);
+  w.endNest(devices);
+  w.endNest(hook);
 }
 
 function writeHook(w: NetlinkWriter, base: BaseChain, family: NftFamily): void {

@@ -11,11 +11,13 @@ import { describeChange, type NftChange, type NftFamily, type TableRef } from ".
 import {
   type DumpedChain,
   type DumpedElement,
+  type DumpedFlowtable,
   type DumpedRule,
   type DumpedSet,
   type DumpedTable,
   parseChain,
   parseElements,
+  parseFlowtable,
   parseRule,
   parseSet,
   parseTable,
@@ -46,6 +48,7 @@ export interface NftRuleset {
   rules(table: TableRef, options?: { readonly chain?: string; readonly withTargets?: boolean }): DumpedRule[];
   sets(table: TableRef): DumpedSet[];
   elements(table: TableRef, set: string): DumpedElement[];
+  flowtables(table: TableRef): DumpedFlowtable[];
 }
 
 export class Nft implements NftRuleset, Disposable {
@@ -127,6 +130,10 @@ export class Nft implements NftRuleset, Disposable {
       (w) => w.string(2, set), // NFTA_SET_ELEM_LIST_SET
     );
     return batches.length === 1 ? (batches[0] ?? []) : batches.flat();
+  }
+
+  flowtables(table: TableRef): DumpedFlowtable[] {
+    return this.#dump(`list flowtables of ${table.family} ${table.name}`, NFT_MSG.getFlowtable, table, parseFlowtable);
   }
 
   #dump<T>(

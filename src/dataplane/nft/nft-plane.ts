@@ -4,6 +4,7 @@ import {
   type BaseChain,
   type DumpedChain,
   type DumpedElement,
+  type DumpedFlowtable,
   type DumpedRule,
   type DumpedSet,
   keyTypeId,
@@ -13,9 +14,10 @@ import {
 } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
-import type { RulesConfig } from "../rules/config.ts";
+import { FLOWTABLE, type RulesConfig } from "../rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
 import { type Chain, chainTargets, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
+import { Flowtable } from "./flowtable.ts";
 import { NftSets } from "./nft-sets.ts";
 import { nftChainName, type RenderContext, renderRule } from "./render.ts";
 import { isSlotted, PORTS_SET, PORTS_TYPE, RulePorts, type Slot, SlotNumbers, takePorts } from "./rule-ports.ts";
@@ -63,6 +65,12 @@ const BASE: Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>> = {
   },
 };
 
+export interface NftPlaneOptions {
+  /** Another than the family's own. */
+  readonly table?: TableRef;
+  readonly deviceExists?: (name: string) => boolean;
+}
+
 export class NftPlane implements RulePlane {
   readonly version: IpVersion;
   readonly table: TableRef;
@@ -84,12 +92,15 @@ export class NftPlane implements RulePlane {
   #actual = new Map<string, readonly string[]>();
   readonly #surplusMaps = new Set<string>();
   readonly #misplacedBases = new Set<string>();
+  readonly #flowtable: Flowtable;
   #isTablePresent = false;
 
-  constructor(version: IpVersion, config: RulesConfig, table?: TableRef) {
+  constructor(version: IpVersion, config: RulesConfig, options: NftPlaneOptions = {}) {
     this.version = version;
     this.#config = config;
-    this.table = table ?? { family: version === 4 ? "ip" : "ip6", name: "calico" };
+    this.table = options.table ?? { family: version === 4 ? "ip" : "ip6", name: "calico" };
+    this.#flowtable = new Flowtable(this.table, FLOWTABLE, options.deviceExists ?? (() => true));
+    if (config.flowtable !== undefined && options.table === undefined) this.#flowtable.set(new Set());
     this.#ports = new RulePorts(this.table);
     this.#graph = new ChainGraph((name) => this.#dirty.add(name));
     this.sets = new NftSets(version, this.table, (set) => this.#rewriteUsersOf(set));
@@ -101,6 +112,7 @@ export class NftPlane implements RulePlane {
       !this.#isTablePresent ||
       this.#dirty.size > 0 ||
       this.#ports.hasChanges ||
+      this.#flowtable.hasChanges ||
       this.sets.hasChanges ||
       this.#surplusMaps.size > 0 ||
       this.#misplacedBases.size > 0 ||
@@ -122,6 +134,11 @@ export class NftPlane implements RulePlane {
       removeChain: (name) => this.#removeChain(nftChainName(layer, name)),
       setHook: (kernelChain, place, rules) => this.#setHook(layer, kernelChain, place, rules),
     };
+  }
+
+  /** Devices whose established flows are offloaded, where that is configured. */
+  setFlowtableDevices(devices: ReadonlySet<string>): void {
+    if (this.#config.flowtable !== undefined) this.#flowtable.set(devices);
   }
 
   // --- what is wanted ------------------------------------------------------------------------------------------------
@@ -203,7 +220,9 @@ export class NftPlane implements RulePlane {
     readonly rules: readonly DumpedRule[];
     readonly sets: readonly DumpedSet[];
     readonly elementsOf: (set: string) => readonly DumpedElement[];
+    readonly flowtables?: readonly DumpedFlowtable[];
   }): void {
+    this.#flowtable.found(kernel.flowtables?.find(({ name }) => name === FLOWTABLE)?.devices);
     this.#isTablePresent = kernel.isTablePresent;
     this.#misplacedBases.clear();
     this.#surplusMaps.clear();
@@ -300,8 +319,10 @@ export class NftPlane implements RulePlane {
       }
     changes.push(...this.#ports.changes(), ...this.sets.changes());
     for (const map of this.#maps.values()) changes.push(...map.creation());
+    changes.push(...this.#flowtable.creation());
     for (const name of rewritten) this.#appendRules(name, changes);
     for (const map of this.#maps.values()) changes.push(...map.additions());
+    changes.push(...this.#flowtable.removal());
     for (const chain of deleted) changes.push({ op: "deleteChain", table, chain });
     for (const set of this.#surplusMaps) changes.push({ op: "deleteSet", table, set });
     for (const [name, map] of this.#maps) if (!this.#wanted.has(name)) changes.push(...map.deletion());
@@ -345,6 +366,7 @@ export class NftPlane implements RulePlane {
     this.#misplacedBases.clear();
     this.#surplusMaps.clear();
     this.#ports.committed();
+    this.#flowtable.committed();
     this.sets.committed();
     for (const [name, map] of this.#maps) {
       map.committed();

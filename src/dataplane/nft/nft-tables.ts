@@ -135,6 +135,7 @@ export class NftTables implements Reconciler {
       rules: ruleset.rules(table),
       sets: ruleset.sets(table),
       elementsOf: (set) => ruleset.elements(table, set),
+      flowtables: ruleset.flowtables(table),
     });
     if (!hadChanges && !isRetry && plane.hasChanges && this.#readAt > 0)
       this.#log.warn("somebody changed our nftables rules; repairing", { table: `${table.family} ${table.name}` });

@@ -85,3 +85,21 @@ export function hasArpTables(ruleset: NftRuleset): boolean {
     return false;
   }
 }
+
+/** Whether the kernel has flowtables and a rule can send flows there. */
+export function hasFlowOffload(ruleset: NftRuleset): boolean {
+  const table = { family: "ip", name: `calico-probe-${process.pid}` } as const;
+  const base = { type: "filter", hook: "forward", priority: 0, policy: "accept" } as const;
+  try {
+    ruleset.commit([
+      { op: "addTable", table },
+      { op: "addFlowtable", table, flowtable: "probe", priority: 0, devices: [] },
+      { op: "addChain", table, chain: "forward", base },
+      { op: "appendRule", table, chain: "forward", rule: { expressions: [{ kind: "offload", flowtable: "probe" }] } },
+      { op: "deleteTable", table },
+    ]);
+    return true;
+  } catch {
+    return false;
+  }
+}

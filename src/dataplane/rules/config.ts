@@ -69,6 +69,9 @@ export const isWorkloadInterface = (config: Pick<RulesConfig, "workloadPrefixes"
 export const vxlanEnabledFor = (config: RulesConfig, version: IpVersion): boolean =>
   version === 4 ? config.vxlanEnabled : config.vxlanEnabledV6;
 
+/** The name of the flowtable, in each family's table. */
+export const FLOWTABLE = "calico";
+
 /** Ids of the sets that no policy asks for. */
 export const SET = {
   masqueradePools: "masq-ipam-pools",

@@ -321,3 +321,33 @@ for (const backend of ["legacy", "nft"] as const)
     expect(after).not.toContain(`cali-sm-${a.interfaceName}`);
     expect(after).toContain(`cali-sm-${b.interfaceName}`);
   });
+
+test("FD-105 where the kernel has no flow offload, asking for it changes nothing; where it has, flows stay judged at their start", async () => {
+  await using host = await DataplaneHost.create("nftables", {
+    NFTablesFlowTableOffload: "All",
+    NFTablesFlowTableDataIfacePattern: "^eth.*",
+  });
+  const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+  for (const p of [80, 81]) host.prober.listen(b.target, "tcp", p);
+  host.start();
+  await host.send(
+    allowProfile,
+    policy("p", [rule({ protocol: tcp, dstPorts: [port(80)] })]),
+    host.endpoint(a),
+    host.endpoint(b, { tiers: [tier(["p"])] }),
+    inSync,
+  );
+  const cells = [80, 81].map((p) => ({ from: a.target, to: b.v4, port: p }));
+  expect(await host.probe(cells)).toEqual(["reached", "silent"]);
+  const rules = host.namespace.run("nft", ["list", "table", "ip", "calico"]);
+  const offers = (() => {
+    try {
+      host.namespace.run("nft", ["add table ip probe; add flowtable ip probe f { hook ingress priority 0; }"]);
+      return true;
+    } catch {
+      return false;
+    }
+  })();
+  expect(rules.includes("flow add @calico")).toBe(offers);
+  if (offers) expect(rules).toMatch(/flowtable calico \{[^}]*devices = \{[^}]*calia2[^}]*\}/);
+});
