@@ -19,4 +19,4 @@ export {
 export { type Bird, birdProcess } from "./service/install.ts";
 export { BgpService, type BgpServiceOptions, CONFIG_FILE } from "./service/service.ts";
 export type { PasswordSource } from "./service/secrets.ts";
-export { sessionCause } from "./session-cause.ts";
+export { sessionCause, type SessionSurroundings } from "./session-cause.ts";

@@ -1,49 +1,114 @@
-// Why a session is not established, in words that say what to look at.
+// Why a session is not established, in words that say what to look at. BIRD tells the last error only, and often that is
+// a consequence: a neighbour that refused our AS number hangs up at once when we try again. What was heard before, and what
+// the host knows of its addresses, routes and TCP signatures, says more.
 import type { BirdSession } from "./bird/replies.ts";
 
-const CAUSES: readonly (readonly [RegExp, (session: BirdSession) => string])[] = [
+/** What is known of a session beside BIRD's answer; all of it may be missing. */
+export interface SessionSurroundings {
+  /** The address we send from, and whether an interface of this host has it. */
+  readonly source?: { readonly address: string; readonly isHere: boolean };
+  /** Whether the kernel knows a way to the neighbour. */
+  readonly hasRoute?: boolean;
+  readonly hasPassword?: boolean;
+  /** TCP segments this host dropped for their signatures (RFC 2385). */
+  readonly signatures?: { readonly missing: number; readonly unexpected: number; readonly wrong: number };
+  /** The last protocol error that was told in this session: `Bad peer AS: 65100`. */
+  readonly heard?: string;
+}
+
+type Explain = (session: BirdSession, around: SessionSurroundings, said: string) => string;
+
+const PROTOCOL_ERRORS: readonly (readonly [RegExp, Explain])[] = [
   [
-    /Bad peer AS/i,
-    (s) =>
-      `the AS numbers do not match: we are ${s.localAs ?? "?"} and expect ${s.neighborAs ?? "?"}; compare with what the other side says`,
+    /Bad peer AS(?:: (\d+))?/i,
+    (s, _, said) => {
+      const other = /Bad peer AS: (\d+)/i.exec(said)?.[1];
+      return other === undefined
+        ? `the AS numbers do not match: we are ${s.localAs ?? "?"} and expect ${s.neighborAs ?? "?"}, and the other side does not agree; compare with what it expects`
+        : `the AS numbers do not match: we expect ${s.neighborAs ?? "?"} and it is ${other}; correct asNumber`;
+    },
   ],
-  [/Connection refused/i, () => "nobody listens on BGP's port there, or a firewall says so"],
-  [/No route to host|Network is unreachable|no route/i, () => "this host has no route to it"],
-  [/timed out/i, () => "it does not answer: a firewall drops it, the host is down, or only one side has a password"],
-  [/Hold timer expired/i, () => "the other side fell silent: packets are lost, or it hangs"],
-  [
-    /Connection reset|Connection closed/i,
-    () => "the other side hung up: it does not expect us from this address, or it was reconfigured",
-  ],
-  [
-    /Cannot assign requested address/i,
-    () => "our source address is on none of this host's interfaces: the Node carries an address it does not have",
-  ],
-  [/MD5|authentication/i, () => "the passwords differ"],
+  [/Hold timer expired/i, () => "the hold timer expired: the other side fell silent; packets are lost, or it hangs"],
   [
     /Invalid (router|BGP) ID|BGP identifier/i,
     () => "both sides have one router id: set CALICO_ROUTER_ID on one of them",
   ],
+  [/Unacceptable hold time/i, () => "the hold times do not fit: the other side refuses ours"],
+  [/MD5|authentication/i, () => "the passwords differ"],
   [/Connection collision/i, () => "both sides connected at once: it will be settled shortly"],
-  [/Administrative (shutdown|reset)|Cease/i, () => "the other side closed the session on purpose"],
-  [/Unacceptable hold time/i, () => "the hold times do not fit"],
+  [
+    /Administrative (shutdown|reset)|Cease|deconfigured/i,
+    () => "the other side closed the session on purpose: it was switched off or configured anew there",
+  ],
+];
+
+const SOCKET_ERRORS: readonly (readonly [RegExp, Explain])[] = [
+  [
+    /Cannot assign requested address/i,
+    () => "our source address is on none of this host's interfaces: the Node carries an address it does not have",
+  ],
+  [/Connection refused/i, () => "refused: nobody listens on BGP's port there, or a firewall says so"],
+  [/Network is unreachable/i, () => "no route: this host knows no way to it"],
+  [
+    /No route to host/i,
+    (_, { hasRoute }) =>
+      hasRoute === true
+        ? "no answer on the wire: there is a route, but the host (or the gateway to it) is down or not on that network"
+        : "no route: this host knows no way to it",
+  ],
+  [
+    /timed out/i,
+    (_, { hasPassword }) =>
+      hasPassword === true
+        ? "it does not answer: the password differs or is missing there, a firewall drops it, or the host is down"
+        : "it does not answer: a firewall drops it, the host is down, or it wants a password",
+  ],
+  [
+    /Connection reset|Connection closed/i,
+    (_, { source }) =>
+      `the other side hung up: it does not expect us${source === undefined ? " from this address" : ` from ${source.address}`} (wrong source address), or it waits after an error`,
+  ],
 ];
 
 /** Undefined for a session that is up. */
-export function sessionCause(session: BirdSession): string | undefined {
+export function sessionCause(session: BirdSession, around: SessionSurroundings = {}): string | undefined {
   if (session.bgpState === "Established") return undefined;
+  const { source } = around;
+  if (source !== undefined && !source.isHere)
+    return `wrong source address: the Node carries ${source.address}, which none of this host's interfaces has`;
   const said = session.lastError ?? session.info;
-  for (const [pattern, explain] of CAUSES) if (pattern.test(said)) return explain(session);
+  for (const text of [said, around.heard ?? ""])
+    for (const [pattern, explain] of PROTOCOL_ERRORS) if (pattern.test(text)) return explain(session, around, text);
+  const signature = signatureCause(session, around);
+  if (signature !== undefined) return signature;
+  for (const [pattern, explain] of SOCKET_ERRORS) if (pattern.test(said)) return explain(session, around, said);
   switch (session.bgpState) {
     case "Passive":
       return "we wait for the other side to connect, and it has not";
     case "Active":
     case "Connect":
-      return "no connection yet: if this lasts, it is not reachable from our address, or does not expect us";
+      return around.hasRoute === false
+        ? "no route: this host knows no way to it"
+        : "no connection yet: if this lasts, it is not reachable from our address, does not expect us, or wants another password";
     case "OpenSent":
     case "OpenConfirm":
       return "connected, still talking about terms";
     default:
       return session.state === "down" ? "switched off" : "it waits before trying again";
   }
+}
+
+/** With signatures that do not fit neither side ever sees a packet of the other: only the kernel knows. */
+function signatureCause(session: BirdSession, { hasPassword, signatures }: SessionSurroundings): string | undefined {
+  const isSilent = /timed out/i.test(session.lastError ?? "") || session.lastError === undefined;
+  if (signatures === undefined || !isSilent || !["Active", "Connect", "Passive"].includes(session.bgpState))
+    return undefined;
+  const dropped = (count: number) => `(this host dropped ${count} such ${count === 1 ? "packet" : "packets"})`;
+  if (hasPassword !== false && signatures.wrong > 0)
+    return `password: the two sides have different ones ${dropped(signatures.wrong)}`;
+  if (hasPassword !== false && signatures.missing > 0)
+    return `password: we have one and the other side sends none ${dropped(signatures.missing)}`;
+  if (hasPassword !== true && signatures.unexpected > 0)
+    return `password: the other side has one and we have none ${dropped(signatures.unexpected)}`;
+  return undefined;
 }

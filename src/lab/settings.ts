@@ -10,7 +10,12 @@ const STOP_WITHIN_MS = 10_000;
 const READY_WITHIN_MS = 60_000;
 
 /** @param words `NAME=value`; with an empty value the name is as in the lab's plan again */
-export async function changeSettings(lab: Lab, name: string, words: readonly string[]): Promise<void> {
+export async function changeSettings(
+  lab: Lab,
+  name: string,
+  words: readonly string[],
+  options: { readonly wait: boolean } = { wait: true },
+): Promise<void> {
   const node = lab.plan.nodes.find((each) => each.name === name);
   if (node === undefined || words.length === 0)
     throw new UsageError(`set NODE NAME=VALUE …; nodes are ${lab.plan.nodes.map((each) => each.name).join(", ")}`);
@@ -24,5 +29,5 @@ export async function changeSettings(lab: Lab, name: string, words: readonly str
   lab.update({ settings: { ...lab.record.settings, [name]: settings } });
   await stopProcess(lab.folder, lab.host(name).programName("calico-node"), STOP_WITHIN_MS);
   startNode(lab.folder, lab.options, lab.plan, node, settings);
-  await untilReady(lab, name, READY_WITHIN_MS);
+  if (options.wait) await untilReady(lab, name, READY_WITHIN_MS);
 }

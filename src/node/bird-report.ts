@@ -25,13 +25,18 @@ export interface BirdFacts {
   readonly routes: readonly BirdRoute[];
 }
 
-export async function askBird(version: IpVersion, sockets = BIRD_SOCKETS): Promise<BirdFacts | undefined> {
+/** @param wants without routes it costs little on a router that knows many */
+export async function askBird(
+  version: IpVersion,
+  sockets = BIRD_SOCKETS,
+  wants: { readonly routes: boolean } = { routes: true },
+): Promise<BirdFacts | undefined> {
   try {
     using control = await connectBird(sockets[version]);
     return {
       status: parseStatus(await control.ask("show status")),
       sessions: bgpSessions(parseProtocols(await control.ask("show protocols all"))),
-      routes: parseRoutes(await control.ask("show route")),
+      routes: wants.routes ? parseRoutes(await control.ask("show route")) : [],
     };
   } catch (error) {
     if (error instanceof BirdUnreachable) return undefined;

@@ -11,6 +11,7 @@ import { findKubernetes } from "./kubernetes.ts";
 import { nodeLogger } from "./log.ts";
 import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
+import type { PlanInForce } from "./session-surroundings.ts";
 import { readSettings } from "./settings.ts";
 import { runUntilSignal } from "./signals.ts";
 
@@ -67,10 +68,19 @@ async function bgpService(env: Environment, opened: NodeDatastore, folder: strin
 
 /** For who waits for the first plan, and for who asks what is wrong with the one in force. */
 function tellPlan({ peers, problems }: BgpPlan, log: Logger): void {
-  const sessions = ([4, 6] as const).map((family) => peers.filter((peer) => peer.family === family).length);
-  const text = JSON.stringify({ pid: process.pid, at: new Date().toISOString(), sessions, problems }, undefined, 2);
+  const inForce: PlanInForce = {
+    pid: process.pid,
+    at: new Date().toISOString(),
+    peers: peers.map(({ name, neighbor, sourceAddress, password }) => ({
+      name,
+      neighbor,
+      sourceAddress,
+      hasPassword: password !== null,
+    })),
+    problems,
+  };
   try {
-    writeFileSync(`${BGP_SERVICE_FILE}.new`, `${text}\n`);
+    writeFileSync(`${BGP_SERVICE_FILE}.new`, `${JSON.stringify(inForce)}\n`);
     renameSync(`${BGP_SERVICE_FILE}.new`, BGP_SERVICE_FILE);
   } catch (error) {
     log.warn("what BGP is doing could not be written down", { file: BGP_SERVICE_FILE, error: describeError(error) });

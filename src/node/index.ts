@@ -3,6 +3,8 @@ import { BUILD } from "../lib/build.ts";
 import type { Check } from "./probes.ts";
 
 export { parseAsNumber } from "./as-number.ts";
+/** What a host knows of its sessions; loaded by who asks, probes start without it. */
+export const loadSurroundings = () => import("./session-surroundings.ts");
 export { ENVIRONMENT_FILE, environmentText, serviceUnit, UNIT_NAME, UNIT_PATH } from "./service-unit.ts";
 
 type Program = (argv: readonly string[]) => Promise<number> | number;

@@ -9,6 +9,7 @@ import { Client } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { backoffDelay, delay } from "../lib/retry.ts";
+import { serveBgpMetrics } from "./bgp-metrics.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
 import { endLeftovers } from "./leftovers.ts";
@@ -18,6 +19,7 @@ import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
 import { PartOutput } from "./part-output.ts";
 import { CNI_KUBECONFIG, type NodeSettings, readSettings } from "./settings.ts";
+import { SessionErrors } from "./session-errors.ts";
 import { runUntilSignal } from "./signals.ts";
 import { startUp } from "./startup.ts";
 import { reportStatus } from "./status-reporter.ts";
@@ -67,6 +69,7 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
       node: name,
       log,
     });
+  const errors = new SessionErrors();
   const output = new PartOutput(settings.fileLogging ? "/var/log/calico" : undefined);
   const plans = planChildren(env, name, settings.backend);
   await endLeftovers({ file: SUPERVISOR_FILE, plans, log });
@@ -74,7 +77,10 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
     plans,
     file: SUPERVISOR_FILE,
     log,
-    output: (part, line) => output.line(part, line),
+    output: (part, line) => {
+      output.line(part, line);
+      errors.onLine(part, line);
+    },
   });
   await Promise.all([supervisor.run(signal), runLoops(env, name, opened, log, signal)]);
 }
@@ -93,6 +99,9 @@ async function runLoops(
   await Promise.all([
     loop("readiness", () => completeStartup(settings, name, log, signal)),
     loop("status", () => reportStatus({ store, node: name, log }, signal)),
+    ...(settings.backend === "bird" && settings.bgpMetrics.port > 0
+      ? [loop("BGP metrics", () => serveBgpMetrics({ ...settings.bgpMetrics, log }, signal))]
+      : []),
     loop("CNI service", () => serveCni(store, log, signal)),
     ...(needsTunnels(opened, settings) ? [loop("tunnel addresses", () => watchTunnels(store, name, log, signal))] : []),
     ...(settings.managesCni

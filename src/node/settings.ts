@@ -20,6 +20,8 @@ export interface NodeSettings {
   readonly fileLogging: boolean;
   /** Whether the CNI plugin's credentials are ours to renew. */
   readonly managesCni: boolean;
+  /** `CALICO_BGP_METRICS_PORT`, `CALICO_BGP_METRICS_HOST`: where Prometheus finds BGP's metrics; port 0 is nowhere. */
+  readonly bgpMetrics: { readonly port: number; readonly host: string };
 }
 
 /** Where the plugin's kubeconfig is, seen from our container. */
@@ -41,8 +43,11 @@ export function readSettings(env: Environment): NodeSettings {
     clusterType: text("CLUSTER_TYPE"),
     fileLogging: text("CALICO_DISABLE_FILE_LOGGING") !== "true",
     managesCni: text("CALICO_MANAGE_CNI").toLowerCase() !== "false" && text("KUBERNETES_SERVICE_HOST") !== "",
+    bgpMetrics: { port: portOf(text("CALICO_BGP_METRICS_PORT")), host: text("CALICO_BGP_METRICS_HOST") },
   };
 }
+
+const portOf = (word: string): number => (/^\d{1,5}$/.test(word) && Number(word) <= 65535 ? Number(word) : 0);
 
 function backendOf(word: string): Backend {
   const lower = word.toLowerCase();

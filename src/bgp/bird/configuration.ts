@@ -27,6 +27,8 @@ export function birdConfiguration(plan: BgpPlan, family: IpVersion, inputs: Rend
     // Until all neighbours are back after a restart, or this long, the kernel's routes stay as they are. BIRD's own
     // limit is four minutes, for which one dead neighbour would keep every new route out.
     `graceful restart wait ${RESTART_WAIT_SECONDS};`,
+    // To whom started it; the traces that the `debug` lines ask for only where they were meant to be read.
+    plan.debug.peers === "all" ? "log stderr all;" : "log stderr { fatal, bug, error, warning, info, auth, remote };",
     "",
     ...communitiesFunction(plan, family),
     ...aggregationFunction(plan, family),

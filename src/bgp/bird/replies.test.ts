@@ -33,6 +33,9 @@ const protocols = `
    Channel ipv4
      State:          UP
      Routes:         7 imported, 3 exported, 1 preferred
+     Route change stats:     received   rejected   filtered    ignored   accepted
+       Import updates:              9          0          2          0          7
+       Export updates:             12          9          0        ---          3
  
 1002-Global_fd00__1_port_1179 BGP        ---        start  23:44:54.912  Active        Socket: Connection refused
 1006-  BGP state:          Active
@@ -63,6 +66,7 @@ describe("NB-142 BIRD 2's answers", () => {
         localAs: 64513,
         imported: 7,
         exported: 3,
+        updatesReceived: 9,
       },
       {
         name: "Global_fd00__1_port_1179",
@@ -78,6 +82,7 @@ describe("NB-142 BIRD 2's answers", () => {
         localAs: undefined,
         imported: 0,
         exported: 0,
+        updatesReceived: 0,
       },
     ]);
   });
@@ -174,6 +179,7 @@ describe("why a session is down", () => {
     localAs: 64513,
     imported: 0,
     exported: 0,
+    updatesReceived: 0,
   });
   const cases = [
     ["Active", "Socket: Connection refused", "nobody listens"],

@@ -51,6 +51,7 @@ export interface BirdSession {
   readonly localAs: number | undefined;
   readonly imported: number;
   readonly exported: number;
+  readonly updatesReceived: number;
 }
 
 /** From `show protocols` or `show protocols all`. Lines of other sorts are passed over. */
@@ -108,6 +109,7 @@ export function bgpSessions(protocols: readonly BirdProtocol[]): readonly BirdSe
         localAs: number("Local AS"),
         imported: Number(imported),
         exported: Number(exported),
+        updatesReceived: Number(/^\d+/.exec(details.get("Import updates") ?? "")?.[0] ?? 0),
       };
     });
 }

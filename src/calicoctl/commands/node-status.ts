@@ -7,10 +7,12 @@ import {
   connectBird,
   parseProtocols,
   sessionCause,
+  type SessionSurroundings,
 } from "../../bgp/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
+import { loadSurroundings } from "../../node/index.ts";
 import { isFelix, processesHere, requireRoot } from "../node/processes.ts";
 import { formatBoxTable } from "../output/box-table.ts";
 
@@ -24,11 +26,12 @@ export async function run(call: Call): Promise<number> {
     out("\nThe BGP backend process (BIRD) is not running.\n\n");
     return 0;
   }
+  const { readSurroundings } = await loadSurroundings();
   for (const version of [4, 6] as const) {
     const sessions = answers[version];
     const name = version === 4 ? "bird" : "bird6";
     if (sessions === undefined) out(`\nINFO: BIRDv${version} process: '${name}' is not running.\n`);
-    else out(`\nIPv${version} BGP status\n${describeSessions(version, sessions)}`);
+    else out(`\nIPv${version} BGP status\n${describeSessions(version, sessions, readSurroundings())}`);
   }
   out("\n");
   return 0;
@@ -51,7 +54,11 @@ const TYPES: Partial<Record<BirdSession["kind"], string>> = {
   global: "global",
 };
 
-export function describeSessions(version: IpVersion, sessions: readonly BirdSession[]): string {
+export function describeSessions(
+  version: IpVersion,
+  sessions: readonly BirdSession[],
+  around: (session: BirdSession) => SessionSurroundings = () => ({}),
+): string {
   const known = sessions.filter(({ kind }) => TYPES[kind] !== undefined);
   if (known.length === 0) return `No IPv${version} peers found.\n`;
   const address = ({ neighbor, name, port }: BirdSession) =>
@@ -69,7 +76,7 @@ export function describeSessions(version: IpVersion, sessions: readonly BirdSess
     ]),
   );
   const causes = known.flatMap((session) => {
-    const cause = sessionCause(session);
+    const cause = sessionCause(session, around(session));
     return cause === undefined ? [] : [`${address(session)}: ${cause}\n`];
   });
   return table + causes.join("");

@@ -41,6 +41,7 @@ const healthy: HostFacts = {
   hasCalicoNftTable: undefined,
   neighbourTable: { 4: undefined, 6: undefined },
   birds: { 4: undefined, 6: undefined },
+  surroundings: () => ({}),
   planProblems: [],
   parts: [],
 };
@@ -58,6 +59,7 @@ const session = (neighbor: string, over: Partial<BirdSession>): BirdSession => (
   localAs: 64512,
   imported: 0,
   exported: 0,
+  updatesReceived: 0,
   ...over,
 });
 

@@ -1,6 +1,13 @@
 // What the doctor looks at: the cluster as its resources tell it, and the host it runs on. Findings are pure functions
 // of these two, so each can be tried without either.
-import { BgpCollector, type BgpNode, type BgpState, type BirdSession, type Problem } from "../../bgp/index.ts";
+import {
+  BgpCollector,
+  type BgpNode,
+  type BgpState,
+  type BirdSession,
+  type Problem,
+  type SessionSurroundings,
+} from "../../bgp/index.ts";
 import {
   type Cidr,
   type IpAddress,
@@ -105,6 +112,7 @@ export interface HostFacts {
   readonly birds: Readonly<
     Record<IpVersion, { readonly routerId: string; readonly sessions: readonly BirdSession[] } | undefined>
   >;
+  readonly surroundings: (session: BirdSession) => SessionSurroundings;
   /** What the BGP service on this host left out of the plan in force. */
   readonly planProblems: readonly Problem[];
   /** Parts of calico-node that ought to run: all of them, with those that do not. */

@@ -103,7 +103,7 @@ export function* noPodGateway(host: HostFacts): Generator<Finding> {
 export function* sessionsDown(host: HostFacts, told: ReadonlySet<string>): Generator<Finding> {
   for (const version of [4, 6] as const)
     for (const session of host.birds[version]?.sessions ?? []) {
-      const cause = session.kind === "other" ? undefined : sessionCause(session);
+      const cause = session.kind === "other" ? undefined : sessionCause(session, host.surroundings(session));
       const neighbor = session.neighbor ?? session.name;
       if (cause === undefined || told.has(neighbor)) continue;
       yield {

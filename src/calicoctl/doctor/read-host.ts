@@ -5,6 +5,7 @@ import { release } from "node:os";
 import { BIRD_SOCKETS, bgpSessions, connectBird, parseProtocols, parseStatus } from "../../bgp/index.ts";
 import { NetworkNamespace, openRouteKernel, type RouteKernel, withNamespace } from "../../kernel/index.ts";
 import { type IpVersion, parseAddress } from "../../lib/ip.ts";
+import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
 import type { ClusterFacts, HostFacts, NeighbourTable, RuleCount } from "./facts.ts";
@@ -21,6 +22,7 @@ export function nodeHere(env: Readonly<Record<string, string | undefined>>): str
 }
 
 export async function readHost(node: string, cluster: ClusterFacts): Promise<HostFacts> {
+  const { readPlanInForce, readSurroundings } = await loadSurroundings();
   using kernel = openRouteKernel();
   const links = kernel.links.list();
   const addresses = Map.groupBy(kernel.addresses.list(), ({ link }) => link);
@@ -40,7 +42,8 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     hasCalicoNftTable: toolOutput("nft", ["list", "tables"])?.includes(" calico\n"),
     neighbourTable: { 4: neighbourTable(4), 6: neighbourTable(6) },
     birds: { 4: await readBird(4), 6: await readBird(6) },
-    planProblems: readPlanProblems(),
+    surroundings: readSurroundings(),
+    planProblems: readPlanInForce()?.problems ?? [],
     parts: readParts(),
   };
 }
@@ -114,11 +117,6 @@ async function readBird(version: IpVersion): Promise<HostFacts["birds"][IpVersio
   } catch {
     return undefined; // its absence is told by the supervisor's file
   }
-}
-
-function readPlanProblems(): HostFacts["planProblems"] {
-  const text = readText("/var/run/calico/bgp-service.json");
-  return text === undefined ? [] : (JSON.parse(text) as { readonly problems: HostFacts["planProblems"] }).problems;
 }
 
 function readParts(): HostFacts["parts"] {

@@ -1,6 +1,10 @@
 // Real BIRDs, configured by our service, in namespaces on one switch.
 import { expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { sessionCause } from "../../../src/bgp/index.ts";
+import { signatureCounts } from "../../../src/node/session-surroundings.ts";
 import { eventually, RouterNetwork } from "./routers.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
@@ -75,6 +79,40 @@ test("NB-086 NB-104 NB-105 other ports, and BIRD bound to the node's address", a
   expect(listening).toContain("10.77.0.1:1790");
   expect(listening).not.toContain("0.0.0.0:1790");
 }, 60_000);
+
+test("passwords that differ, or that only we have, are told from the kernel's counters", async () => {
+  await using net = await RouterNetwork.create();
+  net.addHost("tor", 254);
+  const file = join(net.folder, "tor.conf");
+  const router = (password: string) => `router id 10.77.0.254;
+protocol device {}
+protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password} connect retry time 2; ipv4 { import all; export all; }; }
+`;
+  writeFileSync(file, router('password "theirs";'));
+  net.start("tor", ["bird", "-f", "-c", file, "-s", join(net.folder, "tor.ctl")]);
+  const password = { secretKeyRef: { name: "bgp", key: "ours" } };
+  await net.put("BGPPeer", "tor", { peerIP: "10.77.0.254", asNumber: 65100, password });
+  await net.addNode("n1", 1, { families: [4], passwords: { get: () => "ours", follow: async () => {} } });
+  const cause = async () => {
+    const counters = execFileSync("ip", ["netns", "exec", net.nameOf("n1"), "cat", "/proc/net/netstat"], {
+      encoding: "utf8",
+    });
+    const signatures = signatureCounts(counters);
+    const [session] = await net.sessions("n1", 4).catch(() => []);
+    if (session === undefined || signatures === undefined) return "";
+    return sessionCause(session, { hasPassword: true, signatures: { ...signatures, wrong: signatures.wrong - seen } });
+  };
+  let seen = 0;
+  await eventually(cause, (text) => text?.startsWith("password: the two sides have different ones") ?? false, 40_000);
+  writeFileSync(file, router(""));
+  execFileSync("birdc", ["-s", join(net.folder, "tor.ctl"), "configure"]);
+  seen = Number.POSITIVE_INFINITY;
+  await eventually(
+    cause,
+    (text) => text?.startsWith("password: we have one and the other side sends none") ?? false,
+    40_000,
+  );
+}, 100_000);
 
 test("a killed BIRD comes back without its peers or its kernel losing a route", async () => {
   await using net = await RouterNetwork.create();

@@ -1,0 +1,79 @@
+// What this host knows about its BGP sessions beside BIRD's answer.
+import { readFileSync } from "node:fs";
+import type { BirdSession, SessionSurroundings } from "../bgp/index.ts";
+import { openRouteKernel, type RouteKernel } from "../kernel/index.ts";
+import type { IpAddress } from "../lib/ip.ts";
+import { BGP_SERVICE_FILE } from "./children.ts";
+import { readSessionErrors } from "./session-errors.ts";
+
+/** What the BGP service writes down of the plan in force. */
+export interface PlanInForce {
+  readonly pid: number;
+  readonly at: string;
+  readonly peers: readonly {
+    readonly name: string;
+    readonly neighbor: string;
+    readonly sourceAddress: string | null;
+    readonly hasPassword: boolean;
+  }[];
+  readonly problems: readonly { readonly object: string; readonly problem: string }[];
+}
+
+export function readPlanInForce(file = BGP_SERVICE_FILE): PlanInForce | undefined {
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as PlanInForce;
+  } catch {
+    return undefined; // another program's BGP, or none yet
+  }
+}
+
+/** Reads the host once; what it returns answers for any session. */
+export function readSurroundings(): (session: BirdSession) => SessionSurroundings {
+  using kernel = openRouteKernel();
+  const here = new Set(kernel.addresses.list().map(({ address }) => address as string));
+  const peers = new Map(readPlanInForce()?.peers.map((peer) => [peer.name, peer]));
+  const errors = readSessionErrors();
+  const signatures = signatureCounts(readText("/proc/thread-self/net/netstat"));
+  const routes = new Map<IpAddress, boolean>();
+  return ({ name, neighbor, bgpState }) => {
+    const peer = peers.get(name);
+    const heard = errors.get(name);
+    if (neighbor !== undefined && bgpState !== "Established") routes.set(neighbor, hasRoute(neighbor));
+    const routed = neighbor === undefined ? undefined : routes.get(neighbor);
+    return {
+      ...(peer?.sourceAddress && { source: { address: peer.sourceAddress, isHere: here.has(peer.sourceAddress) } }),
+      ...(routed === undefined ? {} : { hasRoute: routed }),
+      ...(peer === undefined ? {} : { hasPassword: peer.hasPassword }),
+      ...(signatures === undefined ? {} : { signatures }),
+      ...(heard === undefined ? {} : { heard }),
+    };
+  };
+}
+
+function hasRoute(address: IpAddress): boolean {
+  using kernel: RouteKernel = openRouteKernel();
+  const route = kernel.routes.lookup(address);
+  return route !== undefined && route.type !== "unreachable" && route.type !== "blackhole";
+}
+
+/** The kernel's TCP counters: a line of names, then a line of values. */
+export function signatureCounts(text: string): SessionSurroundings["signatures"] {
+  const lines = text.split("\n").filter((line) => line.startsWith("TcpExt:"));
+  const names = lines[0]?.split(" ") ?? [];
+  const values = lines[1]?.split(" ") ?? [];
+  const count = (name: string) => Number(values[names.indexOf(name)]);
+  if (!names.includes("TCPMD5Failure")) return undefined;
+  return {
+    missing: count("TCPMD5NotFound"),
+    unexpected: count("TCPMD5Unexpected"),
+    wrong: count("TCPMD5Failure"),
+  };
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}

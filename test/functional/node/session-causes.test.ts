@@ -1,0 +1,188 @@
+// Why a session is not up, in the words of `calicoctl node status`: each cause with a real BIRD or FRR on the other side
+// that does it to us.
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { down } from "../../../src/lab/down.ts";
+import type { Lab } from "../../../src/lab/lab.ts";
+import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
+import { datastoreEnvironment, rolePath } from "../../../src/lab/programs.ts";
+import { changeSettings } from "../../../src/lab/settings.ts";
+import { openTerminal } from "../../../src/lab/terminal.ts";
+import { up } from "../../../src/lab/up.ts";
+import { API_VERSION } from "../../../src/model/index.ts";
+import { eventually } from "./host.ts";
+
+if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
+const quiet = openTerminal({ quiet: true });
+const options: LabOptions = { ...DEFAULT_OPTIONS, name: "testcause", nodes: 1, podsPerNode: 0, topology: "racks" };
+const NODE = "10.80.0.11";
+const AS = { node: 65001, tor: 65101 };
+const METRICS_PORT = 19900;
+let lab: Lab;
+/** Inside hosts of the lab, what is written into its shared folder. */
+const SHARED = "/var/lib/calico/datastore";
+
+beforeAll(async () => {
+  lab = await up(options, quiet);
+  await changeSettings(lab, "node1", [`CALICO_BGP_METRICS_PORT=${METRICS_PORT}`]);
+}, 90_000);
+afterAll(() => down(options.name, quiet), 30_000);
+
+const environment = () => datastoreEnvironment(lab.options, lab.plan);
+const status = () =>
+  lab.host("node1").run([rolePath("calicoctl"), "node", "status"], { environment: environment() }).stdout;
+const peer = (name: string, spec: object) =>
+  lab.apply([{ apiVersion: API_VERSION, kind: "BGPPeer", metadata: { name }, spec: { node: "node1", ...spec } }]);
+/** The line under the table that tells of one neighbour. */
+const causeOf = (neighbor: string) =>
+  status()
+    .split("\n")
+    .find((line) => line.startsWith(`${neighbor}: `))
+    ?.slice(neighbor.length + 2);
+const says = (neighbor: string, words: RegExp, withinMs = 60_000) =>
+  eventually(() => words.test(causeOf(neighbor) ?? "") && causeOf(neighbor), withinMs, `${neighbor}: ${words}`).catch(
+    (error) => {
+      throw new Error(`${error}; it says: ${status()}`);
+    },
+  );
+
+/** A BIRD of its own on the router, with an address and a port of its own. */
+function startBird(name: string, address: string, port: number, session: string) {
+  const tor = lab.host("tor1");
+  tor.run(["ip", "address", "add", `${address}/24`, "dev", "eth0"]);
+  const config = `router id ${address};
+protocol device {}
+protocol bgp node { local ${address} port ${port} as ${AS.tor}; strict bind yes; connect retry time 2; error wait time 1,10; ${session} ipv4 { import all; export all; }; }
+`;
+  writeFileSync(join(lab.folder.shared, `${name}.conf`), config);
+  return tor.startProgram(name, ["bird", "-f", "-c", `${SHARED}/${name}.conf`, "-s", `/run/${name}.ctl`], {});
+}
+
+test("the router the node is meant to have is up", async () => {
+  await eventually(() => status().includes("Established"), 40_000, "established");
+  expect(causeOf("10.80.0.1")).toBeUndefined();
+}, 60_000);
+
+test("refused: nobody listens there", async () => {
+  peer("refused", { peerIP: "10.80.0.1:1799", asNumber: AS.tor });
+  await says("10.80.0.1 port 1799", /^refused: nobody listens/);
+}, 60_000);
+
+test("no route", async () => {
+  lab.host("node1").run(["ip", "route", "del", "default"]);
+  peer("no-route", { peerIP: "203.0.113.1", asNumber: AS.tor });
+  await says("203.0.113.1", /^no route: this host knows no way/);
+}, 60_000);
+
+test("a neighbour on the wire that is down is not called a missing route", async () => {
+  peer("dead", { peerIP: "10.80.0.250", asNumber: AS.tor });
+  await says("10.80.0.250", /no answer on the wire: there is a route/);
+}, 60_000);
+
+test("wrong source address: the other side expects another", async () => {
+  startBird("other", "10.80.0.203", 1793, "neighbor 10.80.0.77 as 65001; multihop;");
+  peer("other", { peerIP: "10.80.0.203:1793", asNumber: AS.tor });
+  await says("10.80.0.203 port 1793", new RegExp(`does not expect us from ${NODE} \\(wrong source address\\)`));
+}, 60_000);
+
+test("AS mismatch, told by either side, also when BIRD's last word is another", async () => {
+  peer("asn", { peerIP: "10.80.0.204:1794", asNumber: AS.tor });
+  startBird("asn", "10.80.0.204", 1794, `neighbor ${NODE} as 64999; multihop;`);
+  await says("10.80.0.204 port 1794", /^the AS numbers do not match: we are 65001 and expect 65101/);
+  peer("asn2", { peerIP: "10.80.0.207:1797", asNumber: 65999 });
+  startBird("asn2", "10.80.0.207", 1797, `neighbor ${NODE} as 65001; multihop;`);
+  await says("10.80.0.207 port 1797", /^the AS numbers do not match: we expect 65999 and it is 65101/);
+  await eventually(() => status().includes("Connection closed"), 40_000, "a later error");
+  expect(causeOf("10.80.0.207 port 1797")).toMatch(/AS numbers/);
+}, 180_000);
+
+test("hold timer: the other side hangs", async () => {
+  const bird = startBird("hang", "10.80.0.205", 1795, `neighbor ${NODE} as 65001; multihop; hold time 3;`);
+  peer("hang", { peerIP: "10.80.0.205:1795", asNumber: AS.tor });
+  await eventually(() => /10\.80\.0\.205 port 1795 .*Established/.test(status()), 40_000, "established");
+  process.kill(bird.pid, "SIGSTOP");
+  try {
+    await says("10.80.0.205 port 1795", /^the hold timer expired/);
+  } finally {
+    process.kill(bird.pid, "SIGCONT");
+  }
+}, 90_000);
+
+test("password: FRR has one and we have none", async () => {
+  const tor = lab.host("tor1");
+  tor.run(["ip", "address", "add", "10.80.0.206/24", "dev", "eth0"]);
+  const folder = join(lab.folder.shared, "frr");
+  mkdirSync(folder);
+  chmodSync(folder, 0o777);
+  writeFileSync(
+    join(folder, "bgpd.conf"),
+    `hostname tor\nrouter bgp ${AS.tor}\n bgp router-id 10.80.0.206\n no bgp ebgp-requires-policy\n neighbor ${NODE} remote-as ${AS.node}\n neighbor ${NODE} update-source 10.80.0.206\n neighbor ${NODE} ebgp-multihop\n neighbor ${NODE} password s3cret\n`,
+  );
+  const inside = `${SHARED}/frr`;
+  tor.startProgram(
+    "frr",
+    [
+      "/usr/lib/frr/bgpd",
+      "-Z",
+      "-n",
+      "-S",
+      "-u",
+      "root",
+      "-g",
+      "root",
+      "-f",
+      `${inside}/bgpd.conf`,
+      "-i",
+      `${inside}/pid`,
+      "--vty_socket",
+      inside,
+      "-p",
+      "1796",
+      "-l",
+      "10.80.0.206",
+      "-A",
+      "127.0.0.1",
+      "-P",
+      "0",
+    ],
+    {},
+  );
+  peer("password", { peerIP: "10.80.0.206:1796", asNumber: AS.tor });
+  await says("10.80.0.206 port 1796", /^password: the other side has one and we have none \(this host dropped \d+/);
+}, 90_000);
+
+test("doctor on the node has the same words, and metrics count the same sessions", async () => {
+  const { stdout, code } = lab.host("node1").run([rolePath("calicoctl"), "doctor"], { environment: environment() });
+  expect(code).toBe(3);
+  for (const words of [
+    "refused: nobody listens",
+    "no route: this host",
+    "the AS numbers do not match",
+    "password: the other side",
+  ])
+    expect(stdout).toContain(words);
+  expect(stdout).toContain("has no route to 169.254.1.1"); // we took the default route away
+  const page = await eventually(
+    () => {
+      const { stdout: text } = lab.host("node1").run(["curl", "-s", `http://127.0.0.1:${METRICS_PORT}/metrics`]);
+      return /bgp_peers\{ip_version="4",status="Established"\} [12]/.test(text) && text;
+    },
+    60_000,
+    "metrics",
+  );
+  expect(page).toContain('bgp_peer_established{ip_version="4",peer="10.80.0.1",type="node specific"} 1');
+  expect(page).toContain('bgp_peer_established{ip_version="4",peer="203.0.113.1",type="node specific"} 0');
+}, 120_000);
+
+test("wrong source address: the Node carries one that the host does not have", async () => {
+  lab.host("node1").run(["ip", "address", "add", "10.80.0.99/24", "dev", "eth0"]);
+  await changeSettings(lab, "node1", ["IP=10.80.0.99"], { wait: false });
+  await eventually(
+    () => lab.calicoctl(["get", "node", "node1", "-o", "yaml"]).includes("10.80.0.99"),
+    30_000,
+    "the Node",
+  );
+  lab.host("node1").run(["ip", "address", "del", "10.80.0.99/24", "dev", "eth0"]);
+  await says("10.80.0.1", /^wrong source address: the Node carries 10\.80\.0\.99/);
+}, 120_000);
