@@ -7,9 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chooseDatastore, configFromEnvironment, type Datastore, openDatastore } from "../src/datastore/index.ts";
 import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRouteKernel } from "../src/kernel/index.ts";
+import { type Called, describeSteps } from "./cni-steps.ts";
 import { API_VERSION, type KindName, type Resource } from "../src/model/index.ts";
 
-const PODS = 30;
+const PODS = Number(process.env["BENCH_CNI_PODS"] ?? 30);
 const BURST = 30;
 const DIST = join(import.meta.dir, "../dist");
 const STOCK = "/usr/lib/cni";
@@ -39,7 +40,8 @@ try {
   using kernel = openRouteKernel(host);
   kernel.links.set("lo", { up: true });
   for (const pod of pods) createNamedNamespace(pod);
-  const contestants = await prepare();
+  const only = process.env["BENCH_CNI_ONLY"]?.split(";");
+  const contestants = (await prepare()).filter(({ name }, i) => i === 0 || only === undefined || only.includes(name));
   const start = await bareStart();
   for (const contestant of contestants)
     for (const pod of pods.slice(0, 5)) {
@@ -58,6 +60,7 @@ try {
     await Promise.all(pods.slice(0, BURST).map((pod) => call(contestant, "DEL", pod)));
   }
   report(contestants, start);
+  for (const contestant of contestants.slice(1)) await breakDown(contestant);
 } finally {
   for (const child of children) child.kill("SIGKILL");
   for (const pod of pods) deleteNamedNamespace(pod);
@@ -82,6 +85,27 @@ function report(contestants: readonly Contestant[], start: number): void {
       `cni: ${c.name.padEnd(18)} ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}  at once ${burst}`,
     );
   }
+}
+
+/** Again, with the times of the steps written down; that costs a little, so these calls are not counted above. */
+async function breakDown(contestant: Contestant): Promise<void> {
+  const file = join(folder, `${contestant.name}.times`);
+  const called = new Map() as Called & Map<string, { began: number; ended: number }>;
+  const timed = async (command: "ADD" | "DEL", pod: string): Promise<void> => {
+    const began = performance.timeOrigin + performance.now();
+    await call(contestant, command, pod, { CALICO_CNI_TIMES: file });
+    called.set(`${command} ${containerId(pod)}`, { began, ended: performance.timeOrigin + performance.now() });
+  };
+  for (const pod of pods.slice(0, PODS)) {
+    await timed("ADD", pod);
+    await timed("DEL", pod);
+  }
+  for (const command of ["ADD", "DEL"])
+    console.log(`cni: ${contestant.name.padEnd(18)} ${command} ms: ${describeSteps(file, command, called)}`);
+}
+
+function containerId(pod: string): string {
+  return `c${pod.replaceAll("-", "")}`;
 }
 
 async function prepare(): Promise<Contestant[]> {
@@ -150,7 +174,12 @@ function start(command: string[], env: Record<string, string>) {
   return child;
 }
 
-async function call(contestant: Contestant, command: "ADD" | "DEL", pod: string): Promise<number> {
+async function call(
+  contestant: Contestant,
+  command: "ADD" | "DEL",
+  pod: string,
+  more: Record<string, string> = {},
+): Promise<number> {
   const stdin = JSON.stringify({
     cniVersion: "1.0.0",
     name: "net1",
@@ -166,10 +195,11 @@ async function call(contestant: Contestant, command: "ADD" | "DEL", pod: string)
   const env = {
     PATH: process.env["PATH"] ?? "",
     CNI_COMMAND: command,
-    CNI_CONTAINERID: `c${pod.replaceAll("-", "")}`,
+    CNI_CONTAINERID: containerId(pod),
     CNI_NETNS: `/run/netns/${pod}`,
     CNI_IFNAME: "eth0",
     CNI_PATH: STOCK,
+    ...more,
   };
   const began = performance.now();
   const child = host.run(

@@ -33,9 +33,10 @@ export async function add(context: CniContext): Promise<CniResult> {
   return identity.orchestrator === "k8s" ? addKubernetes(context, facts) : addContainer(context, facts);
 }
 
-async function passGates({ conf, store, identity }: CniContext): Promise<StoredEndpoint | undefined> {
+async function passGates({ conf, store, identity, mark }: CniContext): Promise<StoredEndpoint | undefined> {
   const [, existing] = await Promise.all([checkDatastoreReady(store), findEndpoint(store, identity)]);
   await waitForReadinessGates(conf.readinessGates);
+  mark("gates open");
   return existing;
 }
 

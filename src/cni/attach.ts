@@ -53,11 +53,14 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   };
   // A wire of that name still serves the pod's last container: it is only replaced once there is an address.
   const early = host.links.get(hostName) === undefined ? make() : undefined;
+  context.mark("wire made");
   const assigned = await plan.assigning;
+  context.mark("address assigned");
   const wire = early ?? make();
   const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
   const { routes, hostRoutes } = plan;
   await wire.addAddresses({ addresses: networks, routes, hostRoutes, allowIpForwarding: conf.allowIpForwarding });
+  context.mark("wire up");
   return { hostName, mac: wire.mac, assigned, networks };
 }
 
@@ -85,6 +88,7 @@ export async function finish(
   const now = context.now();
   if (profile !== undefined && !(await profile)) await createProfile(store, conf.name, identity.orchestrator, now);
   await writeEndpoint(store, draft, existing, now);
+  context.mark("endpoint stored");
 }
 
 /** What takes back a step that was done. */

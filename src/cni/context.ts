@@ -4,6 +4,7 @@ import type { NetworkNamespace } from "../kernel/index.ts";
 import type { IpamContext } from "./ipam-plugin.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
 import type { CniRequest } from "./request.ts";
+import type { MarkStep } from "./step-times.ts";
 
 export interface CniContext extends IpamContext {
   readonly request: CniRequest;
@@ -11,4 +12,6 @@ export interface CniContext extends IpamContext {
   readonly openNetns: () => NetworkNamespace;
   /** Only asked where the configuration says Kubernetes. */
   readonly kubernetes: () => Promise<KubernetesApi>;
+  /** Hears which step is done. */
+  readonly mark: MarkStep;
 }

@@ -12,19 +12,28 @@ import { ipamDel } from "./ipam-delegation.ts";
 const DELETE_ATTEMPTS = 6;
 
 export async function del(context: CniContext): Promise<void> {
-  const ready = checkDatastoreReady(context.store);
+  const { mark } = context;
+  const ready = checkDatastoreReady(context.store).then(() => mark("gates open"));
   ready.catch(() => {}); // everything below waits for it
   if (context.identity.orchestrator === "k8s") {
     // An endpoint that cannot be deleted keeps its addresses and its wire.
-    const deleted = deletePodEndpoint({ ...context, store: gatedStore(context.store, ready) });
+    const deleted = deletePodEndpoint({ ...context, store: gatedStore(context.store, ready) }).then(() =>
+      mark("endpoint deleted"),
+    );
     const removed = ready.then(() => deleted).then(() => removeInterface(context));
-    const released = behindGate(context, Promise.all([ready, deleted])).then((gated) => ipamDel(gated));
+    const released = behindGate(context, Promise.all([ready, deleted]))
+      .then((gated) => ipamDel(gated))
+      .then(() => mark("address released"));
     await all([ready, deleted, removed, released]);
     return;
   }
-  const deleted = deleteContainerEndpoint({ ...context, store: gatedStore(context.store, ready) });
+  const deleted = deleteContainerEndpoint({ ...context, store: gatedStore(context.store, ready) }).then(() =>
+    mark("endpoint deleted"),
+  );
   const removed = ready.then(() => removeInterface(context));
-  const released = behindGate(context, ready).then((gated) => ipamDel(gated));
+  const released = behindGate(context, ready)
+    .then((gated) => ipamDel(gated))
+    .then(() => mark("address released"));
   await all([ready, deleted, removed, released]);
 }
 
@@ -58,6 +67,7 @@ async function removeInterface(context: CniContext): Promise<void> {
   try {
     using netns = context.openNetns();
     await removePodInterface(netns, request.ifName);
+    context.mark("wire gone");
   } catch (error) {
     // The namespace went before us, and the interface with it.
     if (!hasErrno(error, "ENOENT", "EINVAL")) throw error;

@@ -12,6 +12,7 @@ import { identify } from "./identity.ts";
 import { openKubernetes } from "./kubernetes-client.ts";
 import type { NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
+import type { MarkStep } from "./step-times.ts";
 
 export async function openContext(options: {
   readonly request: CniRequest;
@@ -19,19 +20,23 @@ export async function openContext(options: {
   readonly env: Environment;
   readonly log: Logger;
   readonly now: () => Date;
+  readonly mark: MarkStep;
 }): Promise<CniContext> {
-  const { request, conf, env, log, now } = options;
+  const { request, conf, env, log, now, mark } = options;
+  mark("request parsed");
   const config = chooseDatastore(apiConfig(conf, env), { env });
   const store = await openDatastore(config, {
     oneShot: true,
     timeoutMs: conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000,
     onUnreadable: (error) => log.warn("Skipped what cannot be read in the datastore", { error }),
   });
-  return buildContext({ request, conf, log, now, store, openNetns: () => NetworkNamespace.open(request.netns), env });
+  mark("datastore opened");
+  const openNetns = (): NetworkNamespace => NetworkNamespace.open(request.netns);
+  return buildContext({ request, conf, log, now, store, openNetns, env, mark });
 }
 
 export function buildContext(
-  parts: Pick<CniContext, "request" | "conf" | "log" | "now" | "store" | "openNetns" | "serialise"> &
+  parts: Pick<CniContext, "request" | "conf" | "log" | "now" | "store" | "openNetns" | "serialise" | "mark"> &
     Partial<Pick<CniContext, "kubernetes">> & { readonly env: Environment },
 ): CniContext {
   const { request, conf, store, env, ...rest } = parts;

@@ -1,18 +1,24 @@
 // The CNI plugins `calico` and `calico-ipam` as programs: environment and standard input in, one JSON text out.
 // Start-up is part of every pod's start: only what a command needs is loaded, and nothing waits for its clean end.
-import { readFileSync, writeSync } from "node:fs";
+import { readStandardInput, writeStandardError, writeStandardOutput } from "../kernel/index.ts";
 import { asCniError, CniError, errorReply, IO_FAILURE } from "./error.ts";
 import { parseNetConf } from "./net-conf.ts";
 import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request.ts";
+import { type MarkStep, noTimes } from "./step-times.ts";
 
-/** @param input standard input, where it was read already */
-export async function runPlugin(program: CniProgram, argv: readonly string[], input?: string): Promise<number> {
+/** @param given standard input, where it was read already; who wants to know when each step was done */
+export async function runPlugin(
+  program: CniProgram,
+  argv: readonly string[],
+  given: { readonly input?: string; readonly mark?: MarkStep } = {},
+): Promise<number> {
+  const { input, mark = noTimes } = given;
   const env = process.env;
   const [flag] = argv;
   if (flag !== undefined) return runFlag(program, flag);
   if ((env["CNI_COMMAND"] ?? "") === "") {
     const { aboutText } = await import("./commands.ts");
-    writeSync(2, aboutText(program));
+    writeStandardError(aboutText(program));
     return 0;
   }
   let request: CniRequest | undefined;
@@ -23,7 +29,8 @@ export async function runPlugin(program: CniProgram, argv: readonly string[], in
       return 0;
     }
     request = parseRequest(program, env, input ?? readInput());
-    print(await runRequest(request));
+    print(await runRequest(request, mark));
+    mark("result printed");
     return 0;
   } catch (error) {
     print(JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));
@@ -31,7 +38,7 @@ export async function runPlugin(program: CniProgram, argv: readonly string[], in
   }
 }
 
-async function runRequest(request: CniRequest): Promise<string> {
+async function runRequest(request: CniRequest, mark: MarkStep): Promise<string> {
   const conf = parseNetConf(request.config);
   const now = (): Date => new Date();
   const { openLog } = await import("./log.ts");
@@ -39,7 +46,7 @@ async function runRequest(request: CniRequest): Promise<string> {
   const { openContext } = await import("./open-context.ts");
   const { runCommand } = await import("./commands.ts");
   try {
-    return await runCommand(await openContext({ request, conf, env: process.env, log: log.logger, now }));
+    return await runCommand(await openContext({ request, conf, env: process.env, log: log.logger, now, mark }));
   } catch (error) {
     log.logger.error(`${request.command} failed`, { containerID: request.containerId, error });
     throw error;
@@ -58,19 +65,16 @@ async function runFlag(program: CniProgram, flag: string): Promise<number> {
   }
   if ((flag === "-upgrade" || flag === "--upgrade") && program === "calico-ipam")
     return (await import("./ipam-upgrade.ts")).main(process.env);
-  writeSync(2, `${program}: unknown flag ${flag}; there are -v${program === "calico" ? ", -t" : ", -upgrade"}\n`);
+  writeStandardError(`${program}: unknown flag ${flag}; there are -v${program === "calico" ? ", -t" : ", -upgrade"}\n`);
   return 2;
 }
 
 function readInput(): string {
   try {
-    return readFileSync(0, "utf8");
+    return readStandardInput();
   } catch (error) {
     throw new CniError(IO_FAILURE, "error reading from stdin", error instanceof Error ? error.message : undefined);
   }
 }
 
-function print(text: string): void {
-  let bytes = Buffer.from(text);
-  while (bytes.length > 0) bytes = bytes.subarray(writeSync(1, bytes));
-}
+const print = writeStandardOutput;

@@ -13,6 +13,7 @@ import { type NetConf, parseNetConf } from "./net-conf.ts";
 import { buildContext } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
 import type { ServiceReply, ServiceRequest, ServiceSocket } from "./service-protocol.ts";
+import { noTimes, stepTimes } from "./step-times.ts";
 
 export const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 
@@ -49,7 +50,9 @@ async function answer(
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
   let request: CniRequest | undefined;
   try {
-    const { env, stdin } = JSON.parse(text) as ServiceRequest;
+    const { env, stdin, times: wanted } = JSON.parse(text) as ServiceRequest;
+    const { mark, times } = wanted === true ? stepTimes() : { mark: noTimes, times: [] };
+    mark("request received");
     request = parseRequest("calico", env, stdin);
     const conf = parseNetConf(request.config);
     const declined = whyNot(options, request, conf);
@@ -62,13 +65,15 @@ async function answer(
       now: options.now ?? (() => new Date()),
       env: options.env ?? process.env,
       serialise,
+      mark,
       ...(options.kubernetes === undefined ? {} : { kubernetes: options.kubernetes }),
       openNetns: () => {
         if (netns === undefined) throw new SyscallError(`open network namespace ${request?.netns}`, "ENOENT");
         return NetworkNamespace.open(`/proc/self/fd/${netns.fd}`);
       },
     });
-    return { exitCode: 0, stdout: await runCommand(context) };
+    const stdout = await runCommand(context);
+    return { exitCode: 0, stdout, ...(wanted === true ? { times } : {}) };
   } catch (error) {
     options.log.error("A CNI command failed", { command: request?.command, containerID: request?.containerId, error });
     return { exitCode: 1, stdout: JSON.stringify(errorReply(asCniError(error), request?.cniVersion)) };

@@ -70,6 +70,7 @@ export {
   type WireguardPeerState,
 } from "./wireguard-wire.ts";
 export { type ReceivedRequest, RequestServer, type RequestServerOptions } from "./request-server.ts";
-export { exitNow } from "./sys.ts";
+export { readStandardInput, writeStandardError, writeStandardOutput } from "./standard-streams.ts";
+export { bindCalls, close, exitNow, openReadOnly } from "./sys.ts";
 export { connectUnix, readAll, sendRequest } from "./unix-client.ts";
 export { openSyslog, type Syslog } from "./syslog.ts";

@@ -6,7 +6,7 @@
 //  - Where a struct must hold an address (msghdr, ifreq), struct and target lie in memory we mapped ourselves, which
 //    no collector moves.
 //  - errno is per thread: each Worker loads its own copy of this module and with it its own location.
-import { dlopen, type Pointer, read, toArrayBuffer } from "bun:ffi";
+import { dlopen, type Pointer, read as readMemory, toArrayBuffer } from "bun:ffi";
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -56,6 +56,9 @@ const SIGNATURES = {
   recvmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
   shutdown: { args: ["i32", "i32"], returns: "i32" },
   poll: { args: ["buffer", "u64", "i32"], returns: "i32" },
+  open: { args: ["buffer", "i32"], returns: "i32" },
+  read: { args: ["i32", "buffer", "usize"], returns: "i32" },
+  write: { args: ["i32", "buffer", "usize"], returns: "i32" },
   close: { args: ["i32"], returns: "i32" },
   flock: { args: ["i32", "i32"], returns: "i32" },
   eventfd: { args: ["u32", "i32"], returns: "i32" },
@@ -87,6 +90,14 @@ function bindCall<N extends keyof Libc>(name: N): Libc[N] {
   return call;
 }
 
+/** Binds calls that will be made anyway, together: a third of the time of one by one. */
+export function bindCalls(names: readonly (keyof Libc)[]): void {
+  const wanted = [...names, "__errno_location" as const].filter((name) => bound[name] === undefined);
+  const { symbols } = dlopen("libc.so.6", Object.fromEntries(wanted.map((name) => [name, SIGNATURES[name]])));
+  Object.assign(bound, symbols);
+  errnoAt ??= errnoLocation();
+}
+
 function errnoLocation(): Pointer {
   const location = libc("__errno_location")();
   if (typeof location !== "number") throw new Error("libc gives no errno location");
@@ -94,7 +105,8 @@ function errnoLocation(): Pointer {
 }
 
 /** The call's result, or minus the errno it left. Nothing may run between the call and this. */
-const outcome = (result: number): number => (result < 0 && errnoAt !== undefined ? -read.i32(errnoAt, 0) : result);
+const outcome = (result: number): number =>
+  result < 0 && errnoAt !== undefined ? -readMemory.i32(errnoAt, 0) : result;
 
 export const socket = (family: number, type: number, protocol: number): number =>
   outcome(libc("socket")(family, type | SOCK_CLOEXEC, protocol));
@@ -103,6 +115,10 @@ export const connect = (fd: number, address: Bytes): number => outcome(libc("con
 export const listen = (fd: number, backlog: number): number => outcome(libc("listen")(fd, backlog));
 /** The next waiting connection, non-blocking; who it is from is not asked. */
 export const accept = (fd: number): number => outcome(libc("accept4")(fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK));
+/** Opens a file to read. For programs that load nothing else: `node:fs` takes over a millisecond to load. */
+export const openReadOnly = (path: string): number => outcome(libc("open")(cString(path), SOCK_CLOEXEC)); // O_CLOEXEC
+export const read = (fd: number, bytes: Bytes): number => outcome(libc("read")(fd, bytes, bytes.length));
+export const write = (fd: number, bytes: Bytes): number => outcome(libc("write")(fd, bytes, bytes.length));
 /** Of what was opened here. Files of `node:fs` are closed by it. */
 export const close = (fd: number): number => outcome(libc("close")(fd));
 export const setns = (fd: number, kind: number): number => outcome(libc("setns")(fd, kind));

@@ -1,5 +1,7 @@
 // The asking side of a Unix socket: one request, with a descriptor if need be, and its reply. It blocks, for programs
 // that have nothing else to do, and loads next to nothing. https://man7.org/linux/man-pages/man7/unix.7.html
+import { SyscallError } from "./netlink-error.ts";
+import { readToEnd } from "./standard-streams.ts";
 import * as sys from "./sys.ts";
 import {
   CONTROL,
@@ -13,7 +15,6 @@ import {
 
 const SO_RCVTIMEO = 20;
 const SO_SNDTIMEO = 21;
-const EINTR = 4;
 
 /** A connection, or nothing when nobody listens there. */
 export function connectUnix(path: string, timeoutMs: number): number | undefined {
@@ -52,19 +53,11 @@ export function sendRequest(fd: number, bytes: sys.Bytes, descriptor: number | u
 
 /** Everything until the other side closes; nothing when that takes too long. */
 export function readAll(fd: number): sys.Bytes | undefined {
-  let buffer = sys.allocate(16 * 1024);
-  let total = 0;
-  for (;;) {
-    if (total === buffer.length) {
-      const grown = sys.allocate(buffer.length * 2);
-      grown.set(buffer);
-      buffer = grown;
-    }
-    const length = sys.recv(fd, buffer.subarray(total), 0);
-    if (length === -EINTR) continue;
-    if (length < 0) return undefined;
-    if (length === 0) return buffer.subarray(0, total);
-    total += length;
+  try {
+    return readToEnd((piece) => sys.recv(fd, piece, 0), "read a reply");
+  } catch (error) {
+    if (error instanceof SyscallError) return undefined;
+    throw error;
   }
 }
 

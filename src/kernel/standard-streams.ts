@@ -1,0 +1,44 @@
+// Standard input and output by the kernel's own calls, for programs that live for milliseconds: loading `node:fs` would
+// take longer than all they do.
+import { EAGAIN, EINTR, errnoName } from "./errno.ts";
+import { SyscallError } from "./netlink-error.ts";
+import { allocate, POLLOUT, poll, read, write } from "./sys.ts";
+
+/** Everything until the end of standard input, as text. */
+export function readStandardInput(): string {
+  return new TextDecoder().decode(readToEnd((piece) => read(0, piece), "read standard input"));
+}
+
+/** @param fill reads some bytes: how many, 0 at the end, minus the errno */
+export function readToEnd(fill: (piece: Uint8Array<ArrayBuffer>) => number, what: string): Uint8Array<ArrayBuffer> {
+  let buffer = allocate(16 * 1024);
+  for (let total = 0; ; ) {
+    if (total === buffer.length) {
+      const grown = allocate(buffer.length * 2);
+      grown.set(buffer);
+      buffer = grown;
+    }
+    const length = fill(buffer.subarray(total));
+    if (length === -EINTR) continue;
+    if (length < 0) throw new SyscallError(what, errnoName(-length));
+    if (length === 0) return buffer.subarray(0, total);
+    total += length;
+  }
+}
+
+/** All of the text, however slowly the reader takes it. */
+export const writeStandardOutput = (text: string): void => writeAll(1, text);
+export const writeStandardError = (text: string): void => writeAll(2, text);
+
+function writeAll(fd: 1 | 2, text: string): void {
+  const encoded = new TextEncoder().encode(text);
+  let bytes = allocate(encoded.length);
+  bytes.set(encoded);
+  while (bytes.length > 0) {
+    const length = write(fd, bytes);
+    if (length === -EAGAIN) poll([{ fd, events: POLLOUT }], -1);
+    else if (length < 0 && length !== -EINTR)
+      throw new SyscallError(`write to standard ${fd === 1 ? "output" : "error"}`, errnoName(-length));
+    else if (length > 0) bytes = bytes.slice(length);
+  }
+}
