@@ -46,17 +46,18 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   using netns = context.openNetns();
   using host = openRouteKernel();
   using wires = new DisposableStack();
-  const make = (): Wire => {
-    const wire = wires.use(new Wire(host, wireRequest(context, plan, hostName, netns), context.log));
+  const wanted = wireRequest(context, plan, hostName, netns);
+  const keep = (wire: Wire): Wire => {
     undo.push(() => removeLink(hostName));
-    return wire;
+    return wires.use(wire);
   };
   // A wire of that name still serves the pod's last container: it is only replaced once there is an address.
-  const early = host.links.get(hostName) === undefined ? make() : undefined;
+  const early = await Wire.make(host, wanted, context.log);
+  let wire = early && keep(early);
   context.mark("wire made");
   const assigned = await plan.assigning;
   context.mark("address assigned");
-  const wire = early ?? make();
+  wire ??= keep(await Wire.replace(host, wanted, context.log));
   const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
   const { routes, hostRoutes } = plan;
   await wire.addAddresses({ addresses: networks, routes, hostRoutes, allowIpForwarding: conf.allowIpForwarding });

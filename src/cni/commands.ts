@@ -1,5 +1,4 @@
 // What each command does and prints. The same for the plugin process and the node-local service.
-import { BUILD } from "../lib/build.ts";
 import { add } from "./add.ts";
 import { check } from "./check.ts";
 import type { CniContext } from "./context.ts";
@@ -11,31 +10,8 @@ import { assignAddresses, releaseAddresses } from "./ipam-plugin.ts";
 import { checkNodenameFile } from "./node-files.ts";
 import { refuseOwnNetns } from "./open-context.ts";
 import { waitForPolicy } from "./policy-wait.ts";
-import { type CniProgram, type JsonObject, SUPPORTED_VERSIONS } from "./request.ts";
 import { renderResult } from "./result.ts";
-
-/**
- * The versions we speak. 1.1.0 brought STATUS and GC; a runtime that says it speaks an older version is told what the
- * original's plugin tells it.
- */
-export function versionReply(stdin: string): string {
-  const asks = tryParse(stdin)?.["cniVersion"];
-  const isOld = typeof asks === "string" && asks !== "" && asks !== "1.1.0";
-  const supportedVersions = SUPPORTED_VERSIONS.filter((version) => version !== "1.1.0" || !isOld);
-  return JSON.stringify({ cniVersion: "1.1.0", supportedVersions });
-}
-
-function tryParse(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? (value as JsonObject) : undefined;
-  } catch {
-    return undefined; // VERSION answers whatever it was given
-  }
-}
-
-export const aboutText = (program: CniProgram): string =>
-  `Calico CNI ${program === "calico" ? "plugin" : "IPAM"} ${BUILD.version}\nCNI protocol versions supported: ${SUPPORTED_VERSIONS.join(", ")}\n`;
+import { versionReply } from "./version.ts";
 
 /** What goes to standard output on success. */
 export async function runCommand(context: CniContext): Promise<string> {

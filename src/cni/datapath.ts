@@ -55,30 +55,45 @@ export interface AddressRequest {
 
 /** The two ends of a wire that was made, both down, without addresses. */
 export class Wire implements Disposable {
-  readonly #pod: RouteKernel;
-  readonly #request: WireRequest;
   readonly mac: string;
   readonly #podLink: number;
   readonly #hostLink: number;
 
-  constructor(
+  private constructor(
     readonly host: RouteKernel,
-    request: WireRequest,
+    readonly pod: RouteKernel,
+    readonly request: WireRequest,
     readonly log: Logger,
   ) {
-    this.#request = request;
-    this.#pod = openRouteKernel(request.netns);
+    const link = pod.links.get(request.ifName);
+    if (link?.mac === undefined || link.peer === undefined) throw new Error(`link ${request.ifName} vanished`);
+    this.mac = link.mac;
+    this.#podLink = link.index;
+    this.#hostLink = link.peer;
+  }
+
+  /** Nothing when the host has a link of that name: it may still serve the pod's last container. */
+  static async make(host: RouteKernel, request: WireRequest, log: Logger): Promise<Wire | undefined> {
+    using own = new DisposableStack();
+    const pod = own.use(openRouteKernel(request.netns)); // first: no pair without a pod to put it in
     try {
-      removeHostLink(host, request.hostName);
-      this.#createPair();
-      const { index, mac } = linkOf(this.#pod, request.ifName);
-      this.#podLink = index;
-      this.mac = mac;
-      this.#hostLink = linkOf(host, request.hostName).index;
+      await createPair(host, request, log);
     } catch (error) {
-      this[Symbol.dispose]();
+      // The name may be taken on either side; on the pod's it is somebody else's.
+      if (hasErrno(error, "EEXIST") && host.links.get(request.hostName) !== undefined) return undefined;
       throw error;
     }
+    const wire = new Wire(host, pod, request, log);
+    own.move();
+    return wire;
+  }
+
+  /** Instead of the link the host has by that name. */
+  static async replace(host: RouteKernel, request: WireRequest, log: Logger): Promise<Wire> {
+    removeHostLink(host, request.hostName);
+    const wire = await Wire.make(host, request, log);
+    if (wire === undefined) throw new Error(`link ${request.hostName} came back; does another program make it?`);
+    return wire;
   }
 
   /** Brings both ends up, gives the pod its addresses and both sides their routes. */
@@ -89,57 +104,20 @@ export class Wire implements Disposable {
     this.#setPodSysctls(versions, request.allowIpForwarding);
     // Only now: a link that comes up before its settings spends its first seconds proving that its address is unique.
     this.host.links.set(this.#hostLink, { up: true });
-    this.#pod.links.set(this.#podLink, { up: true });
+    this.pod.links.set(this.#podLink, { up: true });
     if (versions.includes(4)) this.#routeThroughGateway(GATEWAY_V4, request.routes, 4);
     if (versions.includes(6)) this.#routeThroughGateway(await this.#hostLinkLocal(), request.routes, 6);
     for (const { address, length } of addresses)
-      this.#pod.addresses.replace({ link: this.#podLink, address, length, noDuplicateDetection: true });
+      this.pod.addresses.replace({ link: this.#podLink, address, length, noDuplicateDetection: true });
     if (request.hostRoutes) for (const { address } of addresses) this.#addHostRoute(address);
   }
 
   [Symbol.dispose](): void {
-    this.#pod[Symbol.dispose]();
-  }
-
-  #createPair(): void {
-    const { hostName, ifName, netns, mtu, queues, hwAddr } = this.#request;
-    const peer = {
-      name: ifName,
-      namespaceFd: netns.fd,
-      ...(mtu > 0 ? { mtu } : {}),
-      ...(hwAddr === undefined ? {} : { mac: hwAddr }),
-    };
-    const create = (kind: "veth" | "netkit", mac: boolean): void => {
-      const type: LinkKind = kind === "veth" ? { kind, peer } : { kind, peer };
-      this.host.links.create({
-        name: hostName,
-        up: false,
-        type,
-        ...(mac ? { mac: HOST_MAC } : {}),
-        ...(mtu > 0 ? { mtu } : {}),
-        ...(queues > 0 ? { queues } : {}),
-      });
-    };
-    let kind = this.#request.deviceType;
-    if (kind === "netkit")
-      try {
-        return create("netkit", true);
-      } catch (error) {
-        if (!hasErrno(error, "EOPNOTSUPP")) throw error;
-        this.log.warn("The kernel has no netkit devices; using veth", { interface: hostName });
-        kind = "veth";
-      }
-    try {
-      create(kind, true);
-    } catch (error) {
-      if (!hasErrno(error, "EADDRNOTAVAIL")) throw error;
-      this.log.warn("The kernel refused the MAC address of the host side; using its own", { interface: hostName });
-      create(kind, false);
-    }
+    this.pod[Symbol.dispose]();
   }
 
   #setHostSysctls(versions: readonly IpVersion[]): void {
-    const name = this.#request.hostName;
+    const name = this.request.hostName;
     const write = (family: string, kind: string, key: string, value: number): void =>
       procSysctls.write(["net", family, kind, name, key], value);
     const tryWrite = (family: string, kind: string, key: string, value: number): void => {
@@ -170,9 +148,9 @@ export class Wire implements Disposable {
 
   #setPodSysctls(versions: readonly IpVersion[], allowIpForwarding: boolean): void {
     const forwarding = allowIpForwarding ? 1 : 0;
-    this.#request.netns.run(() => {
+    this.request.netns.run(() => {
       if (versions.includes(6)) {
-        procSysctls.write(["net", "ipv6", "conf", this.#request.ifName, "accept_dad"], 0);
+        procSysctls.write(["net", "ipv6", "conf", this.request.ifName, "accept_dad"], 0);
         for (const scope of ["all", "default", "lo"])
           procSysctls.write(["net", "ipv6", "conf", scope, "disable_ipv6"], 0);
       }
@@ -187,7 +165,7 @@ export class Wire implements Disposable {
     const own: NewRoute[] = version === 4 ? [{ destination: hostCidr(gateway), link, scope: "link", protocol: 3 }] : [];
     for (const route of [...own, ...through.map((destination) => ({ destination, link, gateway }))])
       try {
-        this.#pod.routes.add(route);
+        this.pod.routes.add(route);
       } catch (error) {
         if (!hasErrno(error, "EEXIST")) throw error; // the same prefix was listed twice
       }
@@ -218,7 +196,7 @@ export class Wire implements Disposable {
       await delay(10);
     }
     throw new Error(
-      `link ${this.#request.hostName} got no link-local IPv6 address; is IPv6 disabled on the host (net.ipv6.conf.all.disable_ipv6)?`,
+      `link ${this.request.hostName} got no link-local IPv6 address; is IPv6 disabled on the host (net.ipv6.conf.all.disable_ipv6)?`,
     );
   }
 
@@ -243,6 +221,43 @@ export class Wire implements Disposable {
   }
 }
 
+async function createPair(host: RouteKernel, request: WireRequest, log: Logger): Promise<void> {
+  const { hostName, ifName, netns, mtu, queues, hwAddr } = request;
+  const peer = {
+    name: ifName,
+    namespaceFd: netns.fd,
+    ...(mtu > 0 ? { mtu } : {}),
+    ...(hwAddr === undefined ? {} : { mac: hwAddr }),
+  };
+  const create = (kind: "veth" | "netkit", mac: boolean): Promise<void> => {
+    const type: LinkKind = kind === "veth" ? { kind, peer } : { kind, peer };
+    return host.links.createAside({
+      name: hostName,
+      up: false,
+      type,
+      ...(mac ? { mac: HOST_MAC } : {}),
+      ...(mtu > 0 ? { mtu } : {}),
+      ...(queues > 0 ? { queues } : {}),
+    });
+  };
+  let kind = request.deviceType;
+  if (kind === "netkit")
+    try {
+      return await create("netkit", true);
+    } catch (error) {
+      if (!hasErrno(error, "EOPNOTSUPP")) throw error;
+      log.warn("The kernel has no netkit devices; using veth", { interface: hostName });
+      kind = "veth";
+    }
+  try {
+    await create(kind, true);
+  } catch (error) {
+    if (!hasErrno(error, "EADDRNOTAVAIL")) throw error;
+    log.warn("The kernel refused the MAC address of the host side; using its own", { interface: hostName });
+    await create(kind, false);
+  }
+}
+
 /** The routes of a pod that names none. */
 export const defaultRoutes = (): Cidr[] => [defaultDestination(4), defaultDestination(6)];
 
@@ -258,10 +273,4 @@ export function removeHostLink(host: RouteKernel, name: string): void {
   } catch (error) {
     if (!isGone(error)) throw error;
   }
-}
-
-function linkOf(kernel: RouteKernel, name: string): { readonly index: number; readonly mac: string } {
-  const link = kernel.links.get(name);
-  if (link?.mac === undefined) throw new Error(`link ${name} vanished`);
-  return { index: link.index, mac: link.mac };
 }

@@ -17,14 +17,14 @@ export async function runPlugin(
   const [flag] = argv;
   if (flag !== undefined) return runFlag(program, flag);
   if ((env["CNI_COMMAND"] ?? "") === "") {
-    const { aboutText } = await import("./commands.ts");
+    const { aboutText } = await import("./version.ts");
     writeStandardError(aboutText(program));
     return 0;
   }
   let request: CniRequest | undefined;
   try {
     if (parseCommand(env["CNI_COMMAND"] ?? "") === "VERSION") {
-      const { versionReply } = await import("./commands.ts");
+      const { versionReply } = await import("./version.ts");
       print(versionReply(input ?? readInput()));
       return 0;
     }

@@ -10,7 +10,7 @@ import {
 import { macBytes, macText } from "./mac.ts";
 import { hasErrno } from "./netlink-error.ts";
 import type { NetlinkMessage, NetlinkReader } from "./netlink-reader.ts";
-import type { NetlinkSocket } from "./netlink-socket.ts";
+import type { NetlinkRequest, NetlinkSocket } from "./netlink-socket.ts";
 import { type NetlinkWriter, NLM_F_CREATE, NLM_F_EXCL } from "./netlink-writer.ts";
 
 export const RTM_NEWLINK = 16;
@@ -93,6 +93,8 @@ export interface Links {
   /** By name or index; nothing when there is none. */
   get(which: string | number): Link | undefined;
   create(link: NewLink): void;
+  /** The same while this thread goes on; nothing else of this kernel may be asked until it is done. */
+  createAside(link: NewLink): Promise<void>;
   set(which: string | number, settings: LinkSettings): void;
   delete(which: string | number): void;
 }
@@ -126,12 +128,10 @@ export class NetlinkLinks implements Links {
   }
 
   create(link: NewLink): void {
-    this.#socket.request({
-      what: `create ${link.type.kind} link ${link.name}`,
-      type: RTM_NEWLINK,
-      flags: NLM_F_CREATE | NLM_F_EXCL,
-      body: (w) => writeNewLink(w, link),
-    });
+    this.#socket.request(creation(link));
+  }
+  createAside(link: NewLink): Promise<void> {
+    return this.#socket.requestAside(creation(link));
   }
 
   set(which: string | number, settings: LinkSettings): void {
@@ -155,6 +155,13 @@ export class NetlinkLinks implements Links {
     });
   }
 }
+
+const creation = (link: NewLink): NetlinkRequest => ({
+  what: `create ${link.type.kind} link ${link.name}`,
+  type: RTM_NEWLINK,
+  flags: NLM_F_CREATE | NLM_F_EXCL,
+  body: (w) => writeNewLink(w, link),
+});
 
 /** What the kernel accepts: 1 to 15 bytes, no slash, colon or white space. */
 export function isLinkName(name: string): boolean {

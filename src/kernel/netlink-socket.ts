@@ -1,5 +1,6 @@
 // A netlink socket: requests with their acknowledgement, dumps that notice when they are no snapshot, batches.
 // Everything is synchronous: the kernel handles a request before send() returns, so its answer is already queued.
+import { write } from "node:fs";
 import { EAGAIN, EINTR, ENOBUFS, errnoName } from "./errno.ts";
 import { type ExtendedAck, NetlinkError, succeed } from "./netlink-error.ts";
 import { forEachMessage, type NetlinkMessage } from "./netlink-reader.ts";
@@ -25,6 +26,10 @@ const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
 const RECEIVE_BYTES = 256 * 1024; // more than the kernel ever puts into one datagram
 const DUMP_ATTEMPTS = 10;
+
+/** Of sockets that were closed: fresh memory of this size costs more than most requests. */
+const spareBuffers: sys.Bytes[] = [];
+const MAX_SPARE_BUFFERS = 4;
 
 export interface NetlinkRequest {
   /** In words, for the error: "add route 10.0.0.0/26 dev vxlan.calico". */
@@ -55,7 +60,7 @@ export interface NetlinkOptions {
 
 export class NetlinkSocket implements Disposable {
   readonly fd: number;
-  readonly #buffer = sys.allocate(RECEIVE_BYTES);
+  readonly #buffer = spareBuffers.pop() ?? sys.allocate(RECEIVE_BYTES);
   readonly #writer = new NetlinkWriter();
   #sequence = 1;
   #sendBufferBytes = 0;
@@ -97,7 +102,26 @@ export class NetlinkSocket implements Disposable {
 
   /** One request; its acknowledgement is awaited. Replies before it go to `each`. */
   request(request: NetlinkRequest, each?: (reply: NetlinkMessage) => void): void {
-    const sequence = this.#send(request, NLM_F_ACK);
+    this.#acknowledge(request, this.#send(request, NLM_F_ACK), each);
+  }
+
+  /**
+   * One request that another thread sends, so that ours goes on while the kernel works. The socket is not to be used
+   * until the promise is settled.
+   */
+  async requestAside(request: NetlinkRequest): Promise<void> {
+    const writer = new NetlinkWriter(this.#sequence);
+    writer.message(request.type, (request.flags ?? 0) | NLM_F_ACK, () => request.body(writer));
+    this.#sequence = (this.#sequence + 1) >>> 0 || 1;
+    await new Promise<void>((resolve, reject) => {
+      write(this.fd, writer.buffer, 0, writer.length, null, (error) =>
+        error === null ? resolve() : reject(new NetlinkError(request.what, error.code ?? "EIO")),
+      );
+    });
+    this.#acknowledge(request, writer.firstSequence);
+  }
+
+  #acknowledge(request: NetlinkRequest, sequence: number, each?: (reply: NetlinkMessage) => void): void {
     let isDone = false;
     let failure: NetlinkError | undefined;
     while (!isDone)
@@ -205,8 +229,10 @@ export class NetlinkSocket implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    if (this.#isOpen) sys.close(this.fd);
+    if (!this.#isOpen) return;
     this.#isOpen = false;
+    sys.close(this.fd);
+    if (spareBuffers.length < MAX_SPARE_BUFFERS) spareBuffers.push(this.#buffer);
   }
 
   #send(request: NetlinkRequest, flags: number): number {
