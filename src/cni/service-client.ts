@@ -42,8 +42,10 @@ export function askService(
 /** The variables that belong to a request. */
 function requestEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   const picked: Record<string, string> = {};
-  for (const [name, value] of Object.entries(env))
+  for (const name in env) {
+    const value = env[name];
     if (value !== undefined && (name.startsWith("CNI_") || name === "FELIX_INTERFACEPREFIX")) picked[name] = value;
+  }
   return picked;
 }
 

@@ -2,15 +2,20 @@
 // take longer than all they do.
 import { EAGAIN, EINTR, errnoName } from "./errno.ts";
 import { SyscallError } from "./netlink-error.ts";
-import { allocate, POLLOUT, poll, read, write } from "./sys.ts";
+import { allocate, type Bytes, POLLOUT, poll, read, write } from "./sys.ts";
 
 /** Everything until the end of standard input, as text. */
 export function readStandardInput(): string {
-  return new TextDecoder().decode(readToEnd((piece) => read(0, piece), "read standard input"));
+  const bytes = readToEnd((piece) => read(0, piece));
+  if (typeof bytes === "number") throw new SyscallError("read standard input", errnoName(-bytes));
+  return new TextDecoder().decode(bytes);
 }
 
-/** @param fill reads some bytes: how many, 0 at the end, minus the errno */
-export function readToEnd(fill: (piece: Uint8Array<ArrayBuffer>) => number, what: string): Uint8Array<ArrayBuffer> {
+/**
+ * Everything until the end, or minus the errno.
+ * @param fill reads some bytes: how many, 0 at the end, minus the errno
+ */
+export function readToEnd(fill: (piece: Bytes) => number): Bytes | number {
   let buffer = allocate(16 * 1024);
   for (let total = 0; ; ) {
     if (total === buffer.length) {
@@ -20,7 +25,7 @@ export function readToEnd(fill: (piece: Uint8Array<ArrayBuffer>) => number, what
     }
     const length = fill(buffer.subarray(total));
     if (length === -EINTR) continue;
-    if (length < 0) throw new SyscallError(what, errnoName(-length));
+    if (length < 0) return length;
     if (length === 0) return buffer.subarray(0, total);
     total += length;
   }

@@ -90,12 +90,22 @@ function bindCall<N extends keyof Libc>(name: N): Libc[N] {
   return call;
 }
 
-/** Binds calls that will be made anyway, together: a third of the time of one by one. */
+/**
+ * Binds calls that will be made anyway, together: a third of the time of one by one. For programs that live for
+ * milliseconds; there even the first `map` or `filter` would cost more than this loop.
+ */
 export function bindCalls(names: readonly (keyof Libc)[]): void {
-  const wanted = [...names, "__errno_location" as const].filter((name) => bound[name] === undefined);
-  const { symbols } = dlopen("libc.so.6", Object.fromEntries(wanted.map((name) => [name, SIGNATURES[name]])));
-  Object.assign(bound, symbols);
-  errnoAt ??= errnoLocation();
+  const wanted: Partial<Record<keyof Libc, (typeof SIGNATURES)[keyof Libc]>> = {
+    __errno_location: SIGNATURES.__errno_location,
+  };
+  for (const name of names) wanted[name] = SIGNATURES[name];
+  const { symbols } = dlopen("libc.so.6", wanted as typeof SIGNATURES);
+  for (const name of names) bindAs(name, symbols[name]);
+  errnoAt = symbols.__errno_location() as Pointer;
+}
+
+function bindAs<N extends keyof Libc>(name: N, call: Libc[N]): void {
+  bound[name] = call;
 }
 
 function errnoLocation(): Pointer {

@@ -1,6 +1,5 @@
 // The asking side of a Unix socket: one request, with a descriptor if need be, and its reply. It blocks, for programs
 // that have nothing else to do, and loads next to nothing. https://man7.org/linux/man-pages/man7/unix.7.html
-import { SyscallError } from "./netlink-error.ts";
 import { readToEnd } from "./standard-streams.ts";
 import * as sys from "./sys.ts";
 import {
@@ -14,7 +13,6 @@ import {
 } from "./unix-message.ts";
 
 const SO_RCVTIMEO = 20;
-const SO_SNDTIMEO = 21;
 
 /** A connection, or nothing when nobody listens there. */
 export function connectUnix(path: string, timeoutMs: number): number | undefined {
@@ -24,9 +22,11 @@ export function connectUnix(path: string, timeoutMs: number): number | undefined
     sys.close(fd);
     return undefined;
   }
-  const timeout = timeval(timeoutMs);
+  const timeout = sys.allocate(16); // struct timeval: seconds, microseconds
+  const view = new DataView(timeout.buffer);
+  view.setUint32(0, Math.floor(timeoutMs / 1000), true);
+  view.setUint32(8, (timeoutMs % 1000) * 1000, true);
   sys.setsockopt(fd, sys.SOL_SOCKET, SO_RCVTIMEO, timeout);
-  sys.setsockopt(fd, sys.SOL_SOCKET, SO_SNDTIMEO, timeout);
   return fd;
 }
 
@@ -35,9 +35,9 @@ export function sendRequest(fd: number, bytes: sys.Bytes, descriptor: number | u
   const first = Math.min(bytes.length, MAX_FIRST);
   const memory = sys.pinnedMemory();
   const header = prepareMessage(memory, first, descriptor === undefined ? 0 : CONTROL_LENGTH);
-  memory.bytes.set(bytes.subarray(0, first), PAYLOAD);
+  memory.bytes.set(first === bytes.length ? bytes : bytes.subarray(0, first), PAYLOAD);
   if (descriptor !== undefined) {
-    memory.view.setBigUint64(CONTROL, 20n, true); // cmsghdr: 16 bytes and one int
+    memory.view.setUint32(CONTROL, 20, true); // cmsghdr: 16 bytes and one int; the upper half is 0
     memory.view.setInt32(CONTROL + 8, sys.SOL_SOCKET, true);
     memory.view.setInt32(CONTROL + 12, SCM_RIGHTS, true);
     memory.view.setInt32(CONTROL + 16, descriptor, true);
@@ -53,18 +53,6 @@ export function sendRequest(fd: number, bytes: sys.Bytes, descriptor: number | u
 
 /** Everything until the other side closes; nothing when that takes too long. */
 export function readAll(fd: number): sys.Bytes | undefined {
-  try {
-    return readToEnd((piece) => sys.recv(fd, piece, 0), "read a reply");
-  } catch (error) {
-    if (error instanceof SyscallError) return undefined;
-    throw error;
-  }
-}
-
-function timeval(ms: number): sys.Bytes {
-  const bytes = sys.allocate(16);
-  const view = new DataView(bytes.buffer);
-  view.setBigInt64(0, BigInt(Math.floor(ms / 1000)), true);
-  view.setBigInt64(8, BigInt((ms % 1000) * 1000), true);
-  return bytes;
+  const read = readToEnd((piece) => sys.recv(fd, piece, 0));
+  return typeof read === "number" ? undefined : read;
 }

@@ -11,11 +11,11 @@ export const MAX_FIRST = 32 * 1024;
 
 export function unixAddress(path: string): Bytes {
   const bytes = allocate(110);
-  new DataView(bytes.buffer).setUint16(0, AF_UNIX, true);
+  bytes[0] = AF_UNIX; // the lower half of sun_family
   const text = cString(path);
-  const length = text.indexOf(0);
-  if (length > 107) throw new RangeError(`socket path ${path} is too long: at most 107 bytes`);
-  bytes.set(text.subarray(0, length), 2);
+  if (text.length > 108 && text.indexOf(0) > 107)
+    throw new RangeError(`socket path ${path} is too long: at most 107 bytes`);
+  bytes.set(text.length > 108 ? text.subarray(0, 108) : text, 2);
   return bytes;
 }
 
@@ -23,13 +23,19 @@ export function unixAddress(path: string): Bytes {
 export function prepareMessage(memory: PinnedMemory, payload: number, control: number): number {
   const { address, bytes, view } = memory;
   bytes.fill(0, 0, PAYLOAD);
-  view.setBigUint64(16, BigInt(address + IOVEC), true); // msg_iov
-  view.setBigUint64(24, 1n, true); // msg_iovlen
+  setLong(view, 16, address + IOVEC); // msg_iov
+  setLong(view, 24, 1); // msg_iovlen
   if (control > 0) {
-    view.setBigUint64(32, BigInt(address + CONTROL), true); // msg_control
-    view.setBigUint64(40, BigInt(control), true); // msg_controllen
+    setLong(view, 32, address + CONTROL); // msg_control
+    setLong(view, 40, control); // msg_controllen
   }
-  view.setBigUint64(IOVEC, BigInt(address + PAYLOAD), true);
-  view.setBigUint64(IOVEC + 8, BigInt(payload), true);
+  setLong(view, IOVEC, address + PAYLOAD);
+  setLong(view, IOVEC + 8, payload);
   return address;
+}
+
+/** 64 bits without a BigInt: addresses of a process have 47. */
+function setLong(view: DataView, at: number, value: number): void {
+  view.setUint32(at, value >>> 0, true);
+  view.setUint32(at + 4, Math.floor(value / 2 ** 32), true);
 }
