@@ -231,7 +231,7 @@ async function createPair(host: RouteKernel, request: WireRequest, log: Logger):
   };
   const create = (kind: "veth" | "netkit", mac: boolean): Promise<void> => {
     const type: LinkKind = kind === "veth" ? { kind, peer } : { kind, peer };
-    return host.links.createAside({
+    return host.createLinkAside({
       name: hostName,
       up: false,
       type,

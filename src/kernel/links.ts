@@ -93,8 +93,6 @@ export interface Links {
   /** By name or index; nothing when there is none. */
   get(which: string | number): Link | undefined;
   create(link: NewLink): void;
-  /** The same while this thread goes on; nothing else of this kernel may be asked until it is done. */
-  createAside(link: NewLink): Promise<void>;
   set(which: string | number, settings: LinkSettings): void;
   delete(which: string | number): void;
 }
@@ -130,6 +128,7 @@ export class NetlinkLinks implements Links {
   create(link: NewLink): void {
     this.#socket.request(creation(link));
   }
+  /** The same while this thread goes on; the socket may not be used until it is done. */
   createAside(link: NewLink): Promise<void> {
     return this.#socket.requestAside(creation(link));
   }

@@ -35,9 +35,6 @@ export class MemoryLinks implements Links {
     return link === undefined ? undefined : { ...link };
   }
 
-  async createAside(link: NewLink): Promise<void> {
-    this.create(link);
-  }
   create(link: NewLink): void {
     const what = `create ${link.type.kind} link ${link.name}`;
     for (const name of link.type.kind === "veth" ? [link.name, link.type.peer.name] : [link.name]) {

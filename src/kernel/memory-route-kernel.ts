@@ -1,6 +1,7 @@
 // A namespace's routing state in memory, for tests without root. It passes the suite the real kernel passes.
 // It has no local table and makes no link-local IPv6 addresses.
 import { ipVersion, type IpVersion } from "../lib/ip.ts";
+import type { NewLink } from "./links.ts";
 import { MemoryAddresses, MemoryLinks } from "./memory-links.ts";
 import { MemoryRoutes, MemoryRules } from "./memory-routes.ts";
 import type { ForwardingEntry, Neighbour, NeighbourState, Neighbours, ProxyNeighbour } from "./neighbours.ts";
@@ -21,7 +22,8 @@ export function memoryRouteKernel(): RouteKernel {
       addressAdded: ignore,
       addressRemoved: ignore,
     });
-  return { links, addresses, routes, rules: new MemoryRules(), neighbours, [Symbol.dispose]: ignore };
+  const createLinkAside = async (link: NewLink): Promise<void> => links.create(link);
+  return { links, addresses, routes, rules: new MemoryRules(), neighbours, createLinkAside, [Symbol.dispose]: ignore };
 }
 
 class MemoryNeighbours implements Neighbours {
