@@ -9,6 +9,12 @@ import type { EnvironmentSettings } from "./environment.ts";
 import { sameJson } from "./same-json.ts";
 
 const NAME = { kind: "KubeControllersConfiguration", name: "default" } as const;
+const ABSENT: ResourceOf<typeof NAME.kind> = {
+  apiVersion: API_VERSION,
+  kind: NAME.kind,
+  metadata: { name: NAME.name },
+  spec: DEFAULT_SPEC,
+};
 const RETRY_MS = 1000;
 
 export class ConfigurationKeeper {
@@ -24,11 +30,11 @@ export class ConfigurationKeeper {
     this.#log = log;
   }
 
-  /** What is to run; waits for the datastore as long as it takes. */
+  /** What is to run; waits for the datastore as long as it takes. Writes nothing: we may not be the one who works. */
   async first(signal: AbortSignal): Promise<Effective> {
     for (;;)
       try {
-        return (await this.#read(signal)).effective;
+        return (await this.#read(signal, false)).effective;
       } catch (error) {
         signal.throwIfAborted();
         this.#log.warn("cannot read the controllers' configuration; trying again", { error: describeError(error) });
@@ -46,12 +52,12 @@ export class ConfigurationKeeper {
     return this.#watch(running, false, signal);
   }
 
-  async #watch(running: Effective, showsStatus: boolean, signal: AbortSignal): Promise<void> {
+  async #watch(running: Effective, works: boolean, signal: AbortSignal): Promise<void> {
     while (!signal.aborted)
       try {
-        const { effective, resource } = await this.#read(signal);
+        const { effective, resource } = await this.#read(signal, works);
         if (effective.fingerprint !== running.fingerprint) return;
-        if (showsStatus) await this.#showStatus(resource, effective, signal);
+        if (works) await this.#showStatus(resource, effective, signal);
         await this.#changed(resource, signal);
       } catch (error) {
         if (signal.aborted) return;
@@ -61,8 +67,8 @@ export class ConfigurationKeeper {
       }
   }
 
-  async #read(signal: AbortSignal) {
-    const resource = (await this.#get(signal)) ?? (await this.#make(signal));
+  async #read(signal: AbortSignal, works: boolean) {
+    const resource = (await this.#get(signal)) ?? (works ? await this.#make(signal) : ABSENT);
     const { validateResource } = await loadSchemas();
     const checked = await validateResource(resource, { mode: "update" });
     if (!checked.ok) this.#log.error("the controllers' configuration has faults", { faults: checked.faults });
@@ -81,9 +87,8 @@ export class ConfigurationKeeper {
   }
 
   async #make(signal: AbortSignal): Promise<ResourceOf<typeof NAME.kind>> {
-    const { kind, name } = NAME;
     this.#log.info("the controllers' configuration is missing; made it with the defaults");
-    return this.#client.create({ apiVersion: API_VERSION, kind, metadata: { name }, spec: DEFAULT_SPEC }, { signal });
+    return this.#client.create(ABSENT, { signal });
   }
 
   async #showStatus(resource: Resource, { status }: Effective, signal: AbortSignal): Promise<void> {

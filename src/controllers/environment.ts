@@ -52,6 +52,8 @@ export interface EnvironmentSettings {
   readonly healthChecks?: "Enabled" | "Disabled";
   readonly syncLabels?: "Enabled" | "Disabled";
   readonly autoHostEndpoints?: "Enabled" | "Disabled";
+  /** How long another replica waits for a sign of life. Ours alone: not among what the status shows. */
+  readonly leaseMs?: number;
   /** The variables in force, as they were written. */
   readonly variables: Readonly<Record<string, string>>;
 }
@@ -61,12 +63,17 @@ const FALSE = new Set(["0", "f", "F", "FALSE", "false", "False"]);
 
 export function readEnvironment(env: Environment): EnvironmentSettings {
   const variables: Record<string, string> = {};
-  const read = <T>(variable: string, want: string, parse: (text: string) => T | undefined): T | undefined => {
+  const read = <T>(
+    variable: string,
+    want: string,
+    parse: (text: string) => T | undefined,
+    isShown = true,
+  ): T | undefined => {
     const text = env[variable];
     if (text === undefined) return undefined;
     const value = parse(text);
     if (value === undefined) throw new InvalidSetting(variable, text, want);
-    variables[variable] = text;
+    if (isShown) variables[variable] = text;
     return value;
   };
   const settings = {
@@ -77,6 +84,7 @@ export function readEnvironment(env: Environment): EnvironmentSettings {
     healthChecks: read("HEALTH_ENABLED", "true or false", parseOnOff),
     syncLabels: read("SYNC_NODE_LABELS", "true or false", parseOnOff),
     autoHostEndpoints: read("AUTO_HOST_ENDPOINTS", "enabled or disabled", parseEnabled),
+    leaseMs: read("CALICO_LEASE_DURATION", "a duration of a second or more such as 15s", parseLease, false),
   };
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
   return { ...(given as Omit<EnvironmentSettings, "variables">), variables };
@@ -88,6 +96,11 @@ const parseLogLevel = (text: string): LogSeverity | undefined =>
 const parsePeriod = (text: string): number | undefined => {
   const ns = parseDuration(text);
   return ns === undefined || ns < 0 ? undefined : ns;
+};
+
+const parseLease = (text: string): number | undefined => {
+  const ns = parseDuration(text);
+  return ns === undefined || ns < 1e9 ? undefined : ns / 1e6;
 };
 
 /** Exactly as spelled, no blanks: a name that is not understood must not be passed over. */

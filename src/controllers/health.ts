@@ -59,17 +59,34 @@ export function readReadings(file: string): readonly string[] {
   return parts.flatMap(([part, { Ready, Reason }]) => (Ready ? [] : [Reason === "" ? `${part} is not ready` : Reason]));
 }
 
-const PERIOD_MS = 10_000;
-const RETRY_MS = 2_000;
-const FIRST_TIMEOUT_MS = 4_000;
-const LAST_TIMEOUT_MS = 16_000;
+export interface HealthTimings {
+  readonly periodMs: number;
+  /** After a failure. */
+  readonly retryMs: number;
+  /** Patience at first, doubled with every failure. */
+  readonly firstTimeoutMs: number;
+  readonly lastTimeoutMs: number;
+}
+export const HEALTH_TIMINGS: HealthTimings = {
+  periodMs: 10_000,
+  retryMs: 2_000,
+  firstTimeoutMs: 4_000,
+  lastTimeoutMs: 16_000,
+};
 
 /** Asks both every ten seconds, after a failure every two, and then with more patience each time. */
 export async function watchHealth(
-  options: { readonly client: Client; readonly api: KubeApi; readonly readings: Readings; readonly log: Logger },
+  options: {
+    readonly client: Pick<Client, "ensureInitialized">;
+    readonly api: Pick<KubeApi, "probe">;
+    readonly readings: Pick<Readings, "set">;
+    readonly log: Logger;
+    readonly timings?: HealthTimings;
+  },
   signal: AbortSignal,
 ): Promise<void> {
   const { client, api, readings, log } = options;
+  const { periodMs, retryMs, firstTimeoutMs, lastTimeoutMs } = options.timings ?? HEALTH_TIMINGS;
   const check = async (part: Part, what: string, timeoutMs: number, ask: (signal: AbortSignal) => Promise<unknown>) => {
     try {
       await ask(AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]));
@@ -82,7 +99,7 @@ export async function watchHealth(
       return false;
     }
   };
-  for (let timeoutMs = FIRST_TIMEOUT_MS; !signal.aborted; ) {
+  for (let timeoutMs = firstTimeoutMs; !signal.aborted; ) {
     const healthy = [
       await check("CalicoDatastore", "the datastore does not answer", timeoutMs, (until) =>
         client.ensureInitialized(undefined, until),
@@ -91,7 +108,7 @@ export async function watchHealth(
         api.probe("/healthz", until),
       ),
     ].every((isGood) => isGood);
-    timeoutMs = healthy ? FIRST_TIMEOUT_MS : Math.min(LAST_TIMEOUT_MS, timeoutMs * 2);
-    await delay(healthy ? PERIOD_MS : RETRY_MS, signal).catch(() => {});
+    timeoutMs = healthy ? firstTimeoutMs : Math.min(lastTimeoutMs, timeoutMs * 2);
+    await delay(healthy ? periodMs : retryMs, signal).catch(() => {});
   }
 }

@@ -24,7 +24,12 @@ export interface LeaderTimings {
   readonly giveUpMs: number;
   readonly retryMs: number;
 }
-export const LEADER_TIMINGS: LeaderTimings = { durationMs: 15_000, giveUpMs: 10_000, retryMs: 2_000 };
+/** A holder that cannot renew has a third of the lease to finish what it had sent. */
+export const leaderTimings = (durationMs = 15_000): LeaderTimings => ({
+  durationMs,
+  giveUpMs: (durationMs * 2) / 3,
+  retryMs: (durationMs * 2) / 15,
+});
 
 export interface LeadershipOptions {
   readonly api: KubeApi;
@@ -46,18 +51,20 @@ export class Leadership {
   #seen: { readonly revision: string; readonly at: number } | undefined;
   #isAlone = false;
   #isHolder = false;
+  /** Before the request that last took or renewed it: others count from later than that. */
+  #renewedAt = 0;
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
-    this.#timings = options.timings ?? LEADER_TIMINGS;
+    this.#timings = options.timings ?? leaderTimings();
     this.#identity = options.identity ?? `${hostname()}_${crypto.randomUUID()}`;
     this.#now = options.now ?? (() => performance.now());
     this.#collection = `/apis/coordination.k8s.io/v1/namespaces/${encodeURIComponent(options.namespace)}/leases`;
   }
 
-  /** We hold the lease, or there is none to hold. */
+  /** We hold the lease, and it has not run out meanwhile; or there is none to hold. */
   get mayWork(): boolean {
-    return this.#isHolder || this.#isAlone;
+    return this.#isAlone || (this.#isHolder && this.#now() - this.#renewedAt <= this.#timings.giveUpMs);
   }
 
   /** Waits until we may work. */
@@ -85,18 +92,17 @@ export class Leadership {
 
   /** Keeps the lease until the signal aborts; resolves earlier when it is lost. */
   async hold(signal: AbortSignal): Promise<void> {
-    let renewedAt = this.#now();
     while (!signal.aborted) {
       await delay(this.#timings.retryMs, signal).catch(() => {});
       if (signal.aborted) return;
       if (this.#isAlone) continue;
       try {
-        const until = AbortSignal.any([signal, AbortSignal.timeout(this.#timings.giveUpMs)]);
+        const leftMs = this.#timings.giveUpMs - (this.#now() - this.#renewedAt);
+        const until = AbortSignal.any([signal, AbortSignal.timeout(Math.max(1, Math.ceil(leftMs)))]);
         if (!(await this.#try(until))) return this.#lost("another replica took over");
-        renewedAt = this.#now();
       } catch (error) {
         if (signal.aborted) return;
-        if (this.#now() - renewedAt > this.#timings.giveUpMs) return this.#lost(describeError(error));
+        if (!this.mayWork) return this.#lost(describeError(error));
       }
     }
   }
@@ -123,8 +129,9 @@ export class Leadership {
   /** Takes or renews the lease; false when it is another's. */
   async #try(signal: AbortSignal): Promise<boolean> {
     const lease = await this.#get(signal);
+    const sentAt = this.#now();
     const now = microTime(new Date());
-    const leaseDurationSeconds = Math.max(1, Math.round(this.#timings.durationMs / 1000));
+    const leaseDurationSeconds = Math.max(1, Math.ceil(this.#timings.durationMs / 1000));
     const mine = { holderIdentity: this.#identity, leaseDurationSeconds, renewTime: now };
     try {
       if (lease === undefined) {
@@ -142,6 +149,7 @@ export class Leadership {
     }
     if (!this.#isHolder) this.#options.log.info("this replica does the work");
     this.#isHolder = true;
+    this.#renewedAt = sentAt;
     return true;
   }
 
@@ -150,7 +158,9 @@ export class Leadership {
     if ((spec.holderIdentity ?? "") === "") return true;
     const revision = metadata.resourceVersion ?? "";
     if (this.#seen?.revision !== revision) this.#seen = { revision, at: this.#now() };
-    return this.#now() - this.#seen.at > this.#timings.durationMs;
+    // What the holder was promised counts, should its settings be others than ours.
+    const durationMs = Math.max(this.#timings.durationMs, (spec.leaseDurationSeconds ?? 0) * 1000);
+    return this.#now() - this.#seen.at > durationMs;
   }
 
   async #get(signal: AbortSignal): Promise<Lease | undefined> {

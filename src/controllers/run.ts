@@ -20,6 +20,7 @@ import { Ipam } from "../ipam/index.ts";
 import { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger, type LogLevel } from "../lib/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
+import { addProcessMetrics } from "../lib/process-metrics.ts";
 import { delay } from "../lib/retry.ts";
 import { compactPeriodically } from "./compaction.ts";
 import type { RunningConfig } from "./configuration.ts";
@@ -28,9 +29,10 @@ import { namespaceCopies, policyCopies, serviceAccountCopies } from "./copies.ts
 import { EndpointLabels } from "./endpoint-labels.ts";
 import { type LogSeverity, readEnvironment } from "./environment.ts";
 import { Feed } from "./feed.ts";
+import { fencedApi, fencedStore } from "./fence.ts";
 import { Readings, watchHealth } from "./health.ts";
 import { startLoadBalancer } from "./load-balancer/start.ts";
-import { Leadership, type LeaderTimings } from "./leader.ts";
+import { Leadership, type LeaderTimings, leaderTimings } from "./leader.ts";
 import { startNodeControllers } from "./node-controllers.ts";
 import { healthPages, metricsPages, servePages } from "./pages.ts";
 import { migrateWhenRolledOut } from "./policy-names.ts";
@@ -63,17 +65,31 @@ const LEASE = "calico-kube-controllers";
 export async function runControllers(options: RunOptions, signal: AbortSignal): Promise<void> {
   const { env } = options;
   const environment = readEnvironment(env);
-  const log = options.logger(levelOf(environment.logSeverity ?? "Info"));
-  await using opened = await open(env, log);
-  const { store, api, client } = opened;
+  const startLog = options.logger(levelOf(environment.logSeverity ?? "Info"));
+  const startedAt = new Date();
+  await using opened = await open(env, startLog);
+  const { store, api } = opened;
+  const client = clientOf(store, startLog);
   const health = new HealthAggregator();
-  const readings = new Readings(options.statusFile, health, log);
+  const readings = new Readings(options.statusFile, health, startLog);
   readings.set("Startup", false, "initialising datastore");
-  await initialise(client, log, options.timings?.startupMs ?? STARTUP_MS, signal);
-  const keeper = new ConfigurationKeeper(client, environment, log);
+  await initialise(client, startLog, options.timings?.startupMs ?? STARTUP_MS, signal);
+  const leadership = new Leadership({
+    api,
+    namespace: namespaceOf(env, "kube-system"),
+    name: LEASE,
+    log: startLog,
+    timings: options.timings?.leader ?? leaderTimings(environment.leaseMs),
+  });
+  // Whatever does the work sees the cluster through these.
+  const fenced = fencedStore(store, () => leadership.mayWork);
+  const working = { store: fenced, api: fencedApi(api, () => leadership.mayWork), client: clientOf(fenced, startLog) };
+  const keeper = new ConfigurationKeeper(working.client, environment, startLog);
   const effective = await keeper.first(signal);
   const { config } = effective;
+  const log = options.logger(levelOf(config.logSeverity));
   const registry = new MetricsRegistry();
+  addProcessMetrics(registry, startedAt);
   using _health =
     options.healthPort > 0 ? servePages("health", options.healthPort, healthPages(health), log) : nothing();
   using _metrics =
@@ -84,18 +100,14 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
   const until = AbortSignal.any([signal, stop.signal]);
   const tasks: Promise<void>[] = [];
   if (config.healthChecks) tasks.push(watchHealth({ client, api, readings, log }, until));
-  const leadership = new Leadership({
-    api,
-    namespace: namespaceOf(env, "kube-system"),
-    name: LEASE,
-    log,
-    ...(options.timings?.leader === undefined ? {} : { timings: options.timings.leader }),
-  });
   try {
     // A replica that waits also starts again when it should wait differently.
-    await Promise.race([leadership.acquire(until), keeper.differs(effective, until)]);
+    const waiting = new AbortController();
+    const whileWaiting = AbortSignal.any([until, waiting.signal]);
+    await Promise.race([leadership.acquire(until), keeper.differs(effective, whileWaiting)]);
+    waiting.abort();
     if (until.aborted || !leadership.mayWork) return;
-    tasks.push(...startAll({ config, env, store, api, client, log, registry, options }, until));
+    tasks.push(...startAll({ config, env, ...working, log, registry, options }, until));
     await Promise.race([keeper.follow(effective, until), leadership.hold(until)]);
   } finally {
     stop.abort();
@@ -164,6 +176,17 @@ async function open(env: Environment, log: Logger) {
     { onUnreadable },
   );
   const api = await openKubeApi({ ...kubernetes, clientQps: 100, clientBurst: 200 }, env);
+  return {
+    store,
+    api,
+    async [Symbol.asyncDispose]() {
+      api.close();
+      await store.close();
+    },
+  };
+}
+
+function clientOf(store: Datastore, log: Logger): Client {
   const ipam = new Ipam({ datastore: store, log });
   const addresses: AddressKeeper = {
     releasePool: (cidr, signal) => ipam.releasePoolAffinities(cidr, signal),
@@ -174,16 +197,7 @@ async function open(env: Environment, log: Logger) {
       ),
     removeHost: (host, signal) => ipam.removeHost(host, signal),
   };
-  const client = new Client(store, { log, addresses, facts: { clusterType: "k8s" } });
-  return {
-    store,
-    api,
-    client,
-    async [Symbol.asyncDispose]() {
-      api.close();
-      await store.close();
-    },
-  };
+  return new Client(store, { log, addresses, facts: { clusterType: "k8s" } });
 }
 
 /** A datastore that does not answer for a minute is a reason to be started anew, with whatever was repaired. */

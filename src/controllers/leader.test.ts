@@ -1,0 +1,108 @@
+import { expect, test } from "bun:test";
+import { silentLogger } from "../lib/log.ts";
+import { fencedApi, fencedStore, NotLeading } from "./fence.ts";
+import { Leadership, leaderTimings } from "./leader.ts";
+import { FakeKube, status } from "./testing/fake-kube.ts";
+
+const LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/name";
+const timings = { durationMs: 60, giveUpMs: 40, retryMs: 5 };
+const replica = (kube: FakeKube, identity: string, now?: () => number) =>
+  new Leadership({
+    api: kube.api,
+    namespace: "ns",
+    name: "name",
+    log: silentLogger,
+    identity,
+    timings,
+    ...(now === undefined ? {} : { now }),
+  });
+const holder = (kube: FakeKube) =>
+  (kube.objects.get(LEASE) as { spec?: { holderIdentity?: string } }).spec?.holderIdentity;
+
+test("one replica leads; the next takes over when the first no longer renews", async () => {
+  const kube = new FakeKube();
+  const stop = new AbortController();
+  const [first, second] = [replica(kube, "a"), replica(kube, "b")];
+  await first.acquire(stop.signal);
+  const crash = new AbortController();
+  const holding = first.hold(crash.signal);
+  const taking = second.acquire(stop.signal);
+  await Bun.sleep(120); // two leases long
+  expect([holder(kube), second.mayWork]).toEqual(["a", false]);
+  crash.abort(); // and nothing is released
+  await holding;
+  await taking;
+  expect([holder(kube), second.mayWork, first.mayWork]).toEqual(["b", true, false]);
+  stop.abort();
+});
+
+test("a replica that leaves lets the next begin at once", async () => {
+  const kube = new FakeKube();
+  const { signal } = new AbortController();
+  const [first, second] = [replica(kube, "a"), replica(kube, "b")];
+  await first.acquire(signal);
+  await first.release();
+  const started = performance.now();
+  await second.acquire(signal);
+  expect(performance.now() - started).toBeLessThan(timings.durationMs);
+});
+
+test("who cannot renew stops before others may begin", async () => {
+  const kube = new FakeKube();
+  const stop = new AbortController();
+  const leader = replica(kube, "a");
+  await leader.acquire(stop.signal);
+  const holding = leader.hold(stop.signal);
+  kube.failure = new Error("down");
+  const since = performance.now();
+  await holding;
+  expect(leader.mayWork).toBe(false);
+  expect(performance.now() - since).toBeLessThan(timings.durationMs);
+});
+
+test("a holder's promise counts even where ours is shorter", async () => {
+  const kube = new FakeKube();
+  kube.put(LEASE, { spec: { holderIdentity: "other", leaseDurationSeconds: 1 } });
+  const stop = new AbortController();
+  const waiting = replica(kube, "a")
+    .acquire(stop.signal)
+    .catch(() => "stopped");
+  await Bun.sleep(200);
+  expect(holder(kube)).toBe("other");
+  stop.abort();
+  expect(await waiting).toBe("stopped");
+});
+
+test("without the right to leases it works alone, and says so", async () => {
+  const kube = new FakeKube();
+  kube.failure = status(403, "forbidden");
+  const leader = replica(kube, "a");
+  await leader.acquire(new AbortController().signal);
+  expect(leader.mayWork).toBe(true);
+});
+
+test("a process that was held up writes nothing once its lease has run out", async () => {
+  const kube = new FakeKube();
+  let now = 0;
+  const leader = replica(kube, "a", () => now);
+  await leader.acquire(new AbortController().signal);
+  const written: string[] = [];
+  const store = fencedStore(
+    { name: "sqlite", create: async () => void written.push("create"), get: async () => "read" } as never,
+    () => leader.mayWork,
+  );
+  const api = fencedApi(kube.api, () => leader.mayWork);
+  await store.create({} as never);
+  await api.json({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "x" } } });
+  expect(written).toEqual(["create"]);
+  now += timings.giveUpMs + 1;
+  expect(store.create({} as never)).rejects.toThrow(NotLeading);
+  const request = { method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "y" } } } as const;
+  expect(api.json(request)).rejects.toThrow(NotLeading);
+  expect(await store.get({} as never)).toBe("read" as never);
+  expect(written).toEqual(["create"]);
+  expect(store.name).toBe("sqlite");
+});
+
+test("the usual lease leaves a third of itself between the last write and the next holder", () =>
+  expect(leaderTimings()).toEqual({ durationMs: 15_000, giveUpMs: 10_000, retryMs: 2_000 }));
