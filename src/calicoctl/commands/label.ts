@@ -10,6 +10,7 @@ import type { ResourceStore } from "../store.ts";
 import { kindFromWord, namedResource, UnknownKind } from "../words.ts";
 
 const MOST_TRIES = 5;
+const KUBE_LABELS = "projectcalico.org/kube-labels";
 
 export async function run(call: Call): Promise<number> {
   const [word = "", name = "", label = ""] = call.words;
@@ -22,6 +23,10 @@ export async function run(call: Call): Promise<number> {
     const current = await find(store, target, word, name);
     const labels = current.metadata.labels ?? {};
     existing = labels[change.key];
+    if (isKubernetesOwn(current, change.key))
+      throw new Failure(
+        `label ${change.key} of ${word} ${name} comes from Kubernetes and cannot be changed here; use kubectl label node`,
+      );
     if (remove && existing === undefined)
       throw new Failure(`cannot remove label of ${word} ${name}, key ${change.key} does not exist`);
     if (!remove && existing !== undefined && existing !== change.value && !call.flags.has("overwrite"))
@@ -64,6 +69,18 @@ async function find(store: ResourceStore, target: Resource, word: string, name: 
   } catch (error) {
     if (error instanceof NotFound) throw new Failure(`${word} ${name} not found`, { cause: error });
     throw new Failure(`failed to get ${word} ${name}, error ${describe(error)}`, { cause: error });
+  }
+}
+
+/** A node notes which of its labels Kubernetes gave it: those are written over again, whatever we write. */
+function isKubernetesOwn({ kind, metadata }: Resource, key: string): boolean {
+  const text = kind === "Node" ? metadata.annotations?.[KUBE_LABELS] : undefined;
+  if (text === undefined) return false;
+  try {
+    const noted: unknown = JSON.parse(text);
+    return typeof noted === "object" && noted !== null && Object.hasOwn(noted, key);
+  } catch {
+    return false;
   }
 }
 
