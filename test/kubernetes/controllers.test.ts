@@ -119,7 +119,8 @@ describe("copies", () => {
       await using _program = new ControllersRun(onlyThese("profile"));
       await eventually(there("Profile", "kns.team"), WITHIN);
       const labels = async () =>
-        ((await find("Profile", "kns.team"))?.spec as { labelsToApply?: Record<string, string> }).labelsToApply;
+        ((await find("Profile", "kns.team"))?.spec as { labelsToApply?: Record<string, string> } | undefined)
+          ?.labelsToApply;
       expect(await labels()).toMatchObject({ "pcns.color": "red", "pcns.projectcalico.org/name": "team" });
       await patch("/api/v1/namespaces/team", { metadata: { labels: { color: "blue" } } });
       await eventually(async () => (await labels())?.["pcns.color"] === "blue", WITHIN);

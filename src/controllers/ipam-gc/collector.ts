@@ -218,10 +218,11 @@ export class AddressCollector {
       })),
       signal,
     );
-    const gone = new Set([...released, ...notAllocated]);
+    const given = new Set(released);
+    const gone = new Set(notAllocated); // the feed has not told us yet
     for (const leak of doomed) {
-      if (!gone.has(leak.address)) continue;
-      this.#leaks.delete(leak.id);
+      if (given.has(leak.address) || gone.has(leak.address)) this.#leaks.delete(leak.id);
+      if (!given.has(leak.address)) continue;
       onReleased?.(leak);
       log.info("gave back an address that nobody uses", {
         address: leak.address,
