@@ -3,9 +3,11 @@
 import { isGone, type Link, Nft, openRouteKernel, type Route, type RouteKernel } from "../kernel/index.ts";
 import { delay } from "../lib/retry.ts";
 import type { Logger } from "../lib/log.ts";
+import { hasArpTables } from "./nft/probe.ts";
 import { allPlaces } from "./open-kernel.ts";
 import { type DataplaneParameters, rulesConfig } from "./parameters.ts";
 import { EXCLUSIVE_PROTOCOL, exclusiveProtocol } from "./routes/ownership.ts";
+import { ARP_TABLE } from "./rule-planes.ts";
 import { Sweeper } from "./sweeper.ts";
 import { IPIP_DEVICE } from "./tunnels/ipip.ts";
 import { VXLAN_DEVICE } from "./tunnels/vxlan.ts";
@@ -44,6 +46,8 @@ export async function removeDataplane(options: RemovalOptions, signal: AbortSign
     if (attempt >= SWEEP_ATTEMPTS) throw new Error("IP sets of ours are still in use by rules of others");
     await delay(SWEEP_PAUSE_MS, signal);
   }
+  if (hasArpTables(nft) && nft.tables(ARP_TABLE.family).some(({ name }) => name === ARP_TABLE.name))
+    nft.commit([{ op: "deleteTable", table: ARP_TABLE }]);
   logger.info("rules and sets are gone");
 }
 

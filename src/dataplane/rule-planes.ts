@@ -80,8 +80,11 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
   };
 }
 
+/** Answers to ARP are nftables' in either backend. */
+export const ARP_TABLE = { family: "arp", name: "calico-arp" } as const;
+
 function arpPlane(config: RulesConfig, ruleset: NftRuleset): NftPlane | undefined {
-  return hasArpTables(ruleset) ? new NftPlane(4, config, { table: { family: "arp", name: "calico-arp" } }) : undefined;
+  return hasArpTables(ruleset) ? new NftPlane(4, config, { table: ARP_TABLE }) : undefined;
 }
 
 /** Rules of old versions that only their text gives away. */

@@ -14,6 +14,7 @@ const FOREIGN = [
   "ip route add 203.0.114.0/24 via 192.0.2.1 proto 81",
   "ip rule add fwmark 0x1/0x1 lookup 100 priority 99", // a mark we do not use
   "nft add table ip other",
+  "nft add table arp other",
   "nft add chain ip other c",
   "nft add rule ip other c counter",
   "iptables-legacy -N OTHER",
@@ -35,6 +36,7 @@ const OURS = [
   "iptables-legacy -I FORWARD -m comment --comment cali:wUHhoiAYhphO9Mso -j cali-FORWARD",
   "ipset create cali40s:abc hash:net",
   "iptables-legacy -A cali-FORWARD -m set --match-set cali40s:abc src -j DROP",
+  "nft add table arp calico-arp",
   "iptables-nft -N cali-INPUT",
   "iptables-nft -A INPUT -j cali-INPUT",
   `echo '{"plugins":[{"type":"calico"}]}' > /etc/cni/net.d/10-calico.conflist`,
