@@ -7,6 +7,7 @@
 // Nothing is written before both the datastore and the interfaces are in sync: the first round compares complete
 // desired state with the kernel, which is what makes a restart invisible to traffic.
 import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc/index.ts";
+import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import {
@@ -184,6 +185,7 @@ export class ApplyLoop implements DataplaneDriver {
     const { managers, sets, tables, links, routes } = this.#parts;
     for (const manager of managers) manager.resolve?.();
     for (const manager of managers) if (manager.apply) await attempt(manager.name, () => manager.apply?.(signal));
+    if (!this.#hasApplied) giveBackMemory(); // the messages, before the rules
     const all = (parts: readonly Reconciler[]) =>
       Promise.all(parts.map((part) => attempt(part.name, () => part.apply(signal))));
     const settingRoutes = all(links).then(() => all(routes));
@@ -200,6 +202,7 @@ export class ApplyLoop implements DataplaneDriver {
     const isFirst = !this.#hasApplied;
     this.#hasApplied = true;
     if (isFirst) {
+      giveBackMemory();
       this.#options.report({ type: "dataplaneInSync" });
       this.#log.info("first round applied", { seconds: this.#seconds(), ok: failures === 0 });
     }

@@ -62,6 +62,13 @@ export interface ReadOptions extends CallOptions {
   /** Read as of then; absent = now. */
   readonly revision?: Revision;
 }
+export interface ListOptions extends ReadOptions {
+  /**
+   * A driver that reads in pages hands each over as it comes and returns an empty list; the others ignore this. When it
+   * cannot go on after a page, it fails: what was handed over is then no whole list.
+   */
+  readonly onPage?: (items: readonly Stored[]) => void;
+}
 export interface DeleteOptions extends CallOptions {
   readonly revision?: Revision;
   readonly uid?: string;
@@ -84,7 +91,7 @@ export interface Datastore {
   /** `NotFound` when absent. */
   get<K extends StoredKey>(key: K, options?: ReadOptions): Promise<Stored<K>>;
   /** Unreadable entries are skipped and reported through the driver's `onUnreadable`. */
-  list<Q extends StoredQuery>(query: Q, options?: ReadOptions): Promise<ListResult<KeyOfQuery<Q>>>;
+  list<Q extends StoredQuery>(query: Q, options?: ListOptions): Promise<ListResult<KeyOfQuery<Q>>>;
   /** Changes after a revision; without one, first everything there is as `added`. */
   watch<Q extends StoredQuery>(
     query: Q,

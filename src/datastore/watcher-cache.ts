@@ -101,40 +101,52 @@ export class WatcherCache {
   async #list(signal: AbortSignal): Promise<number> {
     let items: readonly Stored[];
     let revision: Revision;
+    const adoption = new Adoption();
+    const onPage = (page: readonly Stored[]) => this.#adoptSome(page, adoption);
     try {
-      ({ items, revision } = await this.#datastore.list(this.#kind.query, { signal }));
+      ({ items, revision } = await this.#datastore.list(this.#kind.query, { signal, onPage }));
     } catch (error) {
       if (signal.aborted) return 0;
       if (error instanceof NotServed) {
-        await this.#adopt([], signal);
+        await this.#adopt([], new Adoption(), signal);
         return error.isOptional ? this.#timings.notServedMs : this.#timings.pollMs;
       }
       this.#failed(error);
       return this.#timings.afterListErrorMs;
     }
-    await this.#adopt(items, signal);
+    await this.#adopt(items, adoption, signal);
     // A server that gives no revision has nothing to watch from.
     if (revision === "" || revision === "0") return this.#timings.pollMs;
     this.#revision = revision;
     return 0;
   }
 
-  /** Makes what was told equal to a full list. */
-  async #adopt(items: readonly Stored[], signal: AbortSignal): Promise<void> {
+  /** Makes what was told equal to a full list, of which some may have been adopted already. */
+  async #adopt(items: readonly Stored[], adoption: Adoption, signal: AbortSignal): Promise<void> {
+    this.#begin(adoption);
+    for (let i = 0; i < items.length && !signal.aborted; i += SLICE) {
+      if (i > 0) await nextTurn();
+      this.#adoptSome(items.slice(i, i + SLICE), adoption);
+    }
+    if (signal.aborted) return;
+    this.#emitGone([...(adoption.stale ?? [])]);
+    this.#listener.onStatus("in-sync");
+  }
+
+  #adoptSome(items: readonly Stored[], adoption: Adoption): void {
+    const stale = this.#begin(adoption);
+    const updates: SyncerUpdate[] = [];
+    for (const item of items) this.#process(item.key, item.value, item.revision, updates, stale);
+    if (updates.length > 0) this.#listener.onUpdates(updates);
+  }
+
+  #begin(adoption: Adoption): Set<string> {
+    if (adoption.stale !== undefined) return adoption.stale;
     this.#succeeded();
     if (this.#told.size === 0 || this.#gaveUp) this.#listener.onStatus("resync");
     this.#gaveUp = false;
     this.#kind.processor.restart();
-    const stale = new Set(this.#told.keys());
-    for (let i = 0; i < items.length && !signal.aborted; i += SLICE) {
-      if (i > 0) await nextTurn();
-      const updates: SyncerUpdate[] = [];
-      for (const item of items.slice(i, i + SLICE)) this.#process(item.key, item.value, item.revision, updates, stale);
-      if (updates.length > 0) this.#listener.onUpdates(updates);
-    }
-    if (signal.aborted) return;
-    this.#emitGone([...stale]);
-    this.#listener.onStatus("in-sync");
+    return (adoption.stale = new Set(this.#told.keys()));
   }
 
   async #watch(after: Revision, signal: AbortSignal): Promise<number> {
@@ -232,6 +244,12 @@ export class WatcherCache {
     if (this.#dropWhenLost) this.dropAll();
     this.#listener.onStatus("wait-for-ready");
   }
+}
+
+/** One full list on its way in. */
+class Adoption {
+  /** Keys told of that it has not named yet; nothing before it began. */
+  stale: Set<string> | undefined;
 }
 
 function update(

@@ -3,6 +3,7 @@
 // milliseconds; while the dataplane is busy the graph goes on taking updates and says only the last word on each object.
 import type { CalculationGraph, DataplaneDriver, GraphUpdate } from "../calc/index.ts";
 import type { SyncerSink, SyncerUpdate, SyncStatus } from "../datastore/index.ts";
+import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import type { GraphMetrics } from "./metrics/graph-metrics.ts";
@@ -72,6 +73,7 @@ export class GraphRunner implements SyncerSink {
       this.#hasBeenInSync = true;
       this.#tokens = Math.max(this.#tokens, 1);
       this.#guarded(() => this.#options.graph.setInSync());
+      giveBackMemory(); // the listing, before its consequences
       this.#isDirty = true;
     }
     this.#reportHealth();

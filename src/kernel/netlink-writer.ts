@@ -17,6 +17,8 @@ export const NLM_F_DUMP = 0x300;
 export const NLA_F_NESTED = 0x8000;
 const HEADER = 16;
 const MAX_ATTRIBUTE = 0xffff;
+const SMALL = 4096;
+const LARGE = 1 << 20;
 const encoder = new TextEncoder();
 
 export class NetlinkWriter {
@@ -27,7 +29,7 @@ export class NetlinkWriter {
   #firstSequence: number;
 
   /** @param firstSequence the sequence number of the first message; each further one has the next */
-  constructor(firstSequence = 1, initialBytes = 4096) {
+  constructor(firstSequence = 1, initialBytes = SMALL) {
     this.#firstSequence = firstSequence;
     this.#bytes = allocate(initialBytes);
     this.#view = new DataView(this.#bytes.buffer);
@@ -51,8 +53,12 @@ export class NetlinkWriter {
     return this.#bytes.slice(0, this.#length);
   }
 
-  /** Empties the writer and keeps its buffer. */
+  /** Empties the writer and keeps its buffer, unless that has become larger than anything but a first batch needs. */
   reset(firstSequence: number): void {
+    if (this.#bytes.length > LARGE) {
+      this.#bytes = allocate(SMALL);
+      this.#view = new DataView(this.#bytes.buffer);
+    }
     this.#firstSequence = firstSequence;
     this.#length = 0;
     this.#messages = 0;

@@ -10,6 +10,7 @@ import {
   keyTypeId,
   nftMatch,
   type NftChange,
+  type RuleBody,
   type TableRef,
 } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
@@ -337,8 +338,8 @@ export class NftPlane implements RulePlane {
     const context: RenderContext = { config: this.#config, version: this.version, layer: wanted.layer };
     const append = (rules: readonly Rule[], marks: readonly string[]) => {
       for (const [i, rule] of rules.entries())
-        for (const body of renderRule(context, rule, marks[i] ?? ""))
-          changes.push({ op: "appendRule", table: this.table, chain: name, rule: body });
+        for (let part = 0; part < kernelRules(rule); part++)
+          changes.push(new LateRule(this.table, name, context, rule, marks[i] ?? "", part));
     };
     const { chain, ruleMarks: marks } = prepared;
     if (chain.kind === "rules") return append(chain.rules, marks);
@@ -383,6 +384,24 @@ const MAP_MARK = "map";
 /** All rules of a chain but the jump by map. */
 const chainRules = (chain: Chain): readonly Rule[] =>
   chain.kind === "rules" ? chain.rules : [...(chain.before ?? []), ...chain.otherwise, ...(chain.after ?? [])];
+
+/** Rendered when it is encoded: thousands of them at once would be most of the memory the agent ever needs. */
+class LateRule {
+  readonly op = "appendRule";
+  constructor(
+    readonly table: TableRef,
+    readonly chain: string,
+    readonly context: RenderContext,
+    readonly tree: Rule,
+    readonly mark: string,
+    readonly part: number,
+  ) {}
+  get rule(): RuleBody {
+    const body = renderRule(this.context, this.tree, this.mark)[this.part];
+    if (body === undefined) throw new RangeError(`a rule of ${this.chain} has no part ${this.part}`);
+    return body;
+  }
+}
 
 function prepare(name: string, offered: Chain, slots: SlotNumbers): PreparedChain {
   const { chain, ports } = takePorts(name, offered, slots);

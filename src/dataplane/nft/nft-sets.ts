@@ -153,7 +153,15 @@ export class NftSets implements IpSets {
       if (isNew || set.needsRefill) {
         if (!isNew) changes.push({ op: "flushSet", table, set: set.name });
         if (set.members.wanted.size > 0)
-          changes.push({ op: "addElements", table, set: set.name, elements: elements(set.members.wanted) });
+          changes.push({
+            op: "addElements",
+            table,
+            set: set.name,
+            // Made when they are encoded, so that not all sets' elements are there at once.
+            get elements() {
+              return elements(set.members.wanted);
+            },
+          });
         continue;
       }
       const { surplus, missing } = set.members;

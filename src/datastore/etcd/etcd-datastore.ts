@@ -9,6 +9,7 @@ import type {
   Entry,
   KeyOfQuery,
   ListResult,
+  ListOptions,
   ReadOptions,
   Removed,
   Revision,
@@ -28,6 +29,8 @@ import { EtcdWatch } from "./watch.ts";
 const TIMEOUT_MS = 10_000;
 /** Entries per request of a list: keeps single answers to some megabytes. */
 const PAGE = 5_000;
+/** Pages that are handed over may be smaller: the reader works on one while the next is on its way. */
+const PAGE_HANDED_OVER = 2_500;
 
 export interface EtcdOptions extends OpenOptions {
   readonly resolveSrv?: ResolveSrv;
@@ -117,7 +120,7 @@ export class EtcdDatastore implements Datastore {
     return decodeRow(key, row);
   }
 
-  async list<Q extends StoredQuery>(query: Q, options: ReadOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
+  async list<Q extends StoredQuery>(query: Q, options: ListOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
     const at = parseRevision(options.revision);
     const range = rangeOf(query);
     const { items, revision } = await this.#list(range, at, options);
@@ -155,9 +158,11 @@ export class EtcdDatastore implements Datastore {
   async #list(
     range: PathRange,
     at: number,
-    options: { readonly signal?: AbortSignal },
+    options: Pick<ListOptions, "signal" | "onPage">,
   ): Promise<{ items: Stored[]; revision: number }> {
     const { key: first, end } = span(range);
+    const limit = options.onPage === undefined ? PAGE : PAGE_HANDED_OVER;
+    let isHandedOver = false;
     for (;;) {
       const items: Stored[] = [];
       let key = first;
@@ -165,16 +170,21 @@ export class EtcdDatastore implements Datastore {
       let revision = 0;
       try {
         for (;;) {
-          const page = await this.#read({ key, limit: PAGE, revision: fixed, ...(end && { end }) }, options);
+          const page = await this.#read({ key, limit, revision: fixed, ...(end && { end }) }, options);
           if (revision === 0) revision = page.revision;
           if (fixed === 0) fixed = page.revision;
-          for (const item of decodeRows(range, page.rows, this.#onUnreadable)) items.push(item);
+          const decoded = decodeRows(range, page.rows, this.#onUnreadable);
+          if (options.onPage === undefined) for (const item of decoded) items.push(item);
+          else {
+            isHandedOver = true;
+            options.onPage(decoded);
+          }
           const last = page.rows.at(-1);
           if (!page.more || last === undefined) return { items, revision };
           key = `${last.path}\0`;
         }
       } catch (error) {
-        if (!(error instanceof Compacted) || at !== 0) throw error;
+        if (!(error instanceof Compacted) || at !== 0 || isHandedOver) throw error;
       }
     }
   }
