@@ -54,7 +54,7 @@ export const NODE_RULES: readonly PolicyRule[] = [
   ...CLUSTER_FACTS,
   // Startup makes default pools and fills in settings it was given.
   rule(CALICO, ["ippools", "felixconfigurations"], ["create", "update"]),
-  rule(CALICO, ["bgpconfigurations"], ["create", "update"]),
+  rule(CALICO, ["bgpconfigurations", "ipamconfigs"], ["create", "update"]),
   rule(CALICO, ["caliconodestatuses/status", "caliconodestatuses"], ["update"]),
   // Our part of a node stands in its annotations, a pod's addresses in the pod's.
   rule(CORE, ["nodes/status"], ["patch", "update"]),

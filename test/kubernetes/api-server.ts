@@ -29,6 +29,8 @@ export interface ApiServer extends AsyncDisposable {
   /** PEM of the server's certificate authority. */
   readonly ca: string;
   readonly etcdUrl: string;
+  /** One line of JSON per request, when asked for. */
+  readonly auditLog: string;
   /** Stops and starts the API server; the data stays. */
   stop(): Promise<void>;
   start(): Promise<void>;
@@ -37,7 +39,18 @@ export interface ApiServer extends AsyncDisposable {
   thaw(): void;
 }
 
-export async function startApiServer(program: string): Promise<ApiServer> {
+/** Nothing of what was sent: who asked for what, and the answer. */
+const AUDIT_POLICY = {
+  apiVersion: "audit.k8s.io/v1",
+  kind: "Policy",
+  omitStages: ["RequestReceived", "ResponseStarted"],
+  rules: [{ level: "Metadata" }],
+};
+
+export async function startApiServer(
+  program: string,
+  options: { readonly audit?: boolean; readonly flags?: readonly string[] } = {},
+): Promise<ApiServer> {
   const folder = mkdtempSync(join(tmpdir(), "kube-test-"));
   const [etcdPort, peerPort, port] = await freePorts(3);
   const adminToken = randomBytes(16).toString("hex");
@@ -64,6 +77,13 @@ export async function startApiServer(program: string): Promise<ApiServer> {
   let server: ChildProcess | undefined;
   const url = `https://127.0.0.1:${port}`;
   const caFile = join(folder, "certs/apiserver.crt");
+  const auditLog = join(folder, "audit.log");
+  writeFileSync(join(folder, "audit.json"), JSON.stringify(AUDIT_POLICY));
+  const audit = [
+    `--audit-policy-file=${join(folder, "audit.json")}`,
+    `--audit-log-path=${auditLog}`,
+    "--audit-log-mode=blocking",
+  ];
   const start = async () => {
     server = spawn(
       program,
@@ -82,6 +102,8 @@ export async function startApiServer(program: string): Promise<ApiServer> {
         "--runtime-config=api/all=true",
         "--allow-privileged=true",
         "--v=0",
+        ...(options.audit === true ? audit : []),
+        ...(options.flags ?? []),
       ],
       { stdio: "ignore" },
     );
@@ -109,6 +131,7 @@ export async function startApiServer(program: string): Promise<ApiServer> {
     adminToken,
     ca,
     etcdUrl,
+    auditLog,
     start,
     stop,
     freeze: () => void server?.kill("SIGSTOP"),

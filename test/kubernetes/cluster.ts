@@ -65,9 +65,11 @@ export interface Account {
   renew(): Promise<void>;
 }
 
-export async function startCluster(options: { readonly namespaces?: readonly string[] } = {}): Promise<Cluster> {
+export async function startCluster(
+  options: { readonly namespaces?: readonly string[]; readonly audit?: boolean } = {},
+): Promise<Cluster> {
   if ("missing" in found) throw new Error(found.missing);
-  const server = await startApiServer(found.path);
+  const server = await startApiServer(found.path, { audit: options.audit ?? false });
   const config = configOf(server.kubeconfig);
   const api = new KubeApi(await resolveAccess(config, {}), { qps: 10_000, burst: 10_000 });
   try {

@@ -2,11 +2,11 @@
 // recordings of the original when they lie beside the checkout.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { load } from "js-yaml";
 import { canRun, CniHost, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
 import { type ApiServer, findApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
+import { type Forwarder, forwardInto } from "./host-forwarder.ts";
 
 const found = canRun ? await findApiServer() : { missing: "needs root and the executable" };
 if ("missing" in found) {
@@ -96,30 +96,11 @@ afterAll(async () => await server?.[Symbol.asyncDispose]());
 /** A host that reaches the API server from inside its namespace, and a cluster without pods and addresses. */
 class Cluster implements AsyncDisposable {
   readonly kubeconfig: string;
-  readonly #forwarder;
+  readonly #forwarder: Forwarder;
   private constructor(readonly host: CniHost) {
-    const target = new URL(server.url);
-    this.#forwarder = host.handle.run(() =>
-      Bun.listen<{ to?: ReturnType<typeof connect> }>({
-        hostname: "127.0.0.1",
-        port: 0,
-        data: {},
-        socket: {
-          open(socket) {
-            const to = connect(Number(target.port), target.hostname);
-            socket.data = { to };
-            to.on("data", (chunk: Buffer) => socket.write(chunk));
-            to.on("close", () => socket.end());
-            to.on("error", () => socket.end());
-          },
-          data: (socket, chunk) => void socket.data.to?.write(chunk),
-          close: (socket) => void socket.data.to?.destroy(),
-        },
-      }),
-    );
+    this.#forwarder = forwardInto(host, server.url);
     this.kubeconfig = join(host.folder, "kubeconfig");
-    const url = `https://127.0.0.1:${this.#forwarder.port}`;
-    writeFileSync(this.kubeconfig, kubeconfigText(url, server.ca, server.adminToken));
+    writeFileSync(this.kubeconfig, kubeconfigText(this.#forwarder.url, server.ca, server.adminToken));
   }
 
   static async create(isReady = true): Promise<Cluster> {
@@ -186,7 +167,7 @@ class Cluster implements AsyncDisposable {
     return (await itemsOf(`${CALICO}/ipamhandles`)).map((item) => item.metadata.name);
   }
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#forwarder.stop(true);
+    this.#forwarder[Symbol.dispose]();
     await this.host[Symbol.asyncDispose]();
   }
 }
