@@ -1,6 +1,265 @@
 import { expect, test } from "bun:test";
+import { renderConfig } from "../src/cni/install-config.ts";
+import { installations } from "./manifests/installations.ts";
+import type { Container, KubernetesObject, Probe, Variable, Volume } from "./manifests/objects.ts";
 import { staleManifests } from "./manifests.ts";
 
-test("the custom resource definitions are those the schemas make", async () => {
+const all = await installations();
+const NAMES = ["calico.yaml", "calico-typha.yaml", "calico-vxlan.yaml", "calico-etcd.yaml"];
+
+interface PodSpec {
+  readonly containers: readonly Container[];
+  readonly initContainers?: readonly Container[];
+  readonly volumes?: readonly Volume[];
+  readonly hostNetwork?: boolean;
+  readonly priorityClassName: string;
+  readonly terminationGracePeriodSeconds?: number;
+  readonly serviceAccountName?: string;
+  readonly tolerations: readonly object[];
+}
+const objectsOf = (file: string): readonly KubernetesObject[] => all[file]?.objects ?? [];
+const find = (file: string, kind: string, name: string) =>
+  objectsOf(file).find((object) => object.kind === kind && object.metadata.name === name);
+const podOf = (object: KubernetesObject | undefined): PodSpec =>
+  (object!["spec"] as { template: { spec: PodSpec } }).template.spec;
+const node = (file: string) => podOf(find(file, "DaemonSet", "calico-node"));
+const agent = (file: string) => node(file).containers[0]!;
+const controllers = (file: string) => podOf(find(file, "Deployment", "calico-kube-controllers"));
+const environment = (container: Container): Record<string, string | undefined> =>
+  Object.fromEntries(
+    (container.env ?? []).map(({ name, value, valueFrom }: Variable) => [name, value ?? from(valueFrom)]),
+  );
+function from(source: Variable["valueFrom"]): string {
+  if (source === undefined) return "";
+  return "fieldRef" in source ? `field ${source.fieldRef.fieldPath}` : `config ${source.configMapKeyRef.key}`;
+}
+const config = (file: string) => find(file, "ConfigMap", "calico-config")?.["data"] as Record<string, string>;
+const command = (probe: Probe | undefined) => probe?.exec?.command.join(" ");
+const kinds = (file: string) => new Set(objectsOf(file).map(({ kind }) => kind));
+
+test("the manifests are those the schemas and scripts/manifests make", async () => {
   expect(await staleManifests()).toEqual([]);
+});
+
+test("every name a pod refers to is in the same file", () => {
+  for (const file of NAMES) {
+    const pods = objectsOf(file).filter(({ kind }) => ["DaemonSet", "Deployment"].includes(kind));
+    for (const object of pods) {
+      const pod = podOf(object);
+      const containers = [...(pod.initContainers ?? []), ...pod.containers];
+      const volumes = (pod.volumes ?? []).map(({ name }) => name);
+      const mounted = containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name));
+      expect([...new Set(mounted)].sort()).toEqual([...volumes].sort());
+      expect(find(file, "ServiceAccount", pod.serviceAccountName ?? "")).toBeDefined();
+      for (const { env = [] } of containers)
+        for (const { valueFrom } of env)
+          if (valueFrom !== undefined && "configMapKeyRef" in valueFrom)
+            expect(config(file)).toHaveProperty(valueFrom.configMapKeyRef.key);
+      for (const { secret } of pod.volumes ?? [])
+        if (secret !== undefined) expect(find(file, "Secret", secret.secretName)).toBeDefined();
+    }
+  }
+});
+
+test("TC-I01 calico.yaml: definitions, accounts, agent and controllers; BGP, IPIP, the Kubernetes API as datastore", () => {
+  expect([...kinds("calico.yaml")]).toEqual([
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "ConfigMap",
+    "DaemonSet",
+    "PodDisruptionBudget",
+    "Deployment",
+  ]);
+  expect(config("calico.yaml")).toMatchObject({ calico_backend: "bird", typha_service_name: "none", veth_mtu: "0" });
+  expect(environment(agent("calico.yaml"))).toEqual({
+    DATASTORE_TYPE: "kubernetes",
+    WAIT_FOR_DATASTORE: "true",
+    NODENAME: "field spec.nodeName",
+    CALICO_NETWORKING_BACKEND: "config calico_backend",
+    CLUSTER_TYPE: "k8s,bgp",
+    IP: "autodetect",
+    CALICO_IPV4POOL_IPIP: "Always",
+    CALICO_IPV4POOL_VXLAN: "Never",
+    CALICO_IPV6POOL_VXLAN: "Never",
+    FELIX_IPINIPMTU: "config veth_mtu",
+    FELIX_VXLANMTU: "config veth_mtu",
+    FELIX_WIREGUARDMTU: "config veth_mtu",
+    CALICO_DISABLE_FILE_LOGGING: "true",
+    FELIX_DEFAULTENDPOINTTOHOSTACTION: "ACCEPT",
+    FELIX_IPV6SUPPORT: "false",
+    FELIX_HEALTHENABLED: "true",
+  });
+  const pod = node("calico.yaml");
+  expect(pod).toMatchObject({
+    hostNetwork: true,
+    priorityClassName: "system-node-critical",
+    terminationGracePeriodSeconds: 0,
+    serviceAccountName: "calico-node",
+  });
+  expect(pod.initContainers?.map(({ name, command: words }) => [name, words])).toEqual([
+    ["upgrade-ipam", ["/opt/cni/bin/calico-ipam", "-upgrade"]],
+    ["install-cni", ["/opt/cni/bin/install"]],
+  ]);
+  // Whatever is wrong with a node, its network comes up.
+  for (const effect of ["NoSchedule", "NoExecute"])
+    expect(pod.tolerations).toContainEqual({ effect, operator: "Exists" });
+  expect(environment(controllers("calico.yaml").containers[0]!)).toMatchObject({
+    DATASTORE_TYPE: "kubernetes",
+    ENABLED_CONTROLLERS: "node,loadbalancer",
+  });
+  expect(find("calico.yaml", "Deployment", "calico-kube-controllers")).toMatchObject({
+    spec: { replicas: 1, strategy: { type: "Recreate" } },
+  });
+});
+
+test("TC-I02 calico-etcd.yaml: no definitions, etcd's credentials from a Secret, six controllers on the host's network", () => {
+  const file = "calico-etcd.yaml";
+  expect(kinds(file)).not.toContain("CustomResourceDefinition");
+  expect(kinds(file)).toContain("Secret");
+  expect(Object.keys(config(file))).toEqual([
+    "etcd_endpoints",
+    "etcd_ca",
+    "etcd_cert",
+    "etcd_key",
+    "calico_backend",
+    "veth_mtu",
+    "cni_network_config",
+  ]);
+  expect(environment(agent(file))).toMatchObject({
+    DATASTORE_TYPE: "etcdv3",
+    ETCD_ENDPOINTS: "config etcd_endpoints",
+    ETCD_CA_CERT_FILE: "config etcd_ca",
+    ETCD_KEY_FILE: "config etcd_key",
+    ETCD_CERT_FILE: "config etcd_cert",
+    CALICO_K8S_NODE_REF: "field spec.nodeName",
+  });
+  expect(node(file).initContainers?.map(({ name }) => name)).toEqual(["install-cni"]);
+  expect(controllers(file).hostNetwork).toBe(true);
+  expect(environment(controllers(file).containers[0]!)["ENABLED_CONTROLLERS"]).toBe(
+    "policy,namespace,serviceaccount,workloadendpoint,node,loadbalancer",
+  );
+  for (const container of [agent(file), node(file).initContainers![0]!, controllers(file).containers[0]!])
+    expect(container.volumeMounts).toContainEqual({ name: "etcd-certs", mountPath: "/calico-secrets", readOnly: true });
+});
+
+test("TC-I03 calico-typha.yaml: Typha with a service, nodes that look for it, and time to hand clients over", () => {
+  const file = "calico-typha.yaml";
+  const typha = podOf(find(file, "Deployment", "calico-typha"));
+  expect(find(file, "Deployment", "calico-typha")).toMatchObject({
+    spec: { replicas: 1, strategy: { rollingUpdate: { maxSurge: "100%", maxUnavailable: 1 } } },
+  });
+  expect(typha).toMatchObject({
+    hostNetwork: true,
+    terminationGracePeriodSeconds: 300,
+    serviceAccountName: "calico-typha",
+  });
+  expect(environment(typha.containers[0]!)).toMatchObject({
+    TYPHA_DATASTORETYPE: "kubernetes",
+    TYPHA_HEALTHENABLED: "true",
+    TYPHA_CONNECTIONREBALANCINGMODE: "kubernetes",
+  });
+  expect(find(file, "PodDisruptionBudget", "calico-typha")).toBeDefined();
+  expect(config(file)["typha_service_name"]).toBe("calico-typha");
+  expect(environment(agent(file))["FELIX_TYPHAK8SSERVICENAME"]).toBe("config typha_service_name");
+});
+
+test("TC-I06 calico-vxlan.yaml: VXLAN between subnets, no BIRD and no probe of it", () => {
+  const file = "calico-vxlan.yaml";
+  expect(config(file)["calico_backend"]).toBe("vxlan");
+  expect(environment(agent(file))).toMatchObject({
+    CALICO_IPV4POOL_IPIP: "Never",
+    CALICO_IPV4POOL_VXLAN: "CrossSubnet",
+  });
+  expect(command(agent(file).livenessProbe)).toBe("/usr/bin/calico-node -felix-live");
+  expect(command(agent(file).readinessProbe)).toBe("/usr/bin/calico-node -felix-ready");
+});
+
+test("TC-I12 the ConfigMap's CNI configuration becomes JSON once its placeholders are filled in", () => {
+  const facts = { kubeconfig: "/etc/cni/net.d/calico-kubeconfig", serviceAccountToken: "t", tlsFiles: [] };
+  for (const file of NAMES) {
+    const template = config(file)["cni_network_config"] ?? "";
+    const env = { KUBERNETES_NODE_NAME: "n1", CNI_MTU: "0", ETCD_ENDPOINTS: "http://e:2379" };
+    const text = renderConfig(template, env, facts);
+    expect(text).not.toMatch(/__[A-Z_]+__/);
+    expect(JSON.parse(text)).toMatchObject({
+      name: "k8s-pod-network",
+      cniVersion: "0.3.1",
+      plugins: [
+        {
+          type: "calico",
+          nodename: "n1",
+          mtu: 0,
+          ipam: { type: "calico-ipam" },
+          policy: { type: "k8s" },
+          kubernetes: { kubeconfig: "/etc/cni/net.d/calico-kubeconfig" },
+          ...(file === "calico-etcd.yaml" ? { etcd_endpoints: "http://e:2379" } : { datastore_type: "kubernetes" }),
+        },
+        { type: "portmap", snat: true, capabilities: { portMappings: true } },
+      ],
+    });
+    expect(environment(node(file).initContainers!.at(-1)!)).toMatchObject({
+      CNI_CONF_NAME: "10-calico.conflist",
+      CNI_NETWORK_CONFIG: "config cni_network_config",
+      CNI_MTU: "config veth_mtu",
+      SLEEP: "false",
+    });
+  }
+});
+
+test("TC-I13 probes ask each program what it knows of itself", () => {
+  const { livenessProbe, readinessProbe, lifecycle } = agent("calico.yaml");
+  expect(command(livenessProbe)).toBe("/usr/bin/calico-node -felix-live -bird-live");
+  expect(livenessProbe).toMatchObject({
+    initialDelaySeconds: 10,
+    periodSeconds: 10,
+    failureThreshold: 6,
+    timeoutSeconds: 10,
+  });
+  expect(command(readinessProbe)).toBe("/usr/bin/calico-node -felix-ready -bird-ready");
+  expect(lifecycle).toEqual({ preStop: { exec: { command: ["/usr/bin/calico-node", "-shutdown"] } } });
+  const controller = controllers("calico.yaml").containers[0]!;
+  expect(command(controller.livenessProbe)).toBe("/usr/bin/check-status -l");
+  expect(command(controller.readinessProbe)).toBe("/usr/bin/check-status -r");
+  const typha = podOf(find("calico-typha.yaml", "Deployment", "calico-typha")).containers[0]!;
+  expect(typha.livenessProbe).toMatchObject({
+    httpGet: { path: "/liveness", port: 9098, host: "localhost" },
+    periodSeconds: 30,
+  });
+  expect(typha.readinessProbe).toMatchObject({ httpGet: { path: "/readiness", port: 9098 }, periodSeconds: 10 });
+});
+
+test("TC-I14 ports are those firewalls of the field let through", async () => {
+  const typha = podOf(find("calico-typha.yaml", "Deployment", "calico-typha")).containers[0]!;
+  expect(typha.ports).toEqual([{ containerPort: 5473, name: "calico-typha", protocol: "TCP" }]);
+  expect(find("calico-typha.yaml", "Service", "calico-typha")).toMatchObject({ spec: { ports: [{ port: 5473 }] } });
+  expect(controllers("calico.yaml").containers[0]!.ports).toEqual([
+    { containerPort: 9094, name: "metrics", protocol: "TCP" },
+  ]);
+  // What is nowhere in the manifests is the programs' own default.
+  const { ConfigEngine } = await import("../src/felix/config/index.ts");
+  const felix = new ConfigEngine({ exists: () => true, findExecutable: (name) => name }, { hostname: "n" });
+  felix.update({});
+  expect(felix.config).toMatchObject({
+    HealthPort: 9099,
+    PrometheusMetricsPort: 9091,
+    VXLANPort: 4789,
+    WireguardListeningPort: 51820,
+    WireguardListeningPortV6: 51821,
+  });
+  const { resolveConfig } = await import("../src/typha/config.ts");
+  expect(resolveConfig({}).config).toMatchObject({ HealthPort: 9098, PrometheusMetricsPort: 9093 });
+});
+
+test("only the agent is privileged; the rest runs as nobody and may become no more", () => {
+  for (const pod of [controllers("calico.yaml"), podOf(find("calico-typha.yaml", "Deployment", "calico-typha"))])
+    for (const { securityContext } of pod.containers)
+      expect(securityContext).toMatchObject({
+        runAsNonRoot: true,
+        allowPrivilegeEscalation: false,
+        capabilities: { drop: ["ALL"] },
+      });
 });

@@ -45,7 +45,7 @@ const ADDRESSES: readonly PolicyRule[] = [
 /** What every cluster holds, made by whoever comes first. */
 const CLUSTER_FACTS: readonly PolicyRule[] = [
   rule(CALICO, ["clusterinformations"], ["get", "create", "update"]),
-  rule(CALICO, ["tiers"], ["create"]),
+  rule(CALICO, ["tiers"], ["get", "create"]),
 ];
 
 export const NODE_RULES: readonly PolicyRule[] = [
@@ -85,12 +85,16 @@ const POLICIES = [
 ] as const;
 
 export const CONTROLLER_RULES: readonly PolicyRule[] = [
-  rule(CORE, ["nodes", "pods", "namespaces", "services"], READ),
-  rule(CORE, ["services/status"], ["update", "patch"]),
+  rule(CORE, ["nodes", "pods", "services"], READ),
+  // A pool of services may be for some namespaces only.
+  rule(CORE, ["namespaces"], ["get"]),
+  rule(CORE, ["services/status"], ["update"]),
   ...ADDRESSES,
   ...CLUSTER_FACTS,
-  rule(CALICO, ["ippools", "ipreservations", "clusterinformations", "tiers"], READ),
-  rule(CALICO, ["hostendpoints", ...POLICIES], [...READ, ...WRITE]),
+  rule(CALICO, ["ippools", "ipreservations", "clusterinformations"], READ),
+  rule(CALICO, ["hostendpoints"], [...READ, ...WRITE]),
+  // Policies of older releases move to their own names.
+  rule(CALICO, POLICIES, ["get", "list", "create", "delete"]),
   rule(CALICO, ["kubecontrollersconfigurations"], [...READ, "create", "update"]),
   rule(CALICO, ["kubecontrollersconfigurations/status"], ["update"]),
   rule(["kubevirt.io"], ["virtualmachines", "virtualmachineinstances"], READ),
@@ -115,7 +119,7 @@ export const ETCD_NODE_RULES: readonly PolicyRule[] = [
 export const ETCD_CNI_RULES: readonly PolicyRule[] = [rule(CORE, ["pods", "nodes", "namespaces"], ["get"])];
 export const ETCD_CONTROLLER_RULES: readonly PolicyRule[] = [
   rule(CORE, ["nodes", "namespaces", "pods", "serviceaccounts", "services"], READ),
-  rule(CORE, ["services/status"], ["update", "patch"]),
+  rule(CORE, ["services/status"], ["update"]),
   rule(["networking.k8s.io"], ["networkpolicies"], READ),
   rule(["kubevirt.io"], ["virtualmachines", "virtualmachineinstances"], READ),
   { nonResourceURLs: ["/healthz"], verbs: ["get"] },

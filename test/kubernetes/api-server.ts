@@ -47,10 +47,22 @@ const AUDIT_POLICY = {
   rules: [{ level: "Metadata" }],
 };
 
-export async function startApiServer(
-  program: string,
-  options: { readonly audit?: boolean; readonly flags?: readonly string[] } = {},
-): Promise<ApiServer> {
+interface ApiServerOptions {
+  readonly audit?: boolean;
+  readonly flags?: readonly string[];
+}
+
+/** A port that was free a moment ago may be somebody's by the time a server wants it: then with others. */
+export async function startApiServer(program: string, options: ApiServerOptions = {}): Promise<ApiServer> {
+  for (let attempt = 1; ; attempt++)
+    try {
+      return await tryToStart(program, options);
+    } catch (error) {
+      if (attempt >= 3) throw error;
+    }
+}
+
+async function tryToStart(program: string, options: ApiServerOptions): Promise<ApiServer> {
   const folder = mkdtempSync(join(tmpdir(), "kube-test-"));
   const [etcdPort, peerPort, port] = await freePorts(3);
   const adminToken = randomBytes(16).toString("hex");
@@ -107,7 +119,7 @@ export async function startApiServer(
       ],
       { stdio: "ignore" },
     );
-    await untilReady(url, adminToken, server);
+    await untilReady(url, adminToken, { etcd, server });
   };
   const stop = async () => {
     if (server !== undefined) await end(server);
@@ -157,9 +169,14 @@ export function kubeconfigText(url: string, ca: string, token: string): string {
   });
 }
 
-async function untilReady(url: string, token: string, server: ChildProcess): Promise<void> {
+async function untilReady(
+  url: string,
+  token: string,
+  { etcd, server }: { readonly etcd: ChildProcess; readonly server: ChildProcess },
+): Promise<void> {
   const deadline = performance.now() + 60_000;
   while (performance.now() < deadline) {
+    if (etcd.exitCode !== null) throw new Error(`etcd ended with ${etcd.exitCode}`);
     if (server.exitCode !== null) throw new Error(`kube-apiserver ended with ${server.exitCode}`);
     try {
       const answer = await fetch(`${url}/readyz`, {

@@ -85,8 +85,9 @@ interface Condition {
 async function established(name: string): Promise<readonly Condition[]> {
   for (let i = 0; i < 200; i++) {
     const { body } = await call("GET", `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}`);
-    const { conditions = [] } = (body["status"] ?? {}) as { readonly conditions?: readonly Condition[] };
-    if (conditions.some((c) => c.type === "Established" && c.status === "True")) return conditions;
+    // Null until the server has looked at it.
+    const { conditions } = (body["status"] ?? {}) as { readonly conditions?: readonly Condition[] | null };
+    if (conditions?.some((c) => c.type === "Established" && c.status === "True")) return conditions;
     await delay(50);
   }
   throw new Error(`${name} was not established within 10 s`);

@@ -8,6 +8,8 @@ export interface Selection {
   readonly path: string;
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
+  /** There can be one at most, and this is its path: who may only get it can still ask. */
+  readonly item?: string;
 }
 
 export interface Collection<K extends StoredKey = StoredKey> {

@@ -90,6 +90,14 @@ export class Endpoints implements Collection<ResourceKey> {
     const node = /^(.*[^-])-k8s-$/.exec(namePrefix ?? "")?.[1]?.replaceAll("--", "-");
     return node === undefined ? { path } : { path, fieldSelector: `spec.nodeName=${node}` };
   }
+  /** The CNI plugin may get a pod it is called for, and list none. */
+  selectForList(query: StoredQuery): readonly Selection[] {
+    const { namespace, name, namePrefix } = query as ResourceQuery;
+    const pod = podOf(name) ?? podOf(namePrefix === undefined ? undefined : `${namePrefix.replace(/-$/, "")}-eth0`);
+    const selection = this.select(query);
+    if (pod === undefined || namespace === undefined) return [selection];
+    return [{ ...selection, item: `${selection.path}/${encodeURIComponent(pod)}` }];
+  }
   keyOf(object: KubeObject & { readonly spec?: { readonly nodeName?: string } }): ResourceKey | undefined {
     if (!isWorkloadPod(object)) return undefined;
     const { name: pod, namespace = "" } = object.metadata;

@@ -211,10 +211,10 @@ export class KubernetesDatastore implements Datastore {
       for (const selection of collection.selectForList?.(query) ?? [collection.select(query)]) {
         const { fieldSelector, labelSelector } = selection;
         const request = { query: { fieldSelector, labelSelector, ...since }, signal: options.signal };
-        const { items, metadata }: KubeList = await this.api.list(selection.path, {
-          ...request,
-          lossless: collection.lossless,
-        });
+        const { items, metadata }: KubeList =
+          isFresh && selection.item !== undefined
+            ? await this.#listOne(selection.item, options.signal)
+            : await this.api.list(selection.path, { ...request, lossless: collection.lossless });
         revision ??= metadata.resourceVersion; // of several the oldest: a watch from there misses nothing
         for (const object of items)
           for (const item of this.#decodeListed(collection, object)) if (keyMatches(query, item.key)) found.push(item);
@@ -250,6 +250,17 @@ export class KubernetesDatastore implements Datastore {
 
   async close(): Promise<void> {
     this.api.close();
+  }
+
+  async #listOne(path: string, signal: AbortSignal | undefined): Promise<KubeList> {
+    try {
+      const found = await this.api.get<KubeObject>(path, { signal });
+      const { resourceVersion } = found.metadata;
+      return { items: [found], metadata: resourceVersion === undefined ? {} : { resourceVersion } };
+    } catch (error) {
+      if (!(error instanceof KubeStatusError && error.code === 404)) throw error;
+      return { items: [], metadata: {} };
+    }
   }
 
   async #put<K extends StoredKey>(
