@@ -183,3 +183,30 @@ test("FD-007 a fatal failure ends the loop", async () => {
   loop.send({ type: "inSync" });
   await expect(loop.run(new AbortController().signal)).rejects.toThrow("iptables is broken");
 });
+
+test("a write that is cut off because the agent ends is no failure", async () => {
+  const stop = new AbortController();
+  let isWriting = false;
+  const slow = {
+    name: "table",
+    queueResync: () => {},
+    apply: (signal: AbortSignal) =>
+      new Promise<ApplyOutcome>((_, reject) => {
+        isWriting = true;
+        signal.addEventListener("abort", () => reject(new Error("the tool was killed")));
+      }),
+  };
+  const loop = new ApplyLoop({
+    parts: { managers: [], sets: [], tables: [slow], links: [], routes: [] },
+    logger: silentLogger,
+    report: () => {},
+    setRefreshMs: 0,
+    routeRefreshMs: 0,
+  });
+  const running = loop.run(stop.signal);
+  loop.send({ type: "inSync" });
+  loop.interfacesInSync();
+  await until(() => isWriting);
+  stop.abort();
+  await running;
+});

@@ -146,6 +146,8 @@ export class ApplyLoop implements DataplaneDriver {
         if (this.#queue.length === 0) await this.#sleep(waitMs, signal);
         else await new Promise((resolve) => setImmediate(resolve));
       }
+    } catch (error) {
+      if (!signal.aborted) throw error; // what was under way when we were told to end has ended with us
     } finally {
       signal.removeEventListener("abort", onAbort);
     }

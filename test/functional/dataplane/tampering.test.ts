@@ -1,0 +1,123 @@
+// Somebody else's hand in our rules and sets: everything comes back exactly as it was, and what is not ours stays.
+import { expect, test } from "bun:test";
+import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+import { eventually } from "./eventually.ts";
+
+const SETTINGS = {
+  IptablesPostWriteCheckIntervalSecs: "0.1",
+  IptablesRefreshInterval: "1",
+  IpsetsRefreshInterval: "1",
+  NftablesRefreshInterval: "1",
+};
+const A = "calia2";
+const B = "calib3";
+
+/** By shell; `$T` is the tool of the variant, such as iptables-legacy. */
+const NFT_FAULTS = [
+  "nft flush chain ip calico filter-cali-FORWARD",
+  "nft flush chain ip calico filter-FORWARD",
+  `nft delete element ip calico filter-cali-to-wl-dispatch '{ "${B}" }'`,
+  `nft add element ip calico filter-cali-to-wl-dispatch '{ "cali9" : accept }'`,
+  "nft insert rule ip calico filter-cali-FORWARD accept",
+  `nft insert rule ip6 calico filter-cali-tw-${B} accept`,
+  "nft add chain ip calico filter-cali-strange",
+  "nft delete element ip calico cali40s-friends '{ 10.65.0.2 }'",
+  "nft add element ip calico cali40s-friends '{ 10.65.0.9 }'",
+  "nft flush set ip6 calico cali60s-friends",
+  "nft add set ip calico cali40s-nobody '{ type ipv4_addr; }'",
+  "nft delete table arp calico-arp",
+  "nft delete table ip6 calico",
+  "nft flush ruleset",
+];
+const IPTABLES_FAULTS = [
+  "$T -F cali-FORWARD",
+  "$T -F FORWARD",
+  "$T -D FORWARD 1",
+  "$T -t raw -F",
+  "$T -t nat -F POSTROUTING",
+  `$T -I cali-tw-${B} -j ACCEPT`,
+  `$T -D cali-tw-${B} 1`,
+  "$T -N cali-strange",
+  "$T -A cali-FORWARD -j ACCEPT",
+  `$T6 -R cali-tw-${B} 1 -j ACCEPT`,
+  "ipset del cali40s:friends 10.65.0.2",
+  "ipset add cali40s:friends 10.65.0.9",
+  "ipset flush cali60s:friends",
+  "ipset create cali40s:nobody hash:ip",
+  "$T -F; $T -X; ipset flush",
+  "nft delete table arp calico-arp",
+];
+
+function held(host: DataplaneHost, backend: Backend): string {
+  const run = (command: string, ...args: string[]) => host.namespace.run(command, args);
+  const saved = [
+    // Order of chains and sets is nobody's business; of rules it is.
+    ...run("nft", "-s", "list", "table", "arp", "calico-arp").split("\n"),
+    ...(backend === "nftables"
+      ? ["ip", "ip6"].flatMap((family) =>
+          run("nft", "-s", "list", "table", family, "calico")
+            .split(/\n(?=\t\w)/)
+            .sort(),
+        )
+      : [
+          ...["iptables", "ip6tables"].flatMap((tool) => run(`${tool}-${backend}-save`).split("\n")),
+          ...run("ipset", "save").split("\n").sort(),
+        ]),
+  ];
+  return saved
+    .filter((line) => !line.startsWith("#"))
+    .map((line) => line.replace(/\[\d+:\d+\]|(hashsize|bucketsize|initval) \S+/g, ""))
+    .join("\n");
+}
+
+/** Chains of iptables-save come in any order: rules by chain. */
+const byChain = (text: string) => text.split("\n").sort().join("\n");
+
+for (const backend of BACKENDS)
+  test(`FD-025 FD-093 FD-102 ${backend}: whatever somebody does to our rules and sets is repaired, and nothing of theirs is touched`, async () => {
+    await using host = await DataplaneHost.create(backend, SETTINGS);
+    const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+    expect([a.interfaceName, b.interfaceName]).toEqual([A, B]);
+    for (const p of [80, 81]) host.prober.listen(b.target, "tcp", p);
+    const foreign = "table inet somebody { chain c { type filter hook forward priority 50; udp dport 7 drop\n }\n }";
+    host.start();
+    await host.send(
+      allowProfile,
+      { type: "ipSetUpdate", id: "s:friends", setType: "net", members: [`${a.v4}/32`, `${a.v6}/128`] },
+      policy("p", [
+        rule({ protocol: { name: "tcp" }, srcIpSetIds: ["s:friends"], dstPorts: [{ first: 80, last: 80 }] }),
+      ]),
+      host.endpoint(a),
+      host.endpoint(b, { tiers: [tier(["p"])] }),
+      inSync,
+    );
+    const compare = backend === "nftables" ? (text: string) => text : byChain;
+    const before = compare(held(host, backend));
+    const cells = [a.v4, a.v6].flatMap((_, i) =>
+      [80, 81].map((p) => ({ from: a.target, to: i === 0 ? b.v4 : b.v6, port: p })),
+    );
+    for (const fault of backend === "nftables" ? NFT_FAULTS : IPTABLES_FAULTS) {
+      host.namespace.run("nft", [foreign]);
+      const env = `T=iptables-${backend}; T6=ip6tables-${backend};`;
+      host.namespace.run("sh", ["-c", `${env} ${fault}`]);
+      await eventually(async () => {
+        try {
+          return compare(held(host, backend)) === before;
+        } catch {
+          return false; // a table is missing for the moment
+        }
+      }, 20_000).catch((error: unknown) => {
+        throw new Error(`${fault}: not repaired\n${compare(held(host, backend))}`, { cause: error });
+      });
+      if (fault !== "nft flush ruleset") host.namespace.run("nft", ["list", "table", "inet", "somebody"]);
+    }
+    expect(await host.probe(cells, 500)).toEqual(["reached", "silent", "reached", "silent"]);
+    if (backend === "nftables") return;
+    // In the kernel's own chains everybody may have rules: ours come back, theirs stay where they are.
+    const tool = `iptables-${backend}`;
+    host.namespace.run("sh", ["-c", `${tool} -A FORWARD -p udp --dport 7 -j DROP; ${tool} -D FORWARD 1`]);
+    await eventually(
+      () => /-A FORWARD .*cali-FORWARD\n.*-A FORWARD -p udp/s.test(host.namespace.run(`${tool}-save`, [])),
+      20_000,
+    );
+  }, 180_000);
