@@ -77,8 +77,11 @@ export function sessionCause(session: BirdSession, around: SessionSurroundings =
   if (source !== undefined && !source.isHere)
     return `wrong source address: the Node carries ${source.address}, which none of this host's interfaces has`;
   const said = session.lastError ?? session.info;
-  for (const text of [said, around.heard ?? ""])
-    for (const [pattern, explain] of PROTOCOL_ERRORS) if (pattern.test(text)) return explain(session, around, text);
+  const heard = around.heard ?? "";
+  // What was heard has more to it than what is answered: the number of an AS, for one.
+  for (const text of [said, heard])
+    for (const [pattern, explain] of PROTOCOL_ERRORS)
+      if (pattern.test(text)) return explain(session, around, pattern.test(heard) ? heard : text);
   const signature = signatureCause(session, around);
   if (signature !== undefined) return signature;
   for (const [pattern, explain] of SOCKET_ERRORS) if (pattern.test(said)) return explain(session, around, said);

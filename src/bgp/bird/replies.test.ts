@@ -192,5 +192,15 @@ describe("why a session is down", () => {
   ] as const;
   for (const [state, error, want] of cases)
     test(`${state} ${error ?? ""}`, () => expect(sessionCause(session(state, error))).toContain(want));
+  test("what was heard before a mere consequence counts, and the host's own knowledge", () => {
+    const closed = session("Active", "Socket: Connection closed");
+    expect(sessionCause(closed)).toContain("hung up");
+    expect(sessionCause(closed, { heard: "Bad peer AS: 65101" })).toContain("we expect 64512 and it is 65101");
+    expect(sessionCause(closed, { source: { address: "10.0.0.9", isHere: false } })).toContain("carries 10.0.0.9");
+    expect(sessionCause(session("Active", "Socket: No route to host"), { hasRoute: true })).toContain("on the wire");
+    const signatures = { missing: 0, unexpected: 3, wrong: 0 };
+    expect(sessionCause(session("Connect"), { hasPassword: false, signatures })).toContain("we have none");
+    expect(sessionCause(closed, { hasPassword: false, signatures })).toContain("hung up"); // it did answer
+  });
   test("nothing to explain when it is up", () => expect(sessionCause(session("Established"))).toBeUndefined());
 });

