@@ -31,8 +31,18 @@ function inode(path: string): number {
   }
 }
 
+/** In seconds of the machine's life. The kernel gives a number of a dead namespace to the next: what began later is not the lab's. */
+function startOf(pid: string): number {
+  try {
+    return Number(readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ")[19]) / 100;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}
+const uptime = () => Number(readFileSync("/proc/uptime", "utf8").split(" ")[0]);
+
 /** Only what carries the lab's name, so that other labs may run beside it; all links of this network namespace. */
-function count(): Count {
+function count(before = Number.POSITIVE_INFINITY): Count {
   const lines = (path: string) => readFileSync(path, "utf8").split("\n");
   const folder = (path: string) => {
     try {
@@ -43,7 +53,9 @@ function count(): Count {
   };
   const namespaces = folder("/run/netns").filter((ns) => ns.includes(name));
   for (const ns of namespaces) spaces.add(inode(`/run/netns/${ns}`));
-  const processes = folder("/proc").filter((pid) => /^\d+$/.test(pid) && spaces.has(inode(`/proc/${pid}/ns/net`)));
+  const processes = folder("/proc").filter(
+    (pid) => /^\d+$/.test(pid) && spaces.has(inode(`/proc/${pid}/ns/net`)) && startOf(pid) < before,
+  );
   return {
     processes: processes.length,
     namespaces: namespaces.length,
@@ -66,8 +78,9 @@ test(`${cycles} labs made and taken down leave nothing`, async () => {
       quiet,
     );
     if (i === 0) busiest = count();
+    const ended = uptime();
     await down(name, quiet);
-    expect({ cycle: i, ...count() }).toEqual({ cycle: i, ...before });
+    expect({ cycle: i, ...count(ended) }).toEqual({ cycle: i, ...before });
     Bun.gc(true);
     rss.push(process.memoryUsage.rss() / 2 ** 20);
   }
