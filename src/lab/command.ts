@@ -1,6 +1,7 @@
 // `calico lab …`: the command line of the lab.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { parseArgs } from "node:util";
 import { describeError } from "../lib/log.ts";
 import { demonstrate } from "./demo.ts";
@@ -12,7 +13,7 @@ import { Lab } from "./lab.ts";
 import { measureMatrix, renderMatrix } from "./matrix.ts";
 import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
 import { deletePod, parsePodName, podNamespace } from "./pods.ts";
-import { datastoreEnvironment } from "./programs.ts";
+import { datastoreEnvironment, rolePath } from "./programs.ts";
 import { changeSettings } from "./settings.ts";
 import { labStatus, renderStatus } from "./status.ts";
 import { openTerminal, table } from "./terminal.ts";
@@ -37,7 +38,7 @@ export const USAGE = `calico lab: a cluster in network namespaces on this machin
   calico lab heal                      undo what was broken
   calico lab capture NODE [-- FILTER]  tcpdump on a host
 
-Every command takes --name LAB (default ${DEFAULT_OPTIONS.name}); several labs can stand side by side.`;
+Every command takes --name LAB (default: $CALICO_LAB, or lab); several labs can stand side by side.`;
 
 export async function main(argv: readonly string[]): Promise<number> {
   try {
@@ -204,7 +205,13 @@ function execute(lab: Lab, where: string | undefined, command: readonly string[]
   const pod = isHost ? undefined : lab.pod(where);
   const host = lab.host(pod?.node ?? where);
   const inside = pod === undefined ? command : ["ip", "netns", "exec", podNamespace(pod), ...command];
-  const environment = { ...baseEnvironment(), ...datastoreEnvironment(lab.options, lab.plan), NODENAME: host.name };
+  const base = baseEnvironment();
+  const environment = {
+    ...base,
+    PATH: `${dirname(rolePath("calicoctl"))}:${base["PATH"]}`,
+    ...datastoreEnvironment(lab.options, lab.plan),
+    NODENAME: host.name,
+  };
   const [file, ...args] = host.enter(inside);
   return spawnSync(file, args, { stdio: "inherit", env: environment }).status ?? 1;
 }

@@ -17,7 +17,7 @@ export interface LabOptions {
 }
 
 export const DEFAULT_OPTIONS: LabOptions = {
-  name: "lab",
+  name: process.env["CALICO_LAB"] ?? "lab",
   nodes: 3,
   podsPerNode: 3,
   topology: "switch",

@@ -1,0 +1,48 @@
+// What a terminal shows, as SVG: text with the few colours our programs use. Knows carriage returns and erased lines,
+// nothing of cursor movement.
+
+const STYLES: Readonly<Record<string, string>> = {
+  "1": 'font-weight="bold"',
+  "2": 'opacity="0.6"',
+  "31": 'fill="#ff6b6b"',
+  "32": 'fill="#69db7c"',
+  "33": 'fill="#ffd43b"',
+};
+const [CHAR, LINE, PAD] = [8.4, 19, 16];
+
+export function drawTerminal(text: string): string {
+  const lines = text.split("\n").map(shown);
+  const widest = Math.max(...lines.map((line) => [...line.replaceAll(/\x1b\[[\d;]*m/g, "")].length), 40);
+  const [width, height] = [Math.ceil(widest * CHAR + 2 * PAD), lines.length * LINE + 2 * PAD];
+  const body = lines.map(
+    (line, i) => `<text x="${PAD}" y="${PAD + (i + 0.75) * LINE}" xml:space="preserve">${spans(line)}</text>`,
+  );
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, monospace" font-size="14" fill="#e9ecef">
+<rect width="100%" height="100%" rx="8" fill="#1b1e23"/>
+${body.join("\n")}
+</svg>
+`;
+}
+
+/** What is left of a line after its returns to the beginning. */
+function shown(line: string): string {
+  const last = line.split("\r").findLast((part) => part !== "") ?? "";
+  return last.replaceAll("\x1b[K", "");
+}
+
+function spans(line: string): string {
+  let style = "";
+  return line
+    .split(/(\x1b\[[\d;]*m)/)
+    .map((part) => {
+      const code = /^\x1b\[([\d;]*)m$/.exec(part)?.[1];
+      if (code !== undefined) {
+        style = STYLES[code] ?? "";
+        return "";
+      }
+      if (part === "") return "";
+      const text = part.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+      return style === "" ? text : `<tspan ${style}>${text}</tspan>`;
+    })
+    .join("");
+}
