@@ -7,7 +7,12 @@ import { drawTerminal } from "./terminal-picture.ts";
 
 const root = join(import.meta.dir, "..");
 const folder = join(root, "docs/pictures");
-const env = { ...process.env, CALICO_LAB: "pictures", PATH: `${join(root, "dist")}:${process.env["PATH"]}`, TERM: "xterm" };
+const env = {
+  ...process.env,
+  CALICO_LAB: "pictures",
+  PATH: `${join(root, "dist")}:${process.env["PATH"]}`,
+  TERM: "xterm",
+};
 
 const scenes = [
   { file: "lab-up", commands: ["calico lab up"] },
