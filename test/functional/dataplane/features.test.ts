@@ -173,12 +173,16 @@ for (const backend of BACKENDS)
       await host.send(
         allowProfile,
         policy("web", [rule({ protocol: { name: "udp" }, dstPorts: [port(80)], action: "log" }), rule()]),
+        policy("a-rather-long-name", [rule({ protocol: tcp, dstPorts: [port(9)], action: "log" })]),
         host.endpoint(a),
-        host.endpoint(b, { tiers: [tier(["web"])] }),
+        host.endpoint(b, { tiers: [tier(["a-rather-long-name", "web"])] }),
         inSync,
       );
       const logged = () => host.ruleCounters().filter(({ text }) => /\bLOG\b|log prefix/.test(text));
-      expect(logged().map(({ text }) => /prefix "?([^" ]*)/.exec(text)?.[1])).toContain("default|gnp|web|web:");
+      const prefixes = logged().map(({ text }) => /prefix "?([^"]*?)(: )?"/.exec(text)?.[1]);
+      // iptables has room for 29 characters.
+      const long = "default|gnp|a-rather-long-name|a-rather-long-name";
+      expect(prefixes.sort()).toEqual([backend === "nftables" ? long : long.slice(0, 29), "default|gnp|web|web"]);
       const matching = (p: number) => ({ from: a.target, to: b.v4, port: p, protocol: "udp" as const });
       // Packets of another port first: they must not use up what the matching ones may log.
       await host.probe(

@@ -80,22 +80,70 @@ for (const backend of BACKENDS)
       await using host = await DataplaneHost.create(backend, { WorkloadSourceSpoofing: "Any" });
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       host.start();
-      const allowed = host.endpoint(b, { allowSpoofedSourcePrefixes: ["10.65.7.0/24" as Cidr] });
+      const prefixes = ["10.65.7.0/24", "fd00:65:7::/64"] as Cidr[];
+      const allowed = host.endpoint(b, { allowSpoofedSourcePrefixes: prefixes });
       await host.send(allowProfile, host.endpoint(a), allowed, inSync);
-      const outside = "192.0.2.99" as IpAddress;
-      const seen = host.count(host.outside, "ip saddr 10.65.7.0/24");
-      for (const [pod, source, wanted] of [
-        [a, "10.65.7.7", 0],
-        [b, "10.65.7.8", 1],
-      ] as const) {
-        host.exec(pod.target, "ip", "addr", "add", `${source}/32`, "dev", "eth0");
-        // Nobody answers: only whether the packet got through is asked.
-        await host.probe(
-          [{ from: pod.target, to: outside, protocol: "udp", port: 53, source: source as IpAddress }],
-          100,
+      const ends = { "10.65.7": "192.0.2.99", "fd00:65:7:": "2001:db8::99" } as const;
+      host.exec(host.outside, "ip", "route", "add", "fd00:65:7::/64", "via", "2001:db8::10");
+      for (const [prefix, outside] of Object.entries(ends)) {
+        const family = prefix.includes(":") ? "ip6" : "ip";
+        const length = family === "ip6" ? 128 : 32;
+        const seen = host.count(
+          host.outside,
+          `${family} saddr ${family === "ip6" ? "fd00:65:7::/64" : "10.65.7.0/24"} udp dport 53`,
         );
-        expect(seen()).toBe(wanted);
+        for (const [pod, last, wanted] of [
+          [a, family === "ip6" ? ":7" : ".7", 0],
+          [b, family === "ip6" ? ":8" : ".8", 1],
+        ] as const) {
+          const source = `${prefix}${last}` as IpAddress;
+          host.exec(pod.target, "ip", "addr", "add", `${source}/${length}`, "dev", "eth0");
+          // Nobody answers: only whether the packet got through is asked.
+          await host.probe([{ from: pod.target, to: outside as IpAddress, protocol: "udp", port: 53, source }], 100);
+          expect([source, seen()]).toEqual([source, wanted]);
+        }
       }
+      // Another workload's address is no better than one of nobody.
+      const seen = host.count(host.outside, `ip saddr ${b.v4} udp dport 54`);
+      host.exec(a.target, "ip", "addr", "add", `${b.v4}/32`, "dev", "eth0");
+      await host.probe(
+        [{ from: a.target, to: "192.0.2.99" as IpAddress, protocol: "udp", port: 54, source: b.v4 }],
+        100,
+      );
+      expect(seen()).toBe(0);
+    });
+
+    test("FD-076 policies with one selector share a chain, and still speak in order", async () => {
+      await using host = await DataplaneHost.create(backend);
+      const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+      for (const p of [80, 81, 82, 83]) host.prober.listen(b.target, "tcp", p);
+      host.start();
+      const to = (first: number, action: "allow" | "deny" | "next-tier") =>
+        rule({ protocol: tcp, dstPorts: [port(first)], action });
+      const names = Array.from({ length: 12 }, (_, i) => `p${i}`);
+      const said: Readonly<Record<string, ReturnType<typeof rule>[]>> = {
+        p2: [to(80, "allow")],
+        p4: [to(81, "deny")],
+        p6: [to(82, "next-tier")],
+        p9: [to(83, "allow")],
+        p11: [rule({ action: "deny" })],
+      };
+      const after = policy("later", [to(82, "allow")]);
+      await host.send(
+        allowProfile,
+        ...names.map((name) => policy(name, said[name] ?? [], [], { selector: "all()" })),
+        after,
+        host.endpoint(a),
+        host.endpoint(b, { tiers: [tier(names, [], { name: "many" }), tier(["later"])] }),
+        inSync,
+      );
+      const cells = [80, 81, 82, 83, 84].map((p) => ({ from: a.target, to: b.v4, port: p }));
+      expect(await host.probe(cells)).toEqual(["reached", "silent", "reached", "reached", "silent"]);
+      const rules = host.ruleCounters().map(({ text }) => text);
+      expect(rules.some((text) => text.includes("Return on verdict"))).toBe(true);
+      // An edit of one of them is seen at once.
+      await host.send(policy("p0", [to(80, "deny"), to(84, "next-tier")], [], { selector: "all()" }));
+      expect((await host.probe(cells))[0]).toBe("silent");
     });
 
     test("three match blocks in one rule must all match", async () => {
