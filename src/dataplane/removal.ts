@@ -3,6 +3,7 @@
 import { isGone, type Link, Nft, openRouteKernel, type Route, type RouteKernel } from "../kernel/index.ts";
 import { delay } from "../lib/retry.ts";
 import type { Logger } from "../lib/log.ts";
+import { REDIRECT_PREFIX } from "./managers/bandwidth-limits.ts";
 import { hasArpTables } from "./nft/probe.ts";
 import { allPlaces } from "./open-kernel.ts";
 import { type DataplaneParameters, rulesConfig } from "./parameters.ts";
@@ -58,6 +59,7 @@ function isOurs(link: Link, parameters: DataplaneParameters): boolean {
   if (kind === "vxlan") return tunnels.includes(name);
   if (kind === "wireguard")
     return [parameters.WireguardInterfaceName, parameters.WireguardInterfaceNameV6].includes(name);
+  if (kind === "ifb") return name.startsWith(REDIRECT_PREFIX);
   return kind === "veth" && parameters.InterfacePrefix.some((prefix) => prefix !== "" && name.startsWith(prefix));
 }
 

@@ -17,7 +17,7 @@ import { describeError, type Logger } from "../../lib/log.ts";
 import type { ApplyOutcome, Reconciler } from "../manager.ts";
 import type { EndpointRegistry } from "./endpoint-registry.ts";
 
-const PREFIX = "bwcali";
+export const REDIRECT_PREFIX = "bwcali";
 const NAME_LENGTH = 15;
 const ALIAS = "limited by calico";
 /** How long a packet may wait for its turn, beside the burst. */
@@ -44,7 +44,7 @@ interface Limits {
 
 /** The device that stands in for what a workload sends. */
 export const redirectDeviceName = (interfaceName: string): string =>
-  `${PREFIX}${createHash("sha512").update(interfaceName).digest("hex")}`.slice(0, NAME_LENGTH);
+  `${REDIRECT_PREFIX}${createHash("sha512").update(interfaceName).digest("hex")}`.slice(0, NAME_LENGTH);
 
 export class BandwidthLimits implements Reconciler {
   readonly name = "bandwidth limits";
@@ -107,7 +107,8 @@ export class BandwidthLimits implements Reconciler {
       this.#dirty.add(name);
     }
     for (const link of links.values())
-      if (link.kind === "ifb" && link.name.startsWith(PREFIX) && !devices.has(link.name)) this.#delete(link.index);
+      if (link.kind === "ifb" && link.name.startsWith(REDIRECT_PREFIX) && !devices.has(link.name))
+        this.#delete(link.index);
     this.#needsRead = false;
   }
 

@@ -53,10 +53,12 @@ export class NftTables implements Reconciler {
       } catch (error) {
         this.#options.onCommit?.(false, 0);
         this.#needsRead = true;
-        if (this.#options.isOptional === true && attempt > 0) return this.#goOnWithout(error);
+        const isOvertaken = hasErrno(error, "ERESTART");
+        if (this.#options.isOptional === true && (isOvertaken ? attempt + 1 >= ATTEMPTS : attempt > 0))
+          return this.#goOnWithout(error);
         if (attempt + 1 >= ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
         // Somebody wrote between our look and our write: look again at once.
-        if (hasErrno(error, "ERESTART")) continue;
+        if (isOvertaken) continue;
         this.#log.warn("nftables refused the rules; trying again", { error: describeError(error), attempt });
         await delay(2 ** attempt, signal);
       }
