@@ -69,3 +69,6 @@ chaos: build ## random faults under traffic, with a printed seed, on both datapl
 
 e2e: image ## a real Kubernetes cluster with our image and manifests, under upstream's own NetworkPolicy specs
 	@$(BUN) scripts/e2e.ts
+
+test-vm: build ## WireGuard, IPIP and systemd in a virtual machine with Debian's kernel (software emulation, minutes)
+	@$(BUN) test/vm/run.ts $(ONLY)

@@ -1,12 +1,16 @@
 import { expect, test } from "bun:test";
 import type { DataplaneReport } from "../calc/index.ts";
+import { HealthAggregator, type HealthReport } from "../lib/health.ts";
 import { silentLogger } from "../lib/log.ts";
-import { ApplyLoop } from "./apply-loop.ts";
+import { ApplyLoop, type ApplyLoopOptions, watchdogMs } from "./apply-loop.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Manager, type ManagerMessage } from "./manager.ts";
 import { Throttle } from "./throttle.ts";
 
 /** A loop whose parts write down when they were called. */
-function testLoop(failing: { name?: string; error?: Error; times?: number } = {}) {
+function testLoop(
+  failing: { name?: string; error?: Error; times?: number } = {},
+  more: Partial<ApplyLoopOptions> & { readonly hang?: boolean } = {},
+) {
   const calls: string[] = [];
   const seen: ManagerMessage[] = [];
   const reports: DataplaneReport[] = [];
@@ -32,6 +36,10 @@ function testLoop(failing: { name?: string; error?: Error; times?: number } = {}
       await Promise.resolve();
       calls.push(name);
       fail(name);
+      if (more.hang === true && name === "route") {
+        calls.push("hanging");
+        await new Promise(() => {});
+      }
       return {};
     },
   });
@@ -49,6 +57,8 @@ function testLoop(failing: { name?: string; error?: Error; times?: number } = {}
     setRefreshMs: 0,
     routeRefreshMs: 0,
     retryMs: 5,
+    roundMs: 5,
+    ...more,
   });
   return { loop, calls, seen, reports };
 }
@@ -209,4 +219,70 @@ test("a write that is cut off because the agent ends is no failure", async () =>
   await until(() => isWriting);
   stop.abort();
   await running;
+});
+
+test("FD-005 sets and routes are looked at again by timers of their own, up to a tenth late; never when off", async () => {
+  for (const random of [0, 0.999]) {
+    const { loop, calls } = testLoop({}, { setRefreshMs: 40, routeRefreshMs: 0, random: () => random });
+    const stop = new AbortController();
+    const running = loop.run(stop.signal);
+    loop.interfacesInSync();
+    loop.send({ type: "inSync" });
+    const started = performance.now();
+    await until(() => calls.includes("resync set"));
+    expect(performance.now() - started).toBeGreaterThan(30 * (1 + 0.1 * random));
+    await until(() => calls.filter((call) => call === "resync set").length === 2); // again and again
+    expect(calls).not.toContain("resync route");
+    stop.abort();
+    await running;
+  }
+  const routes = testLoop({}, { setRefreshMs: -1, routeRefreshMs: 20 });
+  const stop = new AbortController();
+  const running = routes.loop.run(stop.signal);
+  routes.loop.interfacesInSync();
+  routes.loop.send({ type: "inSync" });
+  await until(() => routes.calls.includes("resync route"));
+  expect(routes.calls).toContain("resync link");
+  expect(routes.calls).not.toContain("resync set");
+  stop.abort();
+  await running;
+});
+
+test("FD-008 live from the start, ready after the first round even if it failed, silent when a part hangs", async () => {
+  const health: HealthReport[] = [];
+  const { loop, reports } = testLoop({ name: "table", times: 1 }, { health: (report) => health.push(report) });
+  const stop = new AbortController();
+  const running = loop.run(stop.signal);
+  await until(() => health.length > 0);
+  loop.interfacesInSync();
+  await Bun.sleep(3);
+  expect(health.every((report) => report.live === true && report.ready === false)).toBe(true);
+  loop.send({ type: "inSync" });
+  await until(() => reports.some((report) => report.type === "dataplaneInSync"));
+  await until(() => health.at(-1)?.ready === true);
+  stop.abort();
+  await running;
+
+  // A part that never returns: no report comes any more, and after the watchdog's time the agent is not live.
+  let now = 0;
+  const aggregator = new HealthAggregator(() => now);
+  const hung = testLoop(
+    {},
+    {
+      health: aggregator.register("InternalDataplaneMainLoop", { live: true, ready: true }, watchdogMs(90)),
+      hang: true,
+    },
+  );
+  const hungStop = new AbortController();
+  void hung.loop.run(hungStop.signal);
+  hung.loop.interfacesInSync();
+  hung.loop.send({ type: "inSync" });
+  await until(() => hung.calls.includes("hanging"));
+  expect(aggregator.liveness().ok).toBe(true);
+  now = 89_000;
+  expect(aggregator.liveness().ok).toBe(true);
+  now = 91_000;
+  expect(aggregator.liveness()).toMatchObject({ ok: false, status: 503 });
+  expect([watchdogMs(90), watchdogMs(5), watchdogMs(0)]).toEqual([90_000, 20_000, 20_000]);
+  hungStop.abort();
 });

@@ -41,12 +41,19 @@ export interface ApplyLoopOptions {
   readonly routeRefreshMs: number;
   readonly statusIntervalMs?: number;
   readonly onApplied?: (round: { readonly seconds: number; readonly ok: boolean; readonly isFirst: boolean }) => void;
+  /** What was taken from the queue together. */
+  readonly onBatch?: (batch: { readonly interfaces: number; readonly addresses: number }) => void;
   /** One round more may begin after this time; a tenth of a second unless told. */
   readonly roundMs?: number;
   /** How soon a failed round is tried again. */
   readonly retryMs?: number;
   readonly random?: () => number;
 }
+
+const LEAST_WATCHDOG_SECONDS = 20;
+/** Without a report for this long the loop counts as stuck. */
+export const watchdogMs = (configuredSeconds: number): number =>
+  Math.max(LEAST_WATCHDOG_SECONDS, configuredSeconds) * 1000;
 
 const QUEUE_LIMIT = 100;
 const BATCH_LIMIT = 100;
@@ -157,13 +164,18 @@ export class ApplyLoop implements DataplaneDriver {
   #takeBatch(): void {
     const batch = this.#queue.splice(0, BATCH_LIMIT + 1);
     if (batch.length === 0) return;
+    let interfaces = 0;
+    let addresses = 0;
     for (const message of batch) {
+      if (message.type === "interfaceState") interfaces++;
+      else if (message.type === "interfaceAddresses") addresses++;
       if (message.type === "inSync") {
         this.#isDatastoreInSync = true;
         this.#log.info("datastore is in sync", { seconds: this.#seconds() });
       }
       for (const manager of this.#parts.managers) manager.onUpdate(message);
     }
+    if (interfaces + addresses > 0) this.#options.onBatch?.({ interfaces, addresses });
     this.#needsApply = true;
     if (this.#queue.length < QUEUE_LIMIT) for (const resolve of this.#waiting.splice(0)) resolve();
   }
@@ -183,6 +195,7 @@ export class ApplyLoop implements DataplaneDriver {
         failures++;
         this.#log.warn("part of the dataplane failed; it is tried again", { part: what, error: describeError(error) });
       }
+      this.#reportHealth(); // a round may take long: what counts is that it gets on
     };
     const { managers, sets, tables, links, routes } = this.#parts;
     for (const manager of managers) manager.resolve?.();

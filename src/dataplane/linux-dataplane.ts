@@ -4,7 +4,14 @@
 //                                     ├► ApplyLoop ─► managers ─► planes (nftables | iptables + ipset), routes, neighbours
 //   calc ─► DataplaneMessage ─────────┘                └► EndpointStatus ─► reports
 import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc/index.ts";
-import { type Conntrack, EventMonitor, type RouteKernel, type Sysctls, type TrafficControl } from "../kernel/index.ts";
+import {
+  type Conntrack,
+  EventMonitor,
+  type RouteKernel,
+  type Sysctls,
+  type TrafficControl,
+  type WireguardDevice,
+} from "../kernel/index.ts";
 import type { HealthReport } from "../lib/health.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import { describeError, type Logger } from "../lib/log.ts";
@@ -17,7 +24,9 @@ import { FlowtableDevices } from "./managers/flowtable-devices.ts";
 import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
 import { type DataplaneFacts, type DataplaneParameters, rulesConfig } from "./parameters.ts";
 import { createClusterNetwork } from "./cluster-network.ts";
+import { HostWatch } from "./host-watch.ts";
 import { detectMtus } from "./mtu.ts";
+import { type DataplaneSizes, DataplaneStats } from "./stats.ts";
 import { Sweeper, type SweepTargets } from "./sweeper.ts";
 import { prepareHost } from "./start-of-day.ts";
 import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
@@ -27,7 +36,7 @@ import { mainTableOwnership } from "./routes/ownership.ts";
 import { RouteTable } from "./routes/route-table.ts";
 import { StaticNeighbours } from "./routes/static-neighbours.ts";
 import { isWorkloadInterface } from "./rules/config.ts";
-import { createEncryption } from "./wireguard/create.ts";
+import { createEncryption, wireguardOf } from "./wireguard/create.ts";
 import type { WireguardKernel } from "./wireguard/wireguard-device.ts";
 
 export interface LinuxKernel {
@@ -41,6 +50,8 @@ export interface LinuxKernel {
   readonly trafficControl?: TrafficControl;
   /** What the other backend may have left. */
   readonly leftovers?: SweepTargets;
+  /** The way of writing rules that would be chosen now; nothing when it was told outright. */
+  readonly backendNow?: () => RulesKernel["backend"];
   /** Where events come from: this thread's namespace, or another. */
   readonly namespace?: { readonly fd: number };
 }
@@ -56,6 +67,8 @@ export interface LinuxDataplaneOptions {
   /** Where the CNI plugin finds the MTU for pods. */
   readonly mtuFile?: string;
   readonly onApplied?: NonNullable<ApplyLoopOptions["onApplied"]>;
+  /** Something of the host changed that the dataplane was built for: it must be built anew. */
+  readonly onHostChange?: (reason: string) => void;
 }
 
 const RT_TABLE_MAIN = 254;
@@ -66,6 +79,13 @@ export class LinuxDataplane implements DataplaneDriver {
   readonly #log: Logger;
   readonly #loop: ApplyLoop;
   readonly #interfaces: InterfaceMonitor;
+  readonly #watch: HostWatch;
+  /** What it does, counted. */
+  readonly stats = new DataplaneStats();
+  /** How much there is now. */
+  readonly sizes: () => DataplaneSizes;
+  /** Our WireGuard devices with their peers, as the kernel has them. */
+  readonly wireguardDevices: () => readonly WireguardDevice[];
 
   constructor(options: LinuxDataplaneOptions) {
     this.#options = options;
@@ -78,12 +98,14 @@ export class LinuxDataplane implements DataplaneDriver {
     const isExcluded = (name: string) => parameters.InterfaceExclude.some((pattern) => pattern.test(name));
     const floatingIps = parameters.FloatingIPs === "Enabled";
 
+    const { stats } = this;
     const rules = createRulePlanes({
       kernel: kernel.rules,
       config,
       parameters,
       versions,
       logger,
+      stats,
       deviceExists: (name) => kernel.routes.links.get(name) !== undefined,
     });
     const { registry, managers: ruleManagers } = createRuleManagers({
@@ -114,7 +136,12 @@ export class LinuxDataplane implements DataplaneDriver {
               routes: kernel.routes.routes,
               ownership,
               logger,
-              forgetConnections: (addresses) => void kernel.conntrack.deleteByAddress(addresses),
+              onResync: (seconds) => stats.routeResyncSeconds.add(seconds),
+              forgetConnections: (addresses) => {
+                const started = performance.now();
+                kernel.conntrack.deleteByAddress(addresses);
+                stats.conntrackSeconds.add((performance.now() - started) / 1000);
+              },
             }),
         );
     const neighbours = new StaticNeighbours(kernel.routes.neighbours);
@@ -147,6 +174,7 @@ export class LinuxDataplane implements DataplaneDriver {
       kernel: { ...kernel.routes, ...(kernel.wireguard === undefined ? {} : { wireguard: kernel.wireguard }) },
       sysctls: kernel.sysctls,
       logger,
+      onRouteResync: (seconds) => stats.routeResyncSeconds.add(seconds),
     });
     prepareHost({
       parameters,
@@ -196,9 +224,37 @@ export class LinuxDataplane implements DataplaneDriver {
       ...(options.health === undefined ? {} : { health: options.health }),
       ...(options.onApplied === undefined ? {} : { onApplied: options.onApplied }),
       ...(options.roundMs === undefined ? {} : { roundMs: options.roundMs }),
+      onBatch: ({ interfaces, addresses }) => {
+        if (interfaces > 0) stats.interfaceBatch.add(interfaces);
+        if (addresses > 0) stats.addressBatch.add(addresses);
+      },
       setRefreshMs: parameters.IpsetsRefreshInterval * 1000,
       routeRefreshMs: parameters.RouteRefreshInterval * 1000,
       statusIntervalMs: parameters.ReportingIntervalSecs * 1000,
+    });
+    this.sizes = () => ({
+      backend: kernel.rules.backend,
+      ...rules.size(),
+      routes: [...tables, ...encryption.tables].map((table) => ({
+        table: `IPv${table.version}:${table.table}`,
+        ...table.size,
+      })),
+    });
+    this.wireguardDevices = () =>
+      [4, 6].flatMap((version) => {
+        const { isEnabled, interfaceName } = wireguardOf(parameters, version as IpVersion);
+        if (!isEnabled) return [];
+        using wireguard = kernel.wireguard?.open();
+        return wireguard?.get(interfaceName) ?? [];
+      });
+    this.#watch = new HostWatch({
+      links: () => kernel.routes.links.list(),
+      mtuPattern: parameters.MTUIfacePattern,
+      mtu: mtus.host,
+      ipvs: facts.ipvs,
+      backend: kernel.rules.backend,
+      ...(kernel.backendNow === undefined ? {} : { backendNow: kernel.backendNow }),
+      onChange: (reason) => options.onHostChange?.(reason),
     });
     this.#interfaces = new InterfaceMonitor({
       kernel: kernel.routes,
@@ -219,7 +275,7 @@ export class LinuxDataplane implements DataplaneDriver {
   async run(signal: AbortSignal): Promise<void> {
     const stop = new AbortController();
     const both = AbortSignal.any([signal, stop.signal]);
-    const watching = this.#watch(both);
+    const watching = Promise.all([this.#follow(both), this.#watch.run(both)]);
     try {
       await this.#loop.run(both);
     } finally {
@@ -230,7 +286,7 @@ export class LinuxDataplane implements DataplaneDriver {
   }
 
   /** Follows the kernel's events. When they break off, begins again with a full list. */
-  async #watch(signal: AbortSignal): Promise<void> {
+  async #follow(signal: AbortSignal): Promise<void> {
     const { namespace } = this.#options.kernel;
     while (!signal.aborted) {
       const broken = Promise.withResolvers<void>();
@@ -238,7 +294,10 @@ export class LinuxDataplane implements DataplaneDriver {
         await using monitor = new EventMonitor({
           subjects: ["links", "routes"],
           ...(namespace === undefined ? {} : { namespace }),
-          onEvents: (events) => this.#interfaces.onEvents(events),
+          onEvents: (events) => {
+            this.#interfaces.onEvents(events);
+            for (const event of events) if (event.type === "link") this.#watch.onLink(event.link.name, !event.isGone);
+          },
           onFailure: (why) => {
             this.#log.warn("interface events broke off; listening again", { error: describeError(why) });
             broken.resolve();

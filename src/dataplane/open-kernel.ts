@@ -19,6 +19,7 @@ import {
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import { detectFeatures, detectIptablesVariant, type HostFeatures } from "./iptables/detect.ts";
+import { IPVS_DEVICE } from "./host-watch.ts";
 import type { LinuxKernel } from "./linux-dataplane.ts";
 import { whyIptables } from "./nft/probe.ts";
 import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
@@ -27,9 +28,6 @@ import type { SweepTargets } from "./sweeper.ts";
 
 const LOCK_SECONDS = 10;
 const PROBE_MS = 30_000;
-
-/** kube-proxy in IPVS mode puts every service's address on this device. */
-export const IPVS_DEVICE = "kube-ipvs0";
 
 export function hasIpvsDevice(): boolean {
   using routes = openRouteKernel();
@@ -57,7 +55,24 @@ export async function openLinuxKernel(
     const { rules, features } = await chooseRules(parameters, facts, versions, nft, logger);
     const leftovers = leftoversOf(rules, versions, nft);
     const wireguard = { open: () => openWireguard(), setThreaded };
-    const kernel = { rules, features, leftovers, routes, conntrack, trafficControl, wireguard, sysctls: procSysctls };
+    const isAuto = !["Enabled", "Disabled"].includes(parameters.NFTablesMode);
+    const backendNow = () => {
+      if (routes.links.get(IPVS_DEVICE) !== undefined) return "iptables" as const;
+      // Asking a kernel that had everything would write to it; what it has it does not lose.
+      if (rules.backend === "nftables") return "nftables" as const;
+      return whyIptables(parameters.NFTablesMode, { ipvs: false }, nft) === undefined ? "nftables" : "iptables";
+    };
+    const kernel = {
+      ...(isAuto ? { backendNow } : {}),
+      rules,
+      features,
+      leftovers,
+      routes,
+      conntrack,
+      trafficControl,
+      wireguard,
+      sysctls: procSysctls,
+    };
     return { ...kernel, [Symbol.dispose]: close };
   } catch (error) {
     close();

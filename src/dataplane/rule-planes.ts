@@ -14,6 +14,7 @@ import type { RulesConfig } from "./rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "./rules/layer-table.ts";
 import { IPTABLES_CHAIN_LENGTH, NFT_CHAIN_LENGTH } from "./rules/names.ts";
 import { LAYERS } from "./rules/rule.ts";
+import type { DataplaneSizes, DataplaneStats } from "./stats.ts";
 
 export interface RulePlanes {
   readonly planes: readonly RulePlane[];
@@ -24,6 +25,7 @@ export interface RulePlanes {
   readonly arp?: LayerTable;
   /** Devices whose established flows take the short cut, with nftables. */
   readonly setFlowtableDevices?: (devices: ReadonlySet<string>) => void;
+  readonly size: () => Pick<DataplaneSizes, "tables" | "sets">;
 }
 
 export type RulesKernel =
@@ -52,6 +54,7 @@ export interface RulePlanesOptions {
   readonly versions: readonly IpVersion[];
   readonly logger: Logger;
   readonly deviceExists?: (name: string) => boolean;
+  readonly stats?: DataplaneStats;
 }
 
 /** The longest layer prefix, such as `filter-`, is part of the name. */
@@ -63,7 +66,7 @@ export function createRulePlanes(options: RulePlanesOptions): RulePlanes {
 }
 
 function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes {
-  const { config, versions, logger, parameters, deviceExists = () => true } = options;
+  const { config, versions, logger, parameters, stats, deviceExists = () => true } = options;
   const planes = versions.map((version) => new NftPlane(version, config, { deviceExists }));
   const refreshMs = parameters.NftablesRefreshInterval * 1000;
   const arp = arpPlane(config, ruleset);
@@ -71,17 +74,25 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
   return {
     planes,
     sets: [],
-    tables: [new NftTables({ planes: all, ruleset, logger, refreshMs })],
+    tables: [new NftTables({ planes: all, ruleset, logger, refreshMs, ...counted(stats) })],
     chainNameLimit: NFT_NAME_LIMIT,
     setFlowtableDevices: (devices) => {
       for (const plane of planes) plane.setFlowtableDevices(devices);
     },
+    size: () => ({
+      tables: all.map((plane) => ({ ...plane.size, version: plane === arp ? "arp" : plane.version })),
+      sets: planes.map((plane) => ({ version: plane.version, ours: plane.size.sets })),
+    }),
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
   };
 }
 
 /** Answers to ARP are nftables' in either backend. */
 export const ARP_TABLE = { family: "arp", name: "calico-arp" } as const;
+const counted = (stats: DataplaneStats | undefined) =>
+  stats === undefined
+    ? {}
+    : { onCommit: (ok: boolean) => stats.onNft(ok), onRead: (ok: boolean) => stats.onNftList(ok) };
 
 function arpPlane(config: RulesConfig, ruleset: NftRuleset): NftPlane | undefined {
   return hasArpTables(ruleset) ? new NftPlane(4, config, { table: ARP_TABLE }) : undefined;
@@ -92,11 +103,12 @@ const OLD_NAT_RULE =
   /^-A POSTROUTING (?:.* felix-masq-ipam-pools .*|-o tunl0 -m addrtype ! --src-type LOCAL --limit-iface-out -m addrtype --src-type LOCAL -j MASQUERADE)/;
 
 function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { backend: "iptables" }): RulePlanes {
-  const { config, versions, logger, parameters } = options;
+  const { config, versions, logger, parameters, stats } = options;
   const sets: IpsetSets[] = [];
   const tables: Reconciler[] = [];
+  const written: IptablesTable[] = [];
   const planes = versions.map((version): RulePlane => {
-    const store = kernel.iptables(version);
+    const store = stats?.timed(kernel.iptables(version)) ?? kernel.iptables(version);
     const layers = LAYERS.map((layer) => {
       const table = new IptablesTable({
         layer,
@@ -107,11 +119,21 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
         postWriteMs: parameters.IptablesPostWriteCheckIntervalSecs * 1000,
         refreshMs: parameters.IptablesRefreshInterval * 1000,
         ...(layer === "nat" ? { oldRule: OLD_NAT_RULE } : {}),
+        ...(stats === undefined
+          ? {}
+          : { onCall: (action, ok, lines) => stats.onIptables(version, layer, action, ok, lines) }),
       });
       tables.push(table);
+      written.push(table);
       return [layer, table] as const;
     });
-    const set = new IpsetSets({ version, store: kernel.ipsets, maxElements: parameters.MaxIpsetSize, logger });
+    const set = new IpsetSets({
+      version,
+      store: kernel.ipsets,
+      maxElements: parameters.MaxIpsetSize,
+      logger,
+      ...(stats === undefined ? {} : { onCall: (ok, lines) => stats.onIpset(ok, lines) }),
+    });
     sets.push(set);
     return { version, tables: Object.fromEntries(layers) as unknown as LayerTables, sets: set };
   });
@@ -126,6 +148,10 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     sets,
     tables,
     chainNameLimit: IPTABLES_CHAIN_LENGTH,
+    size: () => ({
+      tables: written.map(({ version, layer, size }) => ({ version, table: layer, ...size })),
+      sets: sets.map(({ version, count }) => ({ version, ours: count })),
+    }),
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
   };
 }

@@ -33,6 +33,7 @@ import { createFelixLog, earlySeverity, type FelixLog, thresholdOf } from "./log
 import { openFelixLog } from "./logging/open.ts";
 import { screenWriter } from "./logging/writers.ts";
 import { dataplaneMetrics } from "./metrics/dataplane-metrics.ts";
+import { linuxMetrics, wireguardMetrics } from "./metrics/linux-metrics.ts";
 import { graphMetrics } from "./metrics/graph-metrics.ts";
 import { MetricsServer } from "./metrics/metrics-server.ts";
 import { processMetrics } from "./metrics/process-metrics.ts";
@@ -132,6 +133,12 @@ async function start(given: {
   const driver = await openDriver({
     config,
     onApplied: rounds.onApplied,
+    onDataplane: (dataplane) => {
+      linuxMetrics(registry, dataplane);
+      if (config.PrometheusWireGuardMetricsEnabled)
+        wireguardMetrics(registry, config.FelixHostname, dataplane.wireguardDevices);
+    },
+    onHostChange: (reason) => shutdown.request(restart(reason)),
     encapsulation: plan.encapsulation,
     log,
     health,

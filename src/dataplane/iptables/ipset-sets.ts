@@ -62,6 +62,11 @@ export class IpsetSets implements IpSets, SetReconciler {
     this.#log = options.logger.with({ ipVersion: options.version });
   }
 
+  /** Ours in the kernel. */
+  get count(): number {
+    return this.#present.size;
+  }
+
   replace(id: SetId, memberType: MemberType, members: Iterable<string>): void {
     const name = setName(this.version, id);
     let set = this.#wanted.get(id);

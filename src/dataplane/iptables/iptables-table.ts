@@ -65,6 +65,17 @@ export class IptablesTable implements LayerTable, Reconciler {
     this.#recheck = new RecheckTimer(options);
   }
 
+  /** What is written, or shall be. */
+  get size(): { readonly chains: number; readonly rules: number } {
+    let chains = 0;
+    let rules = 0;
+    for (const { hashes } of this.#needed()) {
+      chains++;
+      rules += hashes.length;
+    }
+    return { chains, rules };
+  }
+
   setChain(offered: Chain): void {
     const parts = offered.kind === "rules" ? [offered] : dispatchTree(offered);
     const gone = new Set(this.#offered.get(offered.name)?.map((part) => part.name));

@@ -34,6 +34,8 @@ export class NftTables implements Reconciler {
   #readAt = 0;
   #lookedAt = 0;
   #isRefused = false;
+  /** Somebody wrote since our last look; when enough time has passed, we look what. */
+  #hasForeignWrite = false;
 
   constructor(options: NftTablesOptions) {
     this.#options = options;
@@ -102,10 +104,10 @@ export class NftTables implements Reconciler {
     if (refreshMs > 0 && now - this.#readAt >= refreshMs) this.#needsRead = true;
     if (this.#needsRead) return;
     const generation = ruleset.generation();
-    if (generation === this.#generation) return;
-    // Others write often (services come and go); reading our tables each time would cost more than it finds.
+    if (generation !== this.#generation) this.#hasForeignWrite = true;
     this.#generation = generation;
-    if (now - this.#lookedAt >= LOOK_MS * 0.9) this.#needsRead = true;
+    // Others write often (services come and go); reading our tables each time would cost more than it finds.
+    if (this.#hasForeignWrite && now - this.#lookedAt >= LOOK_MS * 0.9) this.#needsRead = true;
   }
 
   #read(isRetry: boolean): void {
@@ -119,6 +121,7 @@ export class NftTables implements Reconciler {
       throw error;
     }
     this.#needsRead = false;
+    this.#hasForeignWrite = false;
     this.#readAt = this.#lookedAt = performance.now();
   }
 

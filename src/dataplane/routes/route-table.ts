@@ -60,6 +60,8 @@ export interface RouteTableOptions {
   readonly forgetConnections?: (addresses: readonly IpAddress[]) => void;
   readonly graceMs?: number;
   readonly now?: () => number;
+  /** How long a full look at the table took. */
+  readonly onResync?: (seconds: number) => void;
 }
 
 interface Candidate {
@@ -78,6 +80,7 @@ const IPV6_DEFAULT_PRIORITY = 1024;
 export class RouteTable implements Reconciler {
   readonly name: string;
   readonly version: IpVersion;
+  readonly table: number;
   readonly #options: RouteTableOptions;
   readonly #log: Logger;
   readonly #now: () => number;
@@ -96,6 +99,7 @@ export class RouteTable implements Reconciler {
   constructor(options: RouteTableOptions) {
     this.#options = options;
     this.version = options.version;
+    this.table = options.table;
     this.name = `routes IPv${options.version} table ${options.table}`;
     this.#log = options.logger.with({ ipVersion: options.version, table: options.table });
     this.#now = options.now ?? (() => performance.now());
@@ -241,6 +245,7 @@ export class RouteTable implements Reconciler {
   }
 
   #resync(): number | undefined {
+    const started = performance.now();
     const { routes, table, ownership } = this.#options;
     const before = new Map(this.#actual);
     this.#actual.clear();
@@ -259,6 +264,7 @@ export class RouteTable implements Reconciler {
     for (const key of this.#wanted.keys()) if (!this.#actual.has(key)) this.#dirty.add(key);
     for (const key of before.keys()) if (!this.#actual.has(key)) repaired++;
     this.#needsResync = false;
+    this.#options.onResync?.((performance.now() - started) / 1000);
     if (repaired > 0 && before.size > 0) this.#log.info("routes differed from what was written", { count: repaired });
     return undefined;
   }

@@ -48,6 +48,7 @@ export interface EncryptionOptions {
   readonly kernel: RouteKernel & { readonly wireguard?: WireguardKernel };
   readonly sysctls: Sysctls;
   readonly logger: Logger;
+  readonly onRouteResync?: (seconds: number) => void;
 }
 
 /** Tables 253 to 255 are the kernel's. */
@@ -143,6 +144,7 @@ function ownTable(options: EncryptionOptions, version: IpVersion, table: number,
     routes: options.kernel.routes,
     logger: options.logger,
     ownership: { isOurs: (route, name) => name === interfaceName || route.protocol === ours },
+    ...(options.onRouteResync === undefined ? {} : { onResync: options.onRouteResync }),
   });
 }
 

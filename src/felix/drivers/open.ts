@@ -1,7 +1,7 @@
 // Which dataplane the settings ask for.
 import { writeSync } from "node:fs";
 import type { Encapsulation } from "../../calc/index.ts";
-import { hasIpvsDevice, LinuxDataplane, openLinuxKernel } from "../../dataplane/index.ts";
+import { hasIpvsDevice, LinuxDataplane, openLinuxKernel, watchdogMs } from "../../dataplane/index.ts";
 import type { HealthAggregator } from "../../lib/health.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { FelixConfig } from "../config/index.ts";
@@ -10,8 +10,6 @@ import type { ReportListener, RunningDriver } from "./driver.ts";
 import { DumpDriver } from "./dump-driver.ts";
 import { ExternalDriver } from "./external-driver.ts";
 
-const LEAST_WATCHDOG_SECONDS = 20;
-
 export async function openDriver(given: {
   readonly config: FelixConfig;
   readonly encapsulation: Encapsulation;
@@ -19,6 +17,10 @@ export async function openDriver(given: {
   readonly health: HealthAggregator;
   readonly report: ReportListener;
   readonly onApplied: DataplaneMetrics["onApplied"];
+  /** The Linux dataplane's own numbers. */
+  readonly onDataplane: (dataplane: LinuxDataplane) => void;
+  /** The host is no longer what the dataplane was built for. */
+  readonly onHostChange: (reason: string) => void;
   readonly dump: boolean;
 }): Promise<RunningDriver> {
   const { config, encapsulation, report, health } = given;
@@ -35,14 +37,17 @@ export async function openDriver(given: {
     ipvs: hasIpvsDevice(),
   };
   const kernel = await openLinuxKernel(config, facts, logger);
-  const timeoutMs = Math.max(LEAST_WATCHDOG_SECONDS, config.DataplaneWatchdogTimeout) * 1000;
-  return new LinuxDataplane({
+  const timeoutMs = watchdogMs(config.DataplaneWatchdogTimeout);
+  const dataplane = new LinuxDataplane({
     parameters: config,
     facts,
     kernel,
     logger,
     report,
     onApplied: given.onApplied,
+    onHostChange: given.onHostChange,
     health: health.register("InternalDataplaneMainLoop", { live: true, ready: true }, timeoutMs),
   });
+  given.onDataplane(dataplane);
+  return dataplane;
 }

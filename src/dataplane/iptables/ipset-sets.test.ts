@@ -1,0 +1,128 @@
+import { expect, test } from "bun:test";
+import { type IpsetChange, type IpsetStore, type IpsetType, NetlinkError } from "../../kernel/index.ts";
+import { createLogger } from "../../lib/log.ts";
+import { IpsetSets } from "./ipset-sets.ts";
+
+interface Held {
+  readonly type: IpsetType;
+  readonly maxElements: number;
+  readonly members: Set<string>;
+}
+
+/** What the kernel keeps, refusing what it refuses. */
+class MemoryIpsets implements Pick<IpsetStore, "names" | "list" | "apply"> {
+  sets = new Map<string, Held>();
+  readonly used = new Set<string>();
+  lists: string[] = [];
+  changes = 0;
+  names(): string[] {
+    return [...this.sets.keys()];
+  }
+  list(name: string) {
+    this.lists.push(name);
+    const set = this.sets.get(name);
+    return set === undefined ? undefined : ({ ...set, name, family: 4, members: [...set.members] } as never);
+  }
+  apply(changes: readonly IpsetChange[]): void {
+    for (const change of changes) this.#one(change);
+  }
+  #one(change: IpsetChange): void {
+    this.changes++;
+    const held = (name: string) => {
+      const set = this.sets.get(name);
+      if (set === undefined) throw new NetlinkError(`${change.op} ${name}`, "ENOENT");
+      return set;
+    };
+    if (change.op === "create") {
+      const { name, type, maxElements } = change.set;
+      this.sets.set(name, { type, maxElements: maxElements ?? 65536, members: new Set() });
+    } else if (change.op === "destroy") {
+      held(change.name);
+      if (this.used.has(change.name)) throw new NetlinkError(`destroy ${change.name}`, "EBUSY");
+      this.sets.delete(change.name);
+    } else if (change.op === "swap") {
+      const [a, b] = [held(change.name), held(change.with)];
+      this.sets.set(change.name, b).set(change.with, a);
+    } else if (change.op === "add") for (const member of change.members) held(change.name).members.add(member);
+    else if (change.op === "delete") for (const member of change.members) held(change.name).members.delete(member);
+  }
+}
+
+function open(store = new MemoryIpsets()) {
+  const lines: string[] = [];
+  const logger = createLogger({ level: "debug", write: ({ sentence }) => lines.push(sentence) });
+  const sets = new IpsetSets({ version: 4, store: store as unknown as IpsetStore, maxElements: 1000, logger });
+  const round = async () => {
+    await sets.apply(new AbortController().signal);
+    return sets.applyDeletions();
+  };
+  return { store, sets, round, lines };
+}
+const members = (store: MemoryIpsets, name: string) => [...(store.sets.get(name)?.members ?? ["absent"])].sort();
+
+test("FD-093 the first look is a full one: kept, corrected, replaced when unfit, strays removed, foreign sets left", async () => {
+  const store = new MemoryIpsets();
+  const set = (type: IpsetType, maxElements: number, ...of: string[]) => ({ type, maxElements, members: new Set(of) });
+  store.sets = new Map([
+    ["cali40s:same", set("hash:ip", 1000, "10.0.0.1")],
+    ["cali40s:stale", set("hash:ip", 1000, "10.0.0.1", "10.0.0.9")],
+    ["cali40s:small", set("hash:ip", 10, "10.0.0.1")],
+    ["cali40s:old", set("hash:ip", 1000)],
+    ["cali4t7", set("hash:ip", 1000)],
+    ["felix-all-ipam-pools", set("hash:net", 1000)],
+    ["cali60s:other-family", set("hash:ip", 1000)],
+    ["docker", set("hash:ip", 1000, "10.9.9.9")],
+  ]);
+  const { sets, round } = open(store);
+  for (const id of ["s:same", "s:stale", "s:small"]) sets.replace(id, "ip", ["10.0.0.1"]);
+  await round();
+  expect([...store.sets.keys()].sort()).toEqual([
+    "cali40s:same",
+    "cali40s:small",
+    "cali40s:stale",
+    "cali60s:other-family",
+    "docker",
+  ]);
+  for (const id of ["same", "stale", "small"]) expect(members(store, `cali40s:${id}`)).toEqual(["10.0.0.1"]);
+  expect(store.sets.get("cali40s:small")?.maxElements).toBe(1000);
+  // Nothing to do is nothing done.
+  const before = store.changes;
+  await round();
+  expect(store.changes).toBe(before);
+});
+
+test("FD-094 later looks are small ones: a missing set comes back at once, members are compared within a budget", async () => {
+  const { store, sets, round } = open();
+  sets.replace("s:a", "ip", ["10.0.0.1", "10.0.0.2"]);
+  sets.replace("s:b", "ip", ["10.0.0.3"]);
+  await round();
+  store.sets.delete("cali40s:a");
+  store.sets.get("cali40s:b")?.members.add("10.6.6.6");
+  await round();
+  expect(members(store, "cali40s:a")).toEqual(["absent"]); // nobody looked
+  store.lists = [];
+  sets.queueResync();
+  await round();
+  expect(members(store, "cali40s:a")).toEqual(["10.0.0.1", "10.0.0.2"]);
+  expect(members(store, "cali40s:b")).toEqual(["10.0.0.3"]);
+  expect(store.lists).toEqual(["cali40s:b"]); // what was missing need not be read
+});
+
+test("FD-095 unused sets go a few at a time, and one that is still used waits for the next look", async () => {
+  const { store, sets, round, lines } = open();
+  for (let i = 0; i < 25; i++) sets.replace(`s:${i}`, "ip", []);
+  await round();
+  store.used.add("cali40s:3");
+  for (let i = 0; i < 25; i++) sets.remove(`s:${i}`);
+  const left: number[] = [];
+  for (let more: number | undefined = 0; more !== undefined; ) {
+    more = (await round()).againInMs;
+    left.push(store.sets.size);
+  }
+  expect(left).toEqual([16, 6, 1]);
+  expect(lines.filter((line) => line.includes("could not be deleted"))).toHaveLength(1);
+  store.used.clear();
+  sets.queueResync();
+  await round();
+  expect(store.sets.size).toBe(0);
+});

@@ -1,0 +1,176 @@
+import { expect, test } from "bun:test";
+import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts";
+import { memoryRouteKernel } from "../../kernel/index.ts";
+import type { Cidr, IpAddress } from "../../lib/ip.ts";
+import { silentLogger } from "../../lib/log.ts";
+import type { ManagerMessage } from "../manager.ts";
+import { mainTableOwnership } from "../routes/ownership.ts";
+import { RouteTable } from "../routes/route-table.ts";
+import { StaticNeighbours } from "../routes/static-neighbours.ts";
+import { EndpointRegistry } from "./endpoint-registry.ts";
+import { EndpointStatus } from "./endpoint-status.ts";
+import { WorkloadInterfaces, type WorkloadInterfacesConfig } from "./workload-interfaces.ts";
+
+const config: WorkloadInterfacesConfig = {
+  versions: [4, 6],
+  floatingIps: false,
+  routeProtocol: 3,
+  routeSource: {},
+  routePriority: { 4: 1024, 6: 1024 },
+};
+
+/** A host in memory with one workload's interface, and what the managers of endpoints make of it. */
+function open(given: Partial<WorkloadInterfacesConfig> & { readonly withRoutes?: boolean } = {}) {
+  const kernel = memoryRouteKernel();
+  for (const name of ["eth0", "eth1", "cali1"]) {
+    kernel.links.create({ name, type: { kind: "dummy" } });
+    kernel.links.set(name, { up: true });
+  }
+  const isWorkload = (name: string) => name.startsWith("cali");
+  const registry = new EndpointRegistry(isWorkload);
+  const exclusive = { removeExternalRoutes: true, isWorkload, isBgpPeer: () => false, ownsIpip: true };
+  const ownership = mainTableOwnership({ deviceRouteProtocol: given.routeProtocol ?? 3, ...exclusive });
+  const tables =
+    given.withRoutes === false
+      ? []
+      : ([4, 6] as const).map(
+          (version) => new RouteTable({ version, table: 254, routes: kernel.routes, ownership, logger: silentLogger }),
+        );
+  const neighbours = new StaticNeighbours(kernel.neighbours);
+  const workloads = new WorkloadInterfaces({
+    config: { ...config, ...given },
+    registry,
+    sysctls: { read: () => "1", write: () => {} },
+    addresses: kernel.addresses,
+    routes: tables,
+    neighbours,
+    logger: silentLogger,
+  });
+  const status = new EndpointStatus(registry, (name) => workloads.isConfigured(name));
+  const send = (...messages: readonly ManagerMessage[]) => {
+    for (const message of messages) {
+      for (const table of tables) table.onInterface(message);
+      neighbours.onInterface(message);
+      for (const manager of [registry, workloads, status]) manager.onUpdate(message);
+    }
+  };
+  const reports: DataplaneReport[] = [];
+  const round = () => {
+    registry.resolve?.();
+    workloads.apply();
+    for (const table of tables) table.apply();
+    reports.push(...status.reports());
+    return reports.splice(0);
+  };
+  const link = (name: string, state: "up" | "down" | "gone" = "up"): ManagerMessage => ({
+    type: "interfaceState",
+    ...{ name, index: kernel.links.get(name)?.index ?? 99, state },
+  });
+  send(link("eth0"), link("cali1"));
+  const index = kernel.links.get("cali1")?.index ?? 0;
+  return { kernel, send, round, link, index };
+}
+
+const endpoint = (more: Partial<ProtoWorkloadEndpoint> = {}): ManagerMessage => ({
+  type: "workloadEndpointUpdate",
+  id: { orchestrator: "k8s", workload: "ns/pod", endpoint: "eth0" },
+  endpoint: {
+    ...{ state: "active", name: "cali1", mac: "", profileIds: [], tiers: [], ipv4Nat: [], ipv6Nat: [] },
+    ipv4Nets: ["10.65.0.2/32" as Cidr],
+    ipv6Nets: ["fd65::2/128" as Cidr],
+    ...{ allowSpoofedSourcePrefixes: [], annotations: {}, qosPolicies: [], isIstioAmbient: false },
+    liveMigrationRole: "none",
+    ...more,
+  },
+});
+const peering = (v4: string, v6: string): ManagerMessage => ({
+  type: "globalBgpConfigUpdate",
+  ...{ serviceClusterCidrs: [], serviceExternalCidrs: [], serviceLoadBalancerCidrs: [] },
+  ...{ localWorkloadPeeringIpV4: v4, localWorkloadPeeringIpV6: v6 },
+});
+
+test("FD-131 workload routes carry the configured source address, protocol and priority", () => {
+  const source = { 4: "192.0.2.1" as IpAddress, 6: "2001:db8::1" as IpAddress };
+  const { kernel, send, round } = open({ routeSource: source, routeProtocol: 97, routePriority: { 4: 700, 6: 800 } });
+  send(endpoint());
+  round();
+  expect(kernel.routes.list({ version: 4, table: 254, protocol: 97 })).toMatchObject([
+    { destination: "10.65.0.2/32", source: "192.0.2.1", priority: 700, scope: "link" },
+  ]);
+  expect(kernel.routes.list({ version: 6, table: 254, protocol: 97 })).toMatchObject([
+    { destination: "fd65::2/128", source: "2001:db8::1", priority: 800 },
+  ]);
+});
+
+test("FD-129 with RouteSyncDisabled no route is written, and none of others is touched", () => {
+  const { kernel, send, round, index } = open({ withRoutes: false });
+  kernel.routes.add({ destination: "10.65.0.2/32" as Cidr, link: index, protocol: 4 });
+  send(endpoint({ ipv4Nets: ["10.65.0.3/32" as Cidr] }));
+  round();
+  expect(kernel.routes.list({ version: 4, table: 254 }).map((route) => route.destination)).toEqual([
+    "10.65.0.2/32" as Cidr,
+  ]);
+});
+
+test("FD-128 a workload that speaks BGP finds its host by the peering addresses, on its own interface, while it is one", () => {
+  const { kernel, send, round, index } = open();
+  const onInterface = () =>
+    ([4, 6] as const).flatMap((version) =>
+      kernel.addresses.list({ version, link: index }).map(({ address, scope }) => `${address} ${scope}`),
+    );
+  send(peering("169.254.7.1", "fe80:7::1"), endpoint());
+  round();
+  expect(onInterface()).toEqual([]);
+  send(endpoint({ localBgpPeer: { bgpPeerName: "tor" } as NonNullable<ProtoWorkloadEndpoint["localBgpPeer"]> }));
+  round();
+  expect(onInterface()).toEqual(["169.254.7.1 link", "fe80:7::1 link"]);
+  send(peering("169.254.7.9", ""));
+  round();
+  expect(onInterface()).toEqual(["169.254.7.9 link"]);
+  send(endpoint());
+  round();
+  expect(onInterface()).toEqual([]);
+});
+
+test("FD-113 a host endpoint is as bad as its worst interface: none is an error, one that is down makes it down", () => {
+  const { send, round, link } = open();
+  const host = (endpointId: string, name: string, ips: string[] = []): ManagerMessage => ({
+    type: "hostEndpointUpdate",
+    endpointId,
+    endpoint: {
+      ...{ name, profileIds: [], tiers: [], untrackedTiers: [], preDnatTiers: [], forwardTiers: [] },
+      expectedIpv4Addrs: ips as IpAddress[],
+      ...{ expectedIpv6Addrs: [], qosPolicies: [] },
+    } as never,
+  });
+  send(host("named", "eth0"), host("missing", "eth9"), host("both", "", ["192.0.2.1", "192.0.2.2"]));
+  const addresses = (name: string, ...list: string[]): ManagerMessage => ({
+    type: "interfaceAddresses",
+    name,
+    addresses: new Set(list as IpAddress[]),
+  });
+  send(link("eth1"), addresses("eth1", "192.0.2.1"));
+  const statuses = () =>
+    Object.fromEntries(round().flatMap((r) => (r.type === "hostEndpointStatus" ? [[r.endpointId, r.status]] : [])));
+  expect(statuses()).toEqual({ named: "up", missing: "error", both: "up" });
+  expect(statuses()).toEqual({}); // told once
+  send(link("eth1", "down"));
+  expect(statuses()).toEqual({ both: "down" });
+  send({ type: "interfaceAddresses", name: "eth1", addresses: undefined }, link("eth1", "gone"));
+  expect(statuses()).toEqual({ both: "error" });
+  send({ type: "hostEndpointRemove", endpointId: "both" });
+  expect(round()).toEqual([{ type: "hostEndpointStatusRemove", endpointId: "both" }]);
+});
+
+test("FD-113 a workload is up when its link runs, it is active and its interface is configured", () => {
+  const { send, round, link } = open();
+  const statuses = () => round().flatMap((r) => (r.type === "workloadEndpointStatus" ? [r.status] : []));
+  send(endpoint());
+  expect(statuses()).toEqual(["up"]);
+  send(link("cali1", "down"));
+  expect(statuses()).toEqual(["down"]);
+  send(link("cali1", "up"));
+  expect(statuses()).toEqual(["up"]);
+  send(endpoint({ state: "inactive" }));
+  expect(statuses()).toEqual(["down"]);
+});

@@ -1,0 +1,86 @@
+// What the dataplane counts as it works. Plain numbers: who shows them decides how.
+import type { IptablesStore } from "../kernel/index.ts";
+
+/** Numbers as they are measured, for whoever listens; nobody keeps them. */
+export class Measure {
+  readonly #listeners: ((value: number) => void)[] = [];
+  add(value: number): void {
+    for (const listener of this.#listeners) listener(value);
+  }
+  listen(listener: (value: number) => void): void {
+    this.#listeners.push(listener);
+  }
+}
+
+export interface CallCount {
+  calls: number;
+  errors: number;
+}
+const none = (): CallCount => ({ calls: 0, errors: 0 });
+const count = (counter: CallCount, ok: boolean): void => {
+  counter.calls++;
+  if (!ok) counter.errors++;
+};
+
+export class DataplaneStats {
+  readonly iptablesSave = none();
+  readonly iptablesRestore = none();
+  readonly ipset = none();
+  readonly nft = none();
+  readonly nftList = none();
+  ipsetLines = 0;
+  /** By family and table, as in `4 filter`. */
+  readonly iptablesLines = new Map<string, number>();
+  readonly executionMicros = new Measure();
+  readonly routeResyncSeconds = new Measure();
+  readonly conntrackSeconds = new Measure();
+  /** Messages about interfaces, and about addresses, that were taken together. */
+  readonly interfaceBatch = new Measure();
+  readonly addressBatch = new Measure();
+
+  onIptables(version: number, table: string, action: "save" | "restore", ok: boolean, lines: number): void {
+    count(action === "save" ? this.iptablesSave : this.iptablesRestore, ok);
+    const key = `${version} ${table}`;
+    this.iptablesLines.set(key, (this.iptablesLines.get(key) ?? 0) + lines);
+  }
+  /** A tool whose runs are timed. */
+  timed(store: IptablesStore): IptablesStore {
+    const time = async <T>(work: Promise<T>): Promise<T> => {
+      const started = performance.now();
+      try {
+        return await work;
+      } finally {
+        this.executionMicros.add((performance.now() - started) * 1000);
+      }
+    };
+    const { family, variant } = store;
+    return {
+      ...{ family, variant },
+      save: (table, signal) => time(store.save(table, signal)),
+      restore: (text, signal) => time(store.restore(text, signal)),
+    };
+  }
+  onIpset(ok: boolean, lines: number): void {
+    count(this.ipset, ok);
+    this.ipsetLines += lines;
+  }
+  onNft(ok: boolean): void {
+    count(this.nft, ok);
+  }
+  onNftList(ok: boolean): void {
+    count(this.nftList, ok);
+  }
+}
+
+/** How much there is, asked for when somebody looks. */
+export interface DataplaneSizes {
+  readonly backend: "iptables" | "nftables";
+  readonly tables: readonly {
+    readonly version: 4 | 6 | "arp";
+    readonly table?: string;
+    readonly chains: number;
+    readonly rules: number;
+  }[];
+  readonly sets: readonly { readonly version: 4 | 6; readonly ours: number }[];
+  readonly routes: readonly { readonly table: string; readonly routes: number; readonly interfaces: number }[];
+}

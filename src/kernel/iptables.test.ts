@@ -1,0 +1,47 @@
+import { expect, test } from "bun:test";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Iptables, IptablesError } from "./iptables.ts";
+
+/** A tool that writes down how it was called. */
+async function withTool<T>(script: string, body: (log: string) => Promise<T>): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), "calico-iptables-"));
+  const path = process.env["PATH"];
+  const log = join(folder, "log");
+  for (const action of ["save", "restore"]) {
+    const file = join(folder, `iptables-nft-${action}`);
+    writeFileSync(file, `#!/bin/sh\nexec 2>&1\necho "$@" >> ${log}\ncat >> ${log}\n${script}\n`);
+    chmodSync(file, 0o755);
+  }
+  process.env["PATH"] = `${folder}:${path}`;
+  try {
+    return await body(log);
+  } finally {
+    process.env["PATH"] = path;
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+test("FD-031 restore waits for the lock by the tool's own flags, in microseconds, where it has them", async () => {
+  await withTool("exit 0", async (log) => {
+    const lock = { timeoutSeconds: 10, probeMs: 50 };
+    await new Iptables({ family: 4, variant: "nft", lock }).restore("*filter\nCOMMIT\n");
+    await new Iptables({ family: 4, variant: "nft" }).restore("*raw\nCOMMIT\n");
+    expect(readFileSync(log, "utf8").split("\n")).toEqual([
+      "--noflush --verbose --wait 10 --wait-interval 50000",
+      ...["*filter", "COMMIT"],
+      "--noflush --verbose",
+      ...["*raw", "COMMIT", ""],
+    ]);
+  });
+});
+
+test("FD-031 a lock that is not given up in time is an error that says so", async () => {
+  await withTool('echo "Another app is currently holding the xtables lock" >/dev/stderr; exit 4', async () => {
+    const iptables = new Iptables({ family: 4, variant: "nft", lock: { timeoutSeconds: 1, probeMs: 50 } });
+    const failure = await iptables.restore("*filter\nCOMMIT\n").catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(IptablesError);
+    expect((failure as IptablesError).exitCode).toBe(4);
+  });
+});

@@ -1,0 +1,270 @@
+// Three hosts in two racks, every kind of way between them, proved by what is on the wire.
+//
+//   node1 pod1 ┐                          ┌ node3 pod3
+//   node2 pod2 ┴ rack1 ─ tor1 ─ tor2 ─ rack2
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { spawn, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import type { LabPod } from "../../../src/lab/folder.ts";
+import { down } from "../../../src/lab/down.ts";
+import type { Lab } from "../../../src/lab/lab.ts";
+import { DEFAULT_OPTIONS } from "../../../src/lab/options.ts";
+import { podNamespace } from "../../../src/lab/pods.ts";
+import { openTerminal } from "../../../src/lab/terminal.ts";
+import { up } from "../../../src/lab/up.ts";
+
+const MINUTES = 60_000;
+const options = { ...DEFAULT_OPTIONS, name: "vm", nodes: 3, podsPerNode: 1, topology: "racks", ipv6: true } as const;
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await up(options, openTerminal({ quiet: false }));
+}, 10 * MINUTES);
+afterAll(() => down(options.name, openTerminal({ quiet: true })), 2 * MINUTES);
+
+test(
+  "FD-145 without encapsulation packets between the racks are plain",
+  async () => {
+    await untilPings("pod1", "pod3", 4);
+    await expectWire("pod1", "pod3", 4, {
+      sees: "ICMP echo request",
+      neverSees: /ipip|IP 10\.\d+\.\d+\.\d+ > .*: IP |UDP/,
+    });
+  },
+  5 * MINUTES,
+);
+
+test(
+  "FD-140 FD-141 IPIP Always: a tunnel to every node, by routes of Felix",
+  async () => {
+    patchPool({ ipipMode: "Always" });
+    await untilRoute("node1", "pod3", /via 10\.81\.0\.11 dev tunl0 proto 80 onlink.* mtu 1480/);
+    await untilRoute("node1", "pod2", /via 10\.80\.0\.12 dev tunl0 proto 80 onlink/);
+    await untilRoute("node3", "pod1", /via 10\.80\.0\.11 dev tunl0 proto 80 onlink/);
+    expect(lab.host("node1").run(["ip", "-4", "addr", "show", "tunl0"]).stdout).toMatch(/inet 10\.65\.\d+\.\d+\/32/);
+    await untilPings("pod1", "pod3", 4);
+    await expectWire("pod1", "pod3", 4, {
+      sees: "IP 10.80.0.11 > 10.81.0.11: IP 10.65",
+      neverSees: /IP 10\.65\.[^:]*: ICMP(?<!: IP 10.*)/,
+    });
+    await untilPings("pod1", "pod2", 4);
+    await expectWire("pod1", "pod2", 4, { sees: "IP 10.80.0.11 > 10.80.0.12: IP 10.65", neverSees: /never/ });
+  },
+  6 * MINUTES,
+);
+
+test(
+  "FD-141 IPIP CrossSubnet: plain inside the rack, a tunnel between racks",
+  async () => {
+    patchPool({ ipipMode: "CrossSubnet" });
+    await untilRoute("node1", "pod2", /via 10\.80\.0\.12 dev eth0 proto 80 onlink/);
+    await untilRoute("node1", "pod3", /via 10\.81\.0\.11 dev tunl0 proto 80 onlink/);
+    await untilRoute("node2", "pod1", /via 10\.80\.0\.11 dev eth0 proto 80 onlink/);
+    await untilPings("pod1", "pod2", 4);
+    await expectWire("pod1", "pod2", 4, { sees: "ICMP echo request", neverSees: /: IP 10\.65/ });
+    await untilPings("pod1", "pod3", 4);
+    await expectWire("pod1", "pod3", 4, { sees: "IP 10.80.0.11 > 10.81.0.11: IP 10.65", neverSees: /never/ });
+  },
+  6 * MINUTES,
+);
+
+test(
+  "FD-150 FD-151 WireGuard: only encrypted UDP between the nodes, both families",
+  async () => {
+    patchPool({ ipipMode: "Never" });
+    lab.calicoctl([
+      ...["patch", "felixconfiguration", "default", "-p"],
+      JSON.stringify({ spec: { wireguardEnabled: true, wireguardEnabledV6: true, wireguardKeepAlive: "5s" } }),
+    ]);
+    await eventually("keys are published", () =>
+      nodeStatuses().every((s) => s.wireguardPublicKey && s.wireguardPublicKeyV6),
+    );
+    await eventually("peers are set", () =>
+      ["wireguard.cali", "wg-v6.cali"].every((device) => wg("node1", device).length === 2),
+    );
+    await eventually("routes lead there", () =>
+      /^10\.65\.\S+ dev wireguard\.cali/m.test(ip("node1", "-4", "route", "show", "table", "1")),
+    );
+    expect(ip("node1", "-4", "rule")).toMatch(/99:\s+not from all fwmark 0x200000\/0x200000 lookup 1/);
+    expect(ip("node1", "-6", "rule")).toMatch(/99:\s+not from all fwmark 0x200000\/0x200000 lookup 1/);
+    for (const [version, port] of [
+      [4, 51820],
+      [6, 51821],
+    ] as const)
+      for (const target of ["pod2", "pod3"]) {
+        await untilPings("pod1", target, version);
+        await expectWire("pod1", target, version, { sees: `.${port}: UDP`, neverSees: /10\.65\.|fd65::|echo re/ });
+      }
+    expect(wg("node1", "wireguard.cali").every((peer) => peer.keepalive === "5")).toBe(true);
+  },
+  8 * MINUTES,
+);
+
+test(
+  "FD-150 a device that somebody deletes comes back, and encryption with it",
+  async () => {
+    lab.host("node1").run(["ip", "link", "del", "wireguard.cali"]);
+    await eventually("the others learn the new key", () => {
+      const key = lab.host("node1").run(["wg", "show", "wireguard.cali", "public-key"]).stdout.trim();
+      return key !== "" && wg("node3", "wireguard.cali").some((peer) => peer.key === key);
+    });
+    await untilPings("pod1", "pod3", 4);
+    await expectWire("pod1", "pod3", 4, { sees: ".51820: UDP", neverSees: /10\.65\.|echo re/ });
+  },
+  5 * MINUTES,
+);
+
+test(
+  "FD-152 host encryption: traffic of the nodes themselves too",
+  async () => {
+    lab.calicoctl([
+      ...["patch", "felixconfiguration", "default", "-p"],
+      JSON.stringify({ spec: { wireguardHostEncryptionEnabled: true } }),
+    ]);
+    await eventually("hosts are among the allowed", () =>
+      wg("node1", "wireguard.cali").some((peer) => peer.allowed.includes("10.80.0.12/32")),
+    );
+    await eventually("hosts route to each other encrypted", () =>
+      ["node1", "node2"].every((node) =>
+        /^10\.80\.0\.1[12] dev wireguard\.cali/m.test(ip(node, "-4", "route", "show", "table", "1")),
+      ),
+    );
+    await eventually(
+      "node1 reaches node2",
+      () => lab.host("node1").run(["ping", "-c1", "-W2", "10.80.0.12"]).code === 0,
+    );
+    const seen = await capture(
+      "node1",
+      () => void lab.host("node1").run(["ping", "-c3", "-i0.3", "-W2", "10.80.0.12"]),
+    );
+    expect(seen).toContain(".51820: UDP");
+    expect(seen).not.toContain("ICMP echo re");
+  },
+  6 * MINUTES,
+);
+
+test(
+  "FD-150 switched off: devices, rules and keys go, packets are plain again",
+  async () => {
+    lab.calicoctl([
+      ...["patch", "felixconfiguration", "default", "-p"],
+      JSON.stringify({
+        spec: { wireguardEnabled: false, wireguardEnabledV6: false, wireguardHostEncryptionEnabled: false },
+      }),
+    ]);
+    for (const node of ["node1", "node2", "node3"])
+      await eventually(
+        `${node} has no device`,
+        () => lab.host(node).run(["ip", "link", "show", "wireguard.cali"]).code !== 0,
+      );
+    await eventually("no rule", () => !ip("node1", "-4", "rule").includes("lookup 1\n"));
+    await eventually("no keys", () => nodeStatuses().every((s) => !s.wireguardPublicKey && !s.wireguardPublicKeyV6));
+    await untilPings("pod1", "pod3", 4);
+    await expectWire("pod1", "pod3", 4, { sees: "ICMP echo request", neverSees: /\.51820/ });
+  },
+  6 * MINUTES,
+);
+
+// --- the bench ---------------------------------------------------------------------------------------------------------
+
+const ip = (node: string, ...args: string[]): string => lab.host(node).run(["ip", ...args]).stdout;
+
+function patchPool(spec: object): void {
+  const pools = JSON.parse(lab.calicoctl(["get", "ippools", "-o", "json"])) as {
+    items: { metadata: { name: string }; spec: { cidr: string } }[];
+  };
+  const pool = pools.items.find((item) => item.spec.cidr.startsWith("10."));
+  lab.calicoctl(["patch", "ippool", pool?.metadata.name ?? "", "-p", JSON.stringify({ spec })]);
+}
+
+function nodeStatuses(): { wireguardPublicKey?: string; wireguardPublicKeyV6?: string }[] {
+  const nodes = JSON.parse(lab.calicoctl(["get", "nodes", "-o", "json"])) as { items: { status?: object }[] };
+  return nodes.items.map((node) => node.status ?? {});
+}
+
+function wg(node: string, device: string): { key: string; allowed: string; keepalive: string }[] {
+  const lines = lab.host(node).run(["wg", "show", device, "dump"]).stdout.trim().split("\n").slice(1);
+  return lines.map((line) => {
+    const [key = "", , , allowed = "", , , , keepalive = ""] = line.split("\t");
+    return { key, allowed, keepalive };
+  });
+}
+
+const addressOf = (pod: LabPod, version: 4 | 6): string =>
+  pod.addresses.find((address) => address.includes(":") === (version === 6)) ?? "";
+
+function ping(from: string, to: string, version: 4 | 6, count = 1): boolean {
+  const source = lab.pod(from);
+  const target = addressOf(lab.pod(to), version);
+  const command = ["ip", "netns", "exec", podNamespace(source), "ping", `-c${count}`, "-i0.3", "-W2", target];
+  return lab.host(source.node).run(command).code === 0;
+}
+
+const untilPings = (from: string, to: string, version: 4 | 6) =>
+  eventually(`${from} reaches ${to} over IPv${version}`, () => ping(from, to, version));
+
+async function untilRoute(node: string, pod: string, want: RegExp): Promise<void> {
+  const block = addressOf(lab.pod(pod), 4).split(".").slice(0, 3).join(".");
+  let found = "";
+  await eventually(
+    `${node} routes to ${pod} by ${want}`,
+    () => {
+      const lines = ip(node, "-4", "route")
+        .split("\n")
+        .filter((line) => line.startsWith(block) && line.includes("/26"));
+      found = lines.join("; ");
+      return lines.some((line) => want.test(line));
+    },
+    () => found,
+  );
+}
+
+/** What tcpdump sees of traffic between nodes on the sender's wire while pings go from pod to pod. */
+async function expectWire(
+  from: string,
+  to: string,
+  version: 4 | 6,
+  want: { readonly sees: string; readonly neverSees: RegExp },
+): Promise<void> {
+  const seen = await capture(lab.pod(from).node, () => void ping(from, to, version, 4));
+  expect(seen).toContain(want.sees);
+  expect(seen.split("\n").filter((line) => want.neverSees.test(line))).toEqual([]);
+}
+
+/** BGP, ARP and neighbour discovery are the underlay's own. */
+async function capture(node: string, traffic: () => void): Promise<string> {
+  const filter = "not tcp port 179 and not arp and not (icmp6 and ip6[40] >= 130 and ip6[40] <= 137)";
+  const [file, ...args] = lab.host(node).enter(["tcpdump", "-lni", "eth0", filter]);
+  const child = spawn(file, args, { stdio: ["ignore", "pipe", "pipe"] });
+  let out = "";
+  const listening = new Promise<void>((resolve) =>
+    child.stderr.on("data", (chunk: Buffer) => {
+      if (chunk.toString().includes("listening on")) resolve();
+    }),
+  );
+  child.stdout.on("data", (chunk: Buffer) => (out += chunk.toString()));
+  await listening;
+  traffic();
+  await new Promise((resolve) => setTimeout(resolve, 1000)); // tcpdump hands its lines over late
+  const closed = new Promise((resolve) => child.on("close", resolve));
+  spawnSync("kill", ["-INT", String(child.pid)]);
+  await closed;
+  return out;
+}
+
+async function eventually(what: string, holds: () => boolean, detail: () => string = () => ""): Promise<void> {
+  const end = performance.now() + 3 * MINUTES;
+  while (!holds()) {
+    if (performance.now() > end) {
+      for (const node of ["node1", "node3"])
+        console.log(
+          readFileSync(lab.folder.log(lab.host(node).programName("calico-node")), "utf8")
+            .split("\n")
+            .slice(-25)
+            .join("\n"),
+        );
+      throw new Error(`waited in vain: ${what} ${detail()}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+}

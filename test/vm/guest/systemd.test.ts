@@ -1,0 +1,60 @@
+// calico-node as a service of a real systemd: started by calicoctl, watched, restarted, stopped.
+import { afterAll, expect, test } from "bun:test";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+
+const dist = join(import.meta.dir, "../../../dist");
+const env = {
+  PATH: process.env["PATH"] ?? "",
+  HOME: "/root",
+  DATASTORE_TYPE: "sqlite",
+  CALICO_SQLITE_PATH: "/var/lib/calico/vm/calico.db",
+  FELIX_HEALTHENABLED: "true",
+};
+const MINUTES = 60_000;
+const unit = "calico-node.service";
+const run = (program: string, ...args: string[]) => spawnSync(program, args, { encoding: "utf8", env });
+const show = (property: string) => run("systemctl", "show", "-P", property, unit).stdout.trim();
+
+afterAll(() => {
+  run("systemctl", "stop", unit);
+  run("ip", "link", "del", "eth7");
+});
+
+test(
+  "TC-C37 calicoctl node run starts a service that becomes ready, comes back when killed, and stops leaving its rules",
+  async () => {
+    mkdirSync("/var/lib/calico/vm", { recursive: true });
+    execFileSync("ip", ["link", "add", "eth7", "type", "dummy"]);
+    execFileSync("ip", ["addr", "add", "192.0.2.7/24", "dev", "eth7"]);
+    execFileSync("ip", ["link", "set", "eth7", "up"]);
+    const started = run(join(dist, "calicoctl"), "node", "run", "--ip=192.0.2.7/24", "--name=vm-node");
+    expect(started.stderr + started.stdout).toContain("Calico node started successfully");
+    await eventually("the service is active", () => show("ActiveState") === "active");
+    const ready = () => run(join(dist, "calico-node"), "-felix-ready").status === 0;
+    await eventually("the node is ready", ready);
+    const pid = show("MainPID");
+    run("systemctl", "kill", "-s", "KILL", "--kill-whom=main", unit);
+    await eventually(
+      "it was started again",
+      () => show("ActiveState") === "active" && !["0", pid].includes(show("MainPID")),
+    );
+    await eventually("the node is ready again", ready);
+    expect(run("systemctl", "stop", unit).status).toBe(0);
+    expect(show("ActiveState")).toBe("inactive");
+    expect(show("Result")).toBe("success");
+    expect(run("nft", "list", "table", "ip", "calico").stdout).toContain("cali-FORWARD");
+    expect(run("systemd-analyze", "verify", `/etc/systemd/system/${unit}`).status).toBe(0);
+  },
+  8 * MINUTES,
+);
+
+async function eventually(what: string, holds: () => boolean): Promise<void> {
+  const end = performance.now() + 2 * MINUTES;
+  while (!holds()) {
+    if (performance.now() > end)
+      throw new Error(`waited in vain: ${what}\n${run("journalctl", "-u", unit, "-n", "30", "--no-pager").stdout}`);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+}
