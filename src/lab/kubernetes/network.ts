@@ -37,7 +37,20 @@ export async function installNetwork(cluster: KubernetesCluster): Promise<void> 
   cluster.kubectl(["apply", "--filename", networkManifest(options)]);
   cluster.kubectl(["set", "env", "--namespace=kube-system", "daemonset/calico-node", ...settings]);
   await cluster.until("all nodes are Ready", () => cluster.readyNodes().length === plan.nodes.length, WAIT_MS);
+  refuseTunnels(cluster);
   const rolledOut = ["rollout", "status", "--namespace=kube-system", `--timeout=${WAIT_MS / 1000}s`];
   for (const workload of ["daemonset/calico-node", "deployment/calico-kube-controllers"])
     cluster.kubectl([...rolledOut, workload]);
+}
+
+/** Between the two commands a node may have made the first pool with the manifest's own settings. */
+function refuseTunnels(cluster: KubernetesCluster): void {
+  if (nodeSettings(cluster.lab.options)["CALICO_IPV4POOL_IPIP"] === undefined) return;
+  const { items } = cluster.get<{ items: readonly { readonly spec: { readonly ipipMode?: string } }[] }>([
+    "ippools.crd.projectcalico.org",
+  ]);
+  if (items.some(({ spec }) => (spec.ipipMode ?? "Never") !== "Never"))
+    throw new Error(
+      "a node made the address pool, with IPIP, before it was told not to; calico lab down, and up again",
+    );
 }

@@ -81,10 +81,9 @@ const moduleFolder = (module: Module): string =>
 /** Builds those that are not in the cache, all programs of one module in one go. */
 export async function obtainPrograms(names: readonly ProgramName[], terminal: Terminal): Promise<void> {
   const missing = names.filter((name) => !existsSync(programPath(name)));
-  const needsPause = names.includes("containerd") && !existsSync(pausePath());
-  if (missing.length === 0 && !needsPause) return;
+  if (names.includes("containerd")) await obtainPause();
+  if (missing.length === 0) return;
   const go = await findGo();
-  if (needsPause) await buildPause(go);
   for (const module of [KUBERNETES, CONTAINERD]) {
     const wanted = missing.filter((name) => SOURCES[name].module === module);
     if (wanted.length > 0)
@@ -143,8 +142,11 @@ export function stagedModules(goMod: string): string[] {
   return [...new Set([...goMod.matchAll(/\b(k8s\.io\/[a-z0-9-]+) v0\.0\.0$/gm)].flatMap((match) => match[1] ?? []))];
 }
 
-async function buildPause(go: string): Promise<void> {
+/** Builds the first process of nodes and pods, unless it is there; a matter of seconds. */
+export async function obtainPause(): Promise<void> {
   const path = pausePath();
+  if (existsSync(path)) return;
+  const go = await findGo();
   await inBuildFolder(join(path, ".."), async (folder) => {
     writeFileSync(join(folder, "main.go"), PAUSE_SOURCE);
     await execute(go, ["mod", "init", "pause"], { cwd: folder });
