@@ -1,0 +1,224 @@
+// Numbered traffic between namespaces, all of it sent and seen by this process, so that every packet is accounted for.
+//
+// A flow is one UDP connection that the other end answers, one that nobody answers (so each packet is judged anew), or
+// one long TCP connection that is echoed. The first moments tell which flows pass. From then on those must lose
+// nothing, and the others must deliver nothing.
+import * as sys from "../../../src/kernel/sys.ts";
+import { addressBytes, type IpAddress } from "../../../src/lib/ip.ts";
+import type { TestNamespace } from "../kernel/namespace.ts";
+
+export interface Place {
+  readonly name: string;
+  readonly space: TestNamespace;
+  readonly address: IpAddress;
+}
+export type FlowKind = "answered" | "one-way" | "tcp";
+
+export interface FlowResult {
+  readonly name: string;
+  readonly kind: FlowKind;
+  readonly sent: number;
+  readonly delivered: number;
+  readonly answered: number;
+  readonly failure: string | undefined;
+}
+
+interface Flow {
+  readonly name: string;
+  readonly kind: FlowKind;
+  readonly client: number;
+  /** The server's end; for TCP the accepted one, once there is one. */
+  server: number;
+  readonly listener: number;
+  sent: number;
+  delivered: number;
+  answered: number;
+  failure: string | undefined;
+}
+
+const SO_REUSEADDR = 2;
+const SO_RCVBUFFORCE = 33;
+const EAGAIN = 11;
+const EINPROGRESS = 115;
+const TICK_MS = 5;
+const MESSAGE = 16;
+
+export class Traffic implements Disposable {
+  readonly #flows: Flow[] = [];
+  readonly #buffer = sys.allocate(64 * 1024);
+  readonly #message = sys.allocate(MESSAGE);
+  #timer: Timer | undefined;
+  #nextPort = 20_000;
+  #isSending = false;
+
+  /** All kinds of flows from one place to a port of another. */
+  add(from: Place, to: Place, port: number, kinds: readonly FlowKind[] = ["answered", "one-way", "tcp"]): void {
+    for (const kind of kinds) {
+      const name = `${kind} ${from.name} → ${to.name}:${port}`;
+      this.#flows.push(kind === "tcp" ? this.#tcp(name, from, to, port) : this.#udp(name, kind, from, to, port));
+    }
+  }
+
+  start(): void {
+    this.#isSending = true;
+    this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
+  }
+
+  /** Stops sending and waits for what is under way. */
+  async finish(): Promise<readonly FlowResult[]> {
+    this.#isSending = false;
+    let before = "";
+    for (let quiet = 0; quiet < 4; quiet++) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      const now = JSON.stringify(this.results().map(({ delivered, answered }) => [delivered, answered]));
+      if (now !== before) quiet = 0;
+      before = now;
+    }
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    return this.results();
+  }
+
+  results(): FlowResult[] {
+    return this.#flows.map(({ name, kind, sent, delivered, answered, failure }) => ({
+      name,
+      kind,
+      sent: kind === "tcp" ? Math.floor(sent / MESSAGE) : sent,
+      delivered: kind === "tcp" ? Math.floor(delivered / MESSAGE) : delivered,
+      answered: kind === "tcp" ? Math.floor(answered / MESSAGE) : answered,
+      failure,
+    }));
+  }
+
+  #udp(name: string, kind: FlowKind, from: Place, to: Place, port: number): Flow {
+    const clientPort = this.#nextPort++;
+    const open = (own: Place, ownPort: number, other: Place, otherPort: number) =>
+      own.space.enter(() => {
+        const fd = check(sys.socket(sys.AF_INET, sys.SOCK_DGRAM, 0), "socket");
+        sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_REUSEADDR, 1);
+        sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20);
+        check(sys.bind(fd, socketAddress(own.address, ownPort)), `bind ${own.name}:${ownPort}`);
+        check(sys.connect(fd, socketAddress(other.address, otherPort)), "connect");
+        return fd;
+      });
+    const server = open(to, port, from, clientPort);
+    const client = open(from, clientPort, to, port);
+    return { name, kind, client, server, listener: -1, sent: 0, delivered: 0, answered: 0, failure: undefined };
+  }
+
+  #tcp(name: string, from: Place, to: Place, port: number): Flow {
+    const type = sys.SOCK_STREAM | sys.SOCK_NONBLOCK;
+    const listener = to.space.enter(() => {
+      const fd = check(sys.socket(sys.AF_INET, type, 0), "socket");
+      sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_REUSEADDR, 1);
+      // One port serves one flow here: others from elsewhere would find their own listener on the next port.
+      check(sys.bind(fd, socketAddress(to.address, port)), `bind ${to.name}:${port}`);
+      check(sys.listen(fd, 8), "listen");
+      return fd;
+    });
+    const client = from.space.enter(() => {
+      const fd = check(sys.socket(sys.AF_INET, type, 0), "socket");
+      const outcome = sys.connect(fd, socketAddress(to.address, port));
+      if (outcome < 0 && outcome !== -EINPROGRESS) throw new Error(`connect: errno ${-outcome}`);
+      return fd;
+    });
+    return { name, kind: "tcp", client, server: -1, listener, sent: 0, delivered: 0, answered: 0, failure: undefined };
+  }
+
+  #tick(): void {
+    for (const flow of this.#flows) {
+      if (flow.kind === "tcp") this.#tickTcp(flow);
+      else this.#tickUdp(flow);
+    }
+  }
+
+  #tickUdp(flow: Flow): void {
+    if (this.#isSending) {
+      this.#number(flow.sent);
+      // Refused by a rule that drops on the way out is EPERM: sent, and lost.
+      sys.send(flow.client, this.#message, MESSAGE, sys.MSG_DONTWAIT);
+      flow.sent++;
+    }
+    while (sys.recv(flow.server, this.#buffer, sys.MSG_DONTWAIT) > 0) {
+      flow.delivered++;
+      if (flow.kind === "answered") sys.send(flow.server, this.#message, MESSAGE, sys.MSG_DONTWAIT);
+    }
+    if (flow.kind === "answered") while (sys.recv(flow.client, this.#buffer, sys.MSG_DONTWAIT) > 0) flow.answered++;
+  }
+
+  #tickTcp(flow: Flow): void {
+    if (flow.server < 0) {
+      const fd = sys.accept(flow.listener);
+      if (fd < 0) return;
+      flow.server = fd;
+    }
+    if (this.#isSending) {
+      this.#number(flow.sent / MESSAGE);
+      const sent = sys.send(flow.client, this.#message, MESSAGE, sys.MSG_DONTWAIT | sys.MSG_NOSIGNAL);
+      if (sent > 0) flow.sent += sent;
+      else if (sent !== -EAGAIN) flow.failure ??= `send: errno ${-sent}`;
+    }
+    for (const [fd, count] of [
+      [flow.server, (n: number) => (flow.delivered += n)],
+      [flow.client, (n: number) => (flow.answered += n)],
+    ] as const)
+      for (;;) {
+        const length = sys.recv(fd, this.#buffer, sys.MSG_DONTWAIT);
+        if (length === -EAGAIN) break;
+        if (length <= 0) {
+          flow.failure ??= length === 0 ? "closed" : `receive: errno ${-length}`;
+          break;
+        }
+        count(length);
+        if (fd === flow.server) sys.send(fd, this.#buffer, length, sys.MSG_DONTWAIT | sys.MSG_NOSIGNAL);
+      }
+  }
+
+  #number(value: number): void {
+    new DataView(this.#message.buffer).setBigUint64(0, BigInt(Math.floor(value)));
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+    for (const { client, server, listener } of this.#flows)
+      for (const fd of [client, server, listener]) if (fd >= 0) sys.close(fd);
+  }
+}
+
+/** What went wrong between two readings, in words; nothing is what every test wants. */
+export function faults(
+  before: readonly FlowResult[],
+  after: readonly FlowResult[],
+): { readonly lost: readonly string[]; readonly passed: readonly string[]; readonly checked: number } {
+  const lost: string[] = [];
+  const passed: string[] = [];
+  let checked = 0;
+  for (const [i, flow] of after.entries()) {
+    const first = before[i];
+    if (first === undefined) continue;
+    checked += flow.sent - first.sent;
+    if (first.delivered === 0) {
+      if (flow.delivered > 0) passed.push(`${flow.name}: ${flow.delivered} of ${flow.sent}`);
+      continue;
+    }
+    if (flow.failure !== undefined) lost.push(`${flow.name}: ${flow.failure}`);
+    if (flow.delivered !== flow.sent) lost.push(`${flow.name}: ${flow.sent - flow.delivered} of ${flow.sent}`);
+    if (flow.kind !== "one-way" && flow.answered !== flow.delivered)
+      lost.push(`${flow.name}: ${flow.delivered - flow.answered} answers of ${flow.delivered}`);
+  }
+  return { lost, passed, checked };
+}
+
+function socketAddress(address: IpAddress, port: number): sys.Bytes {
+  const bytes = sys.allocate(16);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, sys.AF_INET, true);
+  view.setUint16(2, port);
+  bytes.set(addressBytes(address), 4);
+  return bytes;
+}
+
+function check(outcome: number, what: string): number {
+  if (outcome < 0) throw new Error(`${what}: errno ${-outcome}`);
+  return outcome;
+}
