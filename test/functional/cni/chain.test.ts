@@ -2,7 +2,9 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
-import { canRun, collect, CniHost, type Pod } from "./cni-host.ts";
+import { parseAddress } from "../../../src/lib/ip.ts";
+import { canRun, collect, CniHost, eventually, type Pod } from "./cni-host.ts";
+import { openProber, PORT } from "./reach.ts";
 
 const STOCK = "/usr/lib/cni";
 const hasStock = ["portmap", "tuning", "bandwidth"].every((name) => existsSync(`${STOCK}/${name}`));
@@ -23,6 +25,20 @@ async function stock(host: CniHost, command: string, pod: Pod, conf: Record<stri
   return done;
 }
 
+/** By packets: another pod asks the host's port and gets the first pod's answer, through DNAT and the shaper. */
+async function reachThroughHostPort(host: CniHost, pod: Pod): Promise<void> {
+  const lo = host.kernel.links.get("lo")!.index;
+  host.kernel.addresses.add({ link: lo, address: parseAddress("192.0.2.1"), length: 32 });
+  const client = host.pod("cid2");
+  expect((await host.add(client)).code).toBe(0);
+  using prober = openProber([pod]);
+  await eventually(async () => {
+    const [outcome] = await prober.reach(client, pod, ["192.0.2.1"], 8081);
+    return outcome === "192.0.2.1 reached";
+  });
+  expect((await host.del(client)).code).toBe(0);
+}
+
 describe.skipIf(!canRun || !hasStock)("chaining", () => {
   for (const mtu of [0, 1440])
     test(`CI-083 CI-084 portmap, tuning and bandwidth accept our result (${mtu === 0 ? "short" : "full"} form)`, async () => {
@@ -36,7 +52,7 @@ describe.skipIf(!canRun || !hasStock)("chaining", () => {
         {
           type: "portmap",
           snat: false,
-          runtimeConfig: { portMappings: [{ hostPort: 8081, containerPort: 80, protocol: "tcp" }] },
+          runtimeConfig: { portMappings: [{ hostPort: 8081, containerPort: PORT, protocol: "tcp" }] },
         },
       ];
       let prevResult: Record<string, unknown> = added.json;
@@ -63,7 +79,8 @@ describe.skipIf(!canRun || !hasStock)("chaining", () => {
       ]).toString();
       expect(qdisc).toContain("tbf");
       const nat = execFileSync("ip", ["netns", "exec", host.name, "iptables-save", "-t", "nat"]).toString();
-      expect(nat).toContain("10.65.0.128:80");
+      expect(nat).toContain(`10.65.0.128:${PORT}`);
+      await reachThroughHostPort(host, pod);
       expect((await host.call("CHECK", pod, { conf: { prevResult } })).code).toBe(0);
       for (const conf of chain.toReversed())
         expect((await stock(host, "DEL", pod, { ...conf, prevResult })).code).toBe(0);

@@ -3,7 +3,7 @@ import { PacketProber } from "../../../src/kernel/index.ts";
 import { parseAddress } from "../../../src/lib/ip.ts";
 import type { Pod } from "./cni-host.ts";
 
-const PORT = 8080;
+export const PORT = 8080;
 
 export function openProber(pods: readonly Pod[]) {
   const prober = new PacketProber();
@@ -11,12 +11,12 @@ export function openProber(pods: readonly Pod[]) {
   for (const pod of pods) prober.listen(target(pod), "tcp", PORT);
   return {
     /** `<address> reached` for each address that answered from that very pod. */
-    async reach(from: Pod, to: Pod, addresses: readonly string[]): Promise<string[]> {
+    async reach(from: Pod, to: Pod, addresses: readonly string[], port = PORT): Promise<string[]> {
       const requests = addresses.map((address) => ({
         from: target(from),
         to: parseAddress(address),
         protocol: "tcp" as const,
-        port: PORT,
+        port,
       }));
       const outcomes = await prober.probe(requests, { timeoutMs: 3000 });
       return outcomes.map((outcome, i) => {
