@@ -18,6 +18,7 @@ const NODE_WORDS = [
   "monitor-token",
   "shutdown",
   "hostpath-init",
+  "init",
   "status-reporter",
   "show-status",
 ];

@@ -26,6 +26,7 @@ const roles: Readonly<Record<string, () => Promise<Program>>> = {
     return () => hostpathInit();
   },
   uninstall: async () => (await import("./uninstall-command.ts")).main,
+  init: async () => (await import("./init-command.ts")).main,
   v: async () => () => {
     console.log(BUILD.version);
     return 0;

@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isMounted } from "./init-command.ts";
 import { effectiveBackend, felixEnvironment, planChildren } from "./children.ts";
 import { PartOutput } from "./part-output.ts";
 import { durationMs, flagOf, readSettings } from "./settings.ts";
@@ -100,4 +101,13 @@ test("durations and flags as they are written", () => {
   expect(flagOf({ X: "No" }, "X", true)).toBe(false);
   expect(flagOf({ X: "" }, "X", false)).toBe(true);
   expect(flagOf({}, "X", false)).toBe(false);
+});
+
+test("NB-015 what is mounted somewhere is the last thing mounted there", () => {
+  const line = (at: string, type: string) => `30 23 0:26 / ${at} rw,nosuid shared:4 - ${type} none rw`;
+  expect(isMounted(line("/sys/fs/bpf", "bpf"), "bpf", "/sys/fs/bpf")).toBe(true);
+  expect(isMounted([line("/sys/fs/bpf", "bpf"), line("/sys/fs/bpf", "tmpfs")].join("\n"), "bpf", "/sys/fs/bpf")).toBe(
+    false,
+  );
+  expect(isMounted(line("/sys/fs/bpf/tc", "bpf"), "bpf", "/sys/fs/bpf")).toBe(false);
 });

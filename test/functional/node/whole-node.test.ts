@@ -175,6 +175,33 @@ test.skipIf(!canRun)(
   },
 );
 
+test.skipIf(!canRun)(
+  "NB-015 init mounts what is missing once, and says by its exit code what could not be",
+  async () => {
+    await using host = await TestHost.create(["umount -l /sys/fs/bpf 2>/dev/null || true", "mount -t tmpfs none /run"]);
+    const types = () =>
+      ["/sys/fs/bpf", "/run/calico/cgroup"].map((at) => host.run(["stat", "-fc", "%T", at]).out.trim());
+    for (let time = 0; time < 2; time++) {
+      expect(host.run([NODE, "-init"], ENV).code).toBe(0);
+      expect(types()).toEqual(["bpf_fs", "cgroup2fs"]);
+      const mounts = host.read("/proc/self/mountinfo");
+      expect(mounts.match(/ \/run\/calico\/cgroup /g)).toHaveLength(1);
+    }
+    const eBpf = {
+      ...ENV,
+      KUBERNETES_SERVICE_IPS_PORTS: "10.96.0.1:443",
+      KUBERNETES_APISERVER_ENDPOINTS: "192.0.2.1:6443",
+    };
+    expect(host.run([NODE, "-init"], eBpf).code).toBe(4);
+    expect(host.run([NODE, "-init", "-best-effort"], eBpf).code).toBe(0);
+    host.run(["umount", "-l", "/run/calico/cgroup"]);
+    host.run(["rmdir", "/run/calico/cgroup"]);
+    host.run(["touch", "/run/calico/cgroup"]); // no folder can be made there
+    expect(host.run([NODE, "-init"], ENV).code).toBe(3);
+    expect(host.run([NODE, "-init", "--best-effort"], ENV).code).toBe(0);
+  },
+);
+
 test.skipIf(!canRun)("NB-021 a start that waits for its datastore begins when it answers", async () => {
   await using host = await TestHost.create(ETH0);
   const url = "http://127.0.0.1:2379";
