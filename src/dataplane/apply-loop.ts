@@ -31,6 +31,15 @@ export interface ApplyLoopParts {
   readonly routes: readonly Reconciler[];
 }
 
+export interface AppliedRound {
+  readonly seconds: number;
+  /** Everything was written. */
+  readonly ok: boolean;
+  readonly isFirst: boolean;
+  /** How many of the messages sent to us this round and all before it took. */
+  readonly messages: number;
+}
+
 export interface ApplyLoopOptions {
   readonly parts: ApplyLoopParts;
   readonly logger: Logger;
@@ -40,7 +49,7 @@ export interface ApplyLoopOptions {
   readonly setRefreshMs: number;
   readonly routeRefreshMs: number;
   readonly statusIntervalMs?: number;
-  readonly onApplied?: (round: { readonly seconds: number; readonly ok: boolean; readonly isFirst: boolean }) => void;
+  readonly onApplied?: (round: AppliedRound) => void;
   /** What was taken from the queue together. */
   readonly onBatch?: (batch: { readonly interfaces: number; readonly addresses: number }) => void;
   /** One round more may begin after this time; a tenth of a second unless told. */
@@ -80,6 +89,7 @@ export class ApplyLoop implements DataplaneDriver {
   #setResyncAt: number;
   #routeResyncAt: number;
   #failures = 0;
+  #messages = 0;
 
   constructor(options: ApplyLoopOptions) {
     this.#options = options;
@@ -169,6 +179,7 @@ export class ApplyLoop implements DataplaneDriver {
     for (const message of batch) {
       if (message.type === "interfaceState") interfaces++;
       else if (message.type === "interfaceAddresses") addresses++;
+      else this.#messages++;
       if (message.type === "inSync") {
         this.#isDatastoreInSync = true;
         this.#log.info("datastore is in sync", { seconds: this.#seconds() });
@@ -182,6 +193,7 @@ export class ApplyLoop implements DataplaneDriver {
 
   async #apply(signal: AbortSignal): Promise<void> {
     const started = performance.now();
+    const messages = this.#messages;
     this.#needsApply = false;
     this.#applyAt = Number.POSITIVE_INFINITY;
     let failures = 0;
@@ -221,7 +233,8 @@ export class ApplyLoop implements DataplaneDriver {
       this.#options.report({ type: "dataplaneInSync" });
       this.#log.info("first round applied", { seconds: this.#seconds(), ok: failures === 0 });
     }
-    this.#options.onApplied?.({ seconds: (performance.now() - started) / 1000, ok: failures === 0, isFirst });
+    const seconds = (performance.now() - started) / 1000;
+    this.#options.onApplied?.({ seconds, ok: failures === 0, isFirst, messages });
   }
 
   #queueResyncs(now: number): void {

@@ -1,5 +1,5 @@
 // The Linux dataplane, as felix sees it.
-export { ApplyLoop, type ApplyLoopOptions, type ApplyLoopParts, watchdogMs } from "./apply-loop.ts";
+export { ApplyLoop, type AppliedRound, type ApplyLoopOptions, type ApplyLoopParts, watchdogMs } from "./apply-loop.ts";
 export { LinuxDataplane, type LinuxDataplaneOptions, type LinuxKernel } from "./linux-dataplane.ts";
 export * from "./manager.ts";
 export * from "./parameters.ts";

@@ -39,6 +39,7 @@ import { MetricsServer } from "./metrics/metrics-server.ts";
 import { processMetrics } from "./metrics/process-metrics.ts";
 import { EXIT_STUCK, failure, restart, Shutdown } from "./shutdown.ts";
 import { handleSignals } from "./signals.ts";
+import { ProgrammedRevisions } from "./status/programmed.ts";
 import { createStatusReporters } from "./status/reporters.ts";
 import { openSource } from "./syncer-source.ts";
 import { ValidationFilter } from "./validation-filter.ts";
@@ -130,9 +131,19 @@ async function start(given: {
   const rounds = dataplaneMetrics(registry);
   if (config.PrometheusProcessMetricsEnabled) processMetrics(registry);
   const wireguard = options.dump === true ? undefined : await prepareWireguard({ config, store, log, signal });
+  const programmed = new ProgrammedRevisions({
+    host: config.FelixHostname,
+    prefix: options.dump === true ? "" : config.EndpointStatusPathPrefix,
+    log: log.with({ part: "status" }),
+  });
+  programmed.measure(registry);
   const driver = await openDriver({
     config,
-    onApplied: rounds.onApplied,
+    onApplied: (round) => {
+      rounds.onApplied(round);
+      if (round.isFirst) programmed.start();
+      programmed.onApplied(round);
+    },
     onDataplane: (dataplane) => {
       linuxMetrics(registry, dataplane);
       if (config.PrometheusWireGuardMetricsEnabled)
@@ -145,7 +156,12 @@ async function start(given: {
     report: (report) => status.onReport(report),
     dump: options.dump ?? false,
   });
-  driver.send(engine.toMessage());
+  // Every message is counted: what a round has taken is told by their number.
+  const send = (message: DataplaneMessage) => {
+    programmed.onMessage(message);
+    driver.send(message);
+  };
+  send(engine.toMessage());
   const metrics = graphMetrics(registry, config.FelixHostname);
   const graph = new CalculationGraph(plan.settings, {
     onMessage: (message) => {
@@ -153,9 +169,9 @@ async function start(given: {
       rounds.onMessage(message);
       if (message.type === "encapsulation" && !Bun.deepEquals(message, plan.encapsulation, true))
         shutdown.request(restart("the pools ask for other tunnels"));
-      driver.send(message);
+      send(message);
     },
-    onConfig: (layers) => applyConfig({ engine, layers, driver, health, log, shutdown }),
+    onConfig: (layers) => applyConfig({ engine, layers, driver: { send }, health, log, shutdown }),
     onNotReady: () => shutdown.request(failure("the datastore is no longer ready")),
     onStats: (stats) => metrics.onStats(stats),
     onProfileMissing: (name) =>
@@ -172,6 +188,7 @@ async function start(given: {
     log: log.with({ part: "calc" }),
     health: health.register("CalculationGraph", { live: true, ready: true }, GRAPH_TIMEOUT_MS),
     metrics,
+    programmed,
     onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
   });
   const source = await openSource({ loaded, env: options.env, log, ...(wireguard !== undefined && { wireguard }) });

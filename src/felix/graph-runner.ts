@@ -7,6 +7,7 @@ import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import type { GraphMetrics } from "./metrics/graph-metrics.ts";
+import type { ProgrammedRevisions } from "./status/programmed.ts";
 import type { ValidationFilter } from "./validation-filter.ts";
 
 const TOKENS = 10;
@@ -21,6 +22,8 @@ export interface GraphRunnerOptions {
   readonly log: Logger;
   readonly health: (report: HealthReport) => void;
   readonly metrics: GraphMetrics;
+  /** Hears what comes in and when all that follows from it was said. */
+  readonly programmed?: Pick<ProgrammedRevisions, "onUpdates" | "onFlushed">;
   /** The graph itself failed: nothing it says can be trusted any more. */
   readonly onFailure: (error: unknown) => void;
   readonly now?: () => number;
@@ -83,6 +86,7 @@ export class GraphRunner implements SyncerSink {
   onUpdates(updates: readonly SyncerUpdate[]): void {
     if (this.#isHung) return;
     const { graph, filter, metrics } = this.#options;
+    this.#options.programmed?.onUpdates(updates);
     for (const given of updates) {
       const update = filter.check(given);
       metrics.onUpdate(update.key);
@@ -114,6 +118,7 @@ export class GraphRunner implements SyncerSink {
     this.#isDirty = false;
     const started = this.#now();
     this.#guarded(() => graph.flush());
+    this.#options.programmed?.onFlushed();
     const tookMs = this.#now() - started;
     if (tookMs > SLOW_FLUSH_MS) log.info("a flush took long", { ms: Math.round(tookMs) });
     metrics.onFlush(graph.figures);

@@ -1,11 +1,16 @@
 // Which dataplane the settings ask for.
 import { writeSync } from "node:fs";
 import type { Encapsulation } from "../../calc/index.ts";
-import { hasIpvsDevice, LinuxDataplane, openLinuxKernel, watchdogMs } from "../../dataplane/index.ts";
+import {
+  type AppliedRound,
+  hasIpvsDevice,
+  LinuxDataplane,
+  openLinuxKernel,
+  watchdogMs,
+} from "../../dataplane/index.ts";
 import type { HealthAggregator } from "../../lib/health.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { FelixConfig } from "../config/index.ts";
-import type { DataplaneMetrics } from "../metrics/dataplane-metrics.ts";
 import type { ReportListener, RunningDriver } from "./driver.ts";
 import { DumpDriver } from "./dump-driver.ts";
 import { ExternalDriver } from "./external-driver.ts";
@@ -16,7 +21,7 @@ export async function openDriver(given: {
   readonly log: Logger;
   readonly health: HealthAggregator;
   readonly report: ReportListener;
-  readonly onApplied: DataplaneMetrics["onApplied"];
+  readonly onApplied: (round: AppliedRound) => void;
   /** The Linux dataplane's own numbers. */
   readonly onDataplane: (dataplane: LinuxDataplane) => void;
   /** The host is no longer what the dataplane was built for. */

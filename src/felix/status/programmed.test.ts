@@ -1,0 +1,104 @@
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { DataplaneMessage, PolicyId } from "../../calc/index.ts";
+import type { SyncerUpdate } from "../../datastore/index.ts";
+import { silentLogger } from "../../lib/log.ts";
+import { MetricsRegistry } from "../../lib/metrics.ts";
+import { ProgrammedRevisions } from "./programmed.ts";
+
+let prefix: string;
+beforeEach(() => {
+  prefix = mkdtempSync(join(tmpdir(), "calico-programmed-"));
+});
+afterEach(() => rmSync(prefix, { recursive: true, force: true }));
+
+const id: PolicyId = { kind: "NetworkPolicy", namespace: "ns", name: "web" };
+const policy = (revision: string, isThere = true) =>
+  ({ key: { type: "policy", ...id }, value: isThere ? {} : undefined, revision, change: "updated" }) as SyncerUpdate;
+const endpoint = (revision: string, host = "me", isThere = true) =>
+  ({
+    key: { type: "workloadEndpoint", host, orchestrator: "k8s", workload: "ns/pod", endpoint: "eth0" },
+    value: isThere ? {} : undefined,
+    revision,
+    change: "updated",
+  }) as SyncerUpdate;
+const active = { type: "activePolicyUpdate", id } as unknown as DataplaneMessage;
+const inactive: DataplaneMessage = { type: "activePolicyRemove", id };
+const other: DataplaneMessage = { type: "ipSetRemove", id: "s:x" };
+
+function open() {
+  const programmed = new ProgrammedRevisions({ host: "me", prefix, log: silentLogger });
+  const registry = new MetricsRegistry();
+  programmed.measure(registry);
+  const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
+  const files = async () => {
+    await settled();
+    const read = (folder: string) => {
+      const path = join(prefix, "programmed", folder);
+      return (existsSync(path) ? readdirSync(path) : []).map((name) => {
+        const { revision } = JSON.parse(readFileSync(join(path, name), "utf8")) as { revision: string };
+        return `${decodeURIComponent(name)} ${revision}`;
+      });
+    };
+    return [...read("endpoints"), ...read("policies")];
+  };
+  return { programmed, files, registry };
+}
+
+test("a revision counts when the round that took its last message was written, not before", async () => {
+  const { programmed, files, registry } = open();
+  programmed.start();
+  programmed.onUpdates([policy("7"), endpoint("8"), endpoint("9", "other-host")]);
+  programmed.onMessage(active);
+  programmed.onMessage(other);
+  programmed.onFlushed();
+  programmed.onApplied({ messages: 1, ok: true });
+  expect(await files()).toEqual([]);
+  programmed.onApplied({ messages: 2, ok: false }); // part of it failed
+  expect(await files()).toEqual([]);
+  expect(programmed.pending).toBe(2);
+  programmed.onApplied({ messages: 2, ok: true });
+  expect(await files()).toEqual(["k8s ns/pod eth0 8", "NetworkPolicy/ns/web 7"]);
+  expect(programmed.pending).toBe(0);
+  const page = registry.render();
+  expect(page).toContain('felix_programmed_revision{kind="policy",name="NetworkPolicy/ns/web"} 7');
+  expect(page).toContain('felix_programmed_revision{kind="endpoint",name="k8s ns/pod eth0"} 8');
+  expect(page).toContain("felix_programming_seconds_count 1");
+  // A change that says nothing new to the kernel is enforced as it is.
+  programmed.onUpdates([policy("12")]);
+  programmed.onFlushed();
+  expect(await files()).toContain("NetworkPolicy/ns/web 12");
+});
+
+test("policies count while an endpoint here has them, endpoints while they are here", async () => {
+  const { programmed, files } = open();
+  programmed.start();
+  programmed.onUpdates([policy("7"), endpoint("8")]);
+  programmed.onFlushed();
+  programmed.onApplied({ messages: 0, ok: true });
+  expect(await files()).toEqual(["k8s ns/pod eth0 8"]);
+  programmed.onMessage(active); // an endpoint that it selects came
+  programmed.onFlushed();
+  expect(await files()).toHaveLength(1);
+  programmed.onApplied({ messages: 1, ok: true });
+  expect(await files()).toContain("NetworkPolicy/ns/web 7");
+  programmed.onMessage(inactive);
+  programmed.onUpdates([endpoint("", "me", false)]);
+  programmed.onFlushed();
+  programmed.onApplied({ messages: 2, ok: true });
+  expect(await files()).toEqual([]);
+});
+
+test("what an earlier run left goes with the first round", async () => {
+  mkdirSync(join(prefix, "programmed/policies"), { recursive: true });
+  writeFileSync(join(prefix, "programmed/policies/GlobalNetworkPolicy%2Fold"), '{"revision":"1"}');
+  const { programmed, files } = open();
+  programmed.onUpdates([policy("7")]);
+  programmed.onMessage(active);
+  programmed.onFlushed();
+  programmed.start();
+  programmed.onApplied({ messages: 1, ok: true });
+  expect(await files()).toEqual(["NetworkPolicy/ns/web 7"]);
+});
