@@ -1,0 +1,114 @@
+// The kernel state the original left on a node, from the recordings: whole again, and loaded as that system's own tools
+// would have written it.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Backend } from "../dataplane/host.ts";
+import { FELIX, stateFile } from "../dataplane/recordings.ts";
+import type { TestNamespace } from "../kernel/namespace.ts";
+
+/** Chains and sets that are like those of an empty node are one line there: the text is found in that one. */
+const EMPTY = "empty-node";
+
+/** Every key the original read. */
+export function recordedKeys(state: string): Readonly<Record<string, unknown>> {
+  const common = JSON.parse(readFileSync(join(FELIX, "common-etcd.json"), "utf8")) as Record<string, unknown>;
+  return { ...common, ...(JSON.parse(need(state, "etcd.json")) as Record<string, unknown>) };
+}
+
+export function loadOriginal(space: TestNamespace, state: string, mode: Backend): void {
+  for (const line of need(state, "ip-route").trim().split("\n")) {
+    const words = line.replace(/^unicast /, "").split(" ");
+    if (line !== "" && !line.includes("::")) space.run("ip", ["route", "replace", ...words]);
+  }
+  writeOriginal(space, state, mode);
+}
+
+/** The rules alone, over whatever stands there, in one transaction per table as the original does it. */
+export function writeOriginal(space: TestNamespace, state: string, mode: Backend): void {
+  if (mode === "nftables") {
+    const rules = wholeNft(need(state, "nft-ruleset"), need(EMPTY, "nft-ruleset"));
+    const tables = [...rules.matchAll(/^table (\S+ \S+) \{/gm)].map(([, name]) => name ?? "");
+    const replaced = tables.map((table) => `table ${table}\ndelete table ${table}\n`).join("");
+    space.run("nft", ["-f", "-"], replaced + rules);
+    return;
+  }
+  space.run("ipset", ["restore", "-exist"], wholeSets(need(state, "ipset-save"), need(EMPTY, "ipset-save")));
+  const rules = wholeIptables(need(state, "iptables-save"), need(EMPTY, "iptables-save"));
+  space.run(`iptables-${mode}-restore`, [], rules);
+}
+
+function need(state: string, file: string): string {
+  const text = stateFile(state, file);
+  if (text === undefined) throw new Error(`the recording ${state} has no ${file}`);
+  return text;
+}
+
+function wholeIptables(text: string, empty: string): string {
+  const chains = new Map<string, { declaration: string; rules: string[] }>();
+  let table = "";
+  for (const line of empty.split("\n")) {
+    if (line.startsWith("*")) table = line;
+    else if (line.startsWith(":")) chains.set(`${table} ${nameOf(line)}`, { declaration: line, rules: [] });
+    else if (line.startsWith("-A ")) chains.get(`${table} ${line.split(" ")[1]}`)?.rules.push(line);
+  }
+  const result: string[] = [];
+  let rules: string[] = [];
+  for (const line of text.split("\n")) {
+    if (line.startsWith("*")) {
+      table = line;
+      rules = [];
+      result.push(line);
+    } else if (line.startsWith("=")) {
+      const chain = chains.get(`${table} ${line.slice(1)}`);
+      if (chain === undefined) throw new Error(`no chain ${line.slice(1)} in ${EMPTY}`);
+      result.push(chain.declaration);
+      rules.push(...chain.rules);
+    } else if (line === "COMMIT") result.push(...rules, line);
+    else if (line.startsWith("-A ")) rules.push(line);
+    else result.push(line);
+  }
+  // `:name policy` without counters is not what restore wants.
+  return `${result.map((line) => (line.startsWith(":") ? `${line} [0:0]` : line)).join("\n")}\n`;
+}
+const nameOf = (declaration: string): string => declaration.slice(1).split(" ")[0] ?? "";
+
+function wholeSets(text: string, empty: string): string {
+  const sets = new Map<string, string[]>();
+  for (const line of empty.split("\n")) {
+    const name = line.split(" ")[1];
+    if (name === undefined) continue;
+    const lines = sets.get(name);
+    if (lines === undefined) sets.set(name, [line]);
+    else lines.push(line);
+  }
+  const lines = text.split("\n").flatMap((line) => (line.startsWith("=") ? (sets.get(line.slice(1)) ?? []) : [line]));
+  return `${lines.join("\n")}\n`;
+}
+
+function wholeNft(text: string, empty: string): string {
+  const blocks = new Map<string, string>();
+  let table = "";
+  let current: { key: string; lines: string[] } | undefined;
+  for (const line of empty.split("\n")) {
+    if (line.startsWith("table ")) table = line;
+    const opened = /^\t(chain|set|map) (\S+) \{$/.exec(line);
+    if (opened !== null) current = { key: `${table} ${opened[1]} ${opened[2]}`, lines: [] };
+    current?.lines.push(line);
+    if (line === "\t}" && current !== undefined) {
+      blocks.set(current.key, current.lines.join("\n"));
+      current = undefined;
+    }
+  }
+  const whole = text.split("\n").map((line) => {
+    if (line.startsWith("table ")) table = line;
+    if (!line.startsWith("\t= ")) return line;
+    const block = blocks.get(`${table} ${line.slice(3)}`);
+    if (block === undefined) throw new Error(`no ${line.slice(3)} of ${table} in ${EMPTY}`);
+    return block;
+  });
+  // Elements were sorted, one to a line, and lost their commas.
+  return whole.join("\n").replace(/elements = \{\n([^}]*)\}/g, (_, elements: string) => {
+    const list = elements.split("\n").filter((line) => line.trim() !== "");
+    return `elements = { ${list.map((line) => line.trim().replace(/,$/, "")).join(", ")} }`;
+  });
+}
