@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos
+.PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -72,3 +72,6 @@ e2e: image ## a real Kubernetes cluster with our image and manifests, under upst
 
 test-vm: build ## WireGuard, IPIP and systemd in a virtual machine with Debian's kernel (software emulation, minutes)
 	@$(BUN) test/vm/run.ts $(ONLY)
+
+soak: setup ## a million random packets: evaluator = nftables = iptables, with a printed seed
+	@CALICO_FUZZ_PACKETS=$${CALICO_FUZZ_PACKETS:-1000000} $(BUN) test --timeout=14400000 ./test/functional/dataplane/differential.test.ts
