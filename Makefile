@@ -50,6 +50,9 @@ parity: setup ## write docs/parity.md from the IDs in the tests' names
 bench: build ## all benchmarks, ours beside the peer
 	@$(BUN) scripts/bench.ts $(ONLY)
 
+leader-soak: build ## two kube-controllers, the leader killed for five minutes, conflicting writes counted
+	@LEADER_SECONDS=300 $(BUN) test --timeout=900000 ./test/kubernetes/leader.test.ts
+
 clean: ## remove what was built
 	@rm -rf dist .cache
 

@@ -31,6 +31,14 @@ export const leaderTimings = (durationMs = 15_000): LeaderTimings => ({
   retryMs: (durationMs * 2) / 15,
 });
 
+/** Somebody else may be doing the work by now. */
+export class NotLeading extends Error {
+  override readonly name = "NotLeading";
+  constructor() {
+    super("another replica may be doing the work: nothing written");
+  }
+}
+
 export interface LeadershipOptions {
   readonly api: KubeApi;
   readonly namespace: string;
@@ -57,7 +65,7 @@ export class Leadership {
   constructor(options: LeadershipOptions) {
     this.#options = options;
     this.#timings = options.timings ?? leaderTimings();
-    this.#identity = options.identity ?? `${hostname()}_${crypto.randomUUID()}`;
+    this.#identity = options.identity ?? `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
     this.#now = options.now ?? (() => performance.now());
     this.#collection = `/apis/coordination.k8s.io/v1/namespaces/${encodeURIComponent(options.namespace)}/leases`;
   }

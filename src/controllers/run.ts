@@ -29,10 +29,9 @@ import { namespaceCopies, policyCopies, serviceAccountCopies } from "./copies.ts
 import { EndpointLabels } from "./endpoint-labels.ts";
 import { type LogSeverity, readEnvironment } from "./environment.ts";
 import { Feed } from "./feed.ts";
-import { fencedApi, fencedStore } from "./fence.ts";
 import { Readings, watchHealth } from "./health.ts";
 import { startLoadBalancer } from "./load-balancer/start.ts";
-import { Leadership, type LeaderTimings, leaderTimings } from "./leader.ts";
+import { Leadership, type LeaderTimings, leaderTimings, NotLeading } from "./leader.ts";
 import { startNodeControllers } from "./node-controllers.ts";
 import { healthPages, metricsPages, servePages } from "./pages.ts";
 import { migrateWhenRolledOut } from "./policy-names.ts";
@@ -67,24 +66,27 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
   const environment = readEnvironment(env);
   const startLog = options.logger(levelOf(environment.logSeverity ?? "Info"));
   const startedAt = new Date();
-  await using opened = await open(env, startLog);
+  // Writes are for the replica that leads, and not for one that led a moment ago and was held up since (a stopped
+  // machine, a long pause): asked right before each is sent.
+  let leadership: Leadership | undefined;
+  const beforeWrite = () => {
+    if (leadership?.mayWork === false) throw new NotLeading();
+  };
+  await using opened = await open(env, startLog, beforeWrite);
   const { store, api } = opened;
   const client = clientOf(store, startLog);
   const health = new HealthAggregator();
   const readings = new Readings(options.statusFile, health, startLog);
   readings.set("Startup", false, "initialising datastore");
   await initialise(client, startLog, options.timings?.startupMs ?? STARTUP_MS, signal);
-  const leadership = new Leadership({
-    api,
+  leadership = new Leadership({
+    api: opened.leases,
     namespace: namespaceOf(env, "kube-system"),
     name: LEASE,
     log: startLog,
     timings: options.timings?.leader ?? leaderTimings(environment.leaseMs),
   });
-  // Whatever does the work sees the cluster through these.
-  const fenced = fencedStore(store, () => leadership.mayWork);
-  const working = { store: fenced, api: fencedApi(api, () => leadership.mayWork), client: clientOf(fenced, startLog) };
-  const keeper = new ConfigurationKeeper(working.client, environment, startLog);
+  const keeper = new ConfigurationKeeper(client, environment, startLog);
   const effective = await keeper.first(signal);
   const { config } = effective;
   const log = options.logger(levelOf(config.logSeverity));
@@ -107,7 +109,7 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
     await Promise.race([leadership.acquire(until), keeper.differs(effective, whileWaiting)]);
     waiting.abort();
     if (until.aborted || !leadership.mayWork) return;
-    tasks.push(...startAll({ config, env, ...working, log, registry, options }, until));
+    tasks.push(...startAll({ config, env, store, api, client, log, registry, options }, until));
     await Promise.race([keeper.follow(effective, until), leadership.hold(until)]);
   } finally {
     stop.abort();
@@ -164,7 +166,8 @@ function startAll(parts: Parts, signal: AbortSignal): Promise<void>[] {
   return running;
 }
 
-async function open(env: Environment, log: Logger) {
+/** `leases` is for the lease itself, by which all other writing is allowed. */
+async function open(env: Environment, log: Logger, beforeWrite: () => void) {
   const said = configFromEnvironment(env);
   const chosen = chooseDatastore(said, { env });
   if (chosen.type === "sqlite") throw new StartupFailure("the controllers need etcd or Kubernetes: set DATASTORE_TYPE");
@@ -173,14 +176,17 @@ async function open(env: Environment, log: Logger) {
   const onUnreadable = (error: Error) => log.warn("an entry of the datastore cannot be read", { error: error.message });
   const store = await openDatastore(
     chosen.type === "kubernetes" ? { ...chosen, clientQps: chosen.clientQps ?? 500, clientBurst: 1000 } : chosen,
-    { onUnreadable },
+    { onUnreadable, beforeWrite },
   );
-  const api = await openKubeApi({ ...kubernetes, clientQps: 100, clientBurst: 200 }, env);
+  const api = await openKubeApi({ ...kubernetes, clientQps: 100, clientBurst: 200 }, env, { beforeWrite });
+  const leases = await openKubeApi({ ...kubernetes, clientQps: 20, clientBurst: 20 }, env);
   return {
     store,
     api,
+    leases,
     async [Symbol.asyncDispose]() {
       api.close();
+      leases.close();
       await store.close();
     },
   };

@@ -84,6 +84,8 @@ export interface OpenOptions {
   readonly timeoutMs?: number;
   /** One or two reads and writes, then done, no watch: the driver may take its lightest way. */
   readonly oneShot?: boolean;
+  /** For who may write only at times. Called before every write; what it throws, the write throws. */
+  readonly beforeWrite?: () => void;
 }
 
 export async function openDatastore(config: DatastoreConfig, options: OpenOptions = {}): Promise<Datastore> {

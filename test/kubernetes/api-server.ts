@@ -49,7 +49,8 @@ const AUDIT_POLICY = {
 
 interface ApiServerOptions {
   readonly audit?: boolean;
-  readonly flags?: readonly string[];
+  /** More of them, where wanted by the server's folder. */
+  readonly flags?: readonly string[] | ((folder: string) => readonly string[]);
 }
 
 /** A port that was free a moment ago may be somebody's by the time a server wants it: then with others. */
@@ -115,7 +116,7 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
         "--allow-privileged=true",
         "--v=0",
         ...(options.audit === true ? audit : []),
-        ...(options.flags ?? []),
+        ...(typeof options.flags === "function" ? options.flags(folder) : (options.flags ?? [])),
       ],
       { stdio: "ignore" },
     );

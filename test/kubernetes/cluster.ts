@@ -66,10 +66,16 @@ export interface Account {
 }
 
 export async function startCluster(
-  options: { readonly namespaces?: readonly string[]; readonly audit?: boolean } = {},
+  options: {
+    readonly namespaces?: readonly string[];
+    readonly audit?: boolean;
+    /** More of the API server's, knowing its folder. */
+    readonly flags?: (folder: string) => readonly string[];
+  } = {},
 ): Promise<Cluster> {
   if ("missing" in found) throw new Error(found.missing);
-  const server = await startApiServer(found.path, { audit: options.audit ?? false });
+  const { audit = false, flags = () => [] } = options;
+  const server = await startApiServer(found.path, { audit, flags });
   const config = configOf(server.kubeconfig);
   const api = new KubeApi(await resolveAccess(config, {}), { qps: 10_000, burst: 10_000 });
   try {

@@ -54,11 +54,13 @@ export class EtcdDatastore implements Datastore {
   readonly #api: EtcdApi;
   readonly #reads: ReadBatch;
   readonly #onUnreadable: OpenOptions["onUnreadable"];
+  readonly #beforeWrite: OpenOptions["beforeWrite"];
 
-  constructor(api: EtcdApi, options: Pick<OpenOptions, "onUnreadable"> = {}) {
+  constructor(api: EtcdApi, options: Pick<OpenOptions, "onUnreadable" | "beforeWrite"> = {}) {
     this.#api = api;
     this.#reads = new ReadBatch(api);
     this.#onUnreadable = options.onUnreadable;
+    this.#beforeWrite = options.beforeWrite;
   }
 
   async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
@@ -146,7 +148,8 @@ export class EtcdDatastore implements Datastore {
   }
 
   /** Forgets history up to a revision. */
-  compact(revision: Revision): Promise<void> {
+  async compact(revision: Revision): Promise<void> {
+    this.#beforeWrite?.();
     return this.#api.compact(parseRevision(revision), {});
   }
 
@@ -206,6 +209,7 @@ export class EtcdDatastore implements Datastore {
     options: CallOptions,
     repeatable = false,
   ): Promise<{ succeeded: boolean; revision: number; row: EtcdRow | undefined }> {
+    this.#beforeWrite?.();
     const { succeeded, revision, rows } = await this.#api.txn(request, { signal: options.signal, repeatable });
     return { succeeded, revision, row: rows[0]?.[0] };
   }

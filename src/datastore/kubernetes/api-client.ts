@@ -64,6 +64,8 @@ export interface KubeApiOptions {
   readonly watchIdleMs?: number;
   readonly qps?: number;
   readonly burst?: number;
+  /** Called right before anything that is no question is sent; what it throws stays unsent. */
+  readonly beforeWrite?: () => void;
 }
 
 export type KubeWatchEvent =
@@ -83,6 +85,7 @@ export class KubeApi {
   readonly #limit: TokenBucket;
   readonly #timeoutMs: number;
   readonly #watchIdleMs: number;
+  readonly #beforeWrite: (() => void) | undefined;
   /** Requests sent so far, watches included: what benchmarks and tests count. */
   requests = 0;
 
@@ -90,6 +93,7 @@ export class KubeApi {
     this.#access = access;
     this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#watchIdleMs = options.watchIdleMs ?? DEFAULT_WATCH_IDLE_MS;
+    this.#beforeWrite = options.beforeWrite;
     this.#limit = new TokenBucket(options.qps ?? 5, options.burst ?? 100);
     const isTls = access.server.protocol === "https:";
     this.#agent = isTls ? new HttpsAgent({ keepAlive: true, ...access.tls }) : new HttpAgent({ keepAlive: true });
@@ -240,6 +244,7 @@ export class KubeApi {
 
   async #send(request: KubeRequest, timeoutMs: number): Promise<IncomingMessage> {
     const credentials = await this.#access.credentials();
+    if (request.method !== "GET") this.#beforeWrite?.(); // nothing is waited for between this and sending
     this.requests++;
     const { server } = this.#access;
     const body =

@@ -45,6 +45,7 @@ export async function openKubernetes(
   const access = await resolveAccess(config, process.env);
   const api = new KubeApi(access, {
     ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
+    ...(options.beforeWrite === undefined ? {} : { beforeWrite: options.beforeWrite }),
     ...(config.clientQps === undefined ? {} : { qps: config.clientQps }),
     ...(config.clientBurst === undefined ? {} : { burst: config.clientBurst }),
   });

@@ -6,7 +6,7 @@ import type { KubeApi } from "./api-client.ts";
 export async function openKubeApi(
   config: KubernetesConfig,
   env: Environment,
-  options: { readonly timeoutMs?: number } = {},
+  options: { readonly timeoutMs?: number; readonly beforeWrite?: () => void } = {},
 ): Promise<KubeApi> {
   const [{ resolveAccess }, { KubeApi: Api }] = await Promise.all([import("./access.ts"), import("./api-client.ts")]);
   return new Api(await resolveAccess(config, env), {
