@@ -68,7 +68,7 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
   const startedAt = new Date();
   // Writes are for the replica that leads, and not for one that led a moment ago and was held up since (a stopped
   // machine, a long pause): asked right before each is sent.
-  let leadership: Leadership | undefined;
+  let leadership: Leadership | undefined = undefined as Leadership | undefined;
   const beforeWrite = () => {
     if (leadership?.mayWork === false) throw new NotLeading();
   };
