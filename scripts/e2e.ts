@@ -4,11 +4,13 @@
 //   E2E_RUNS=nftables-vxlan,iptables-bgp   only these
 //   E2E_FOCUS='should deny egress'         only specs whose name matches
 //   E2E_KEEP=1                             leave the last cluster standing (calico lab down --name e2e)
-import { mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { cpSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { down } from "../src/lab/down.ts";
+import { LabFolder } from "../src/lab/folder.ts";
 import { KubernetesCluster } from "../src/lab/kubernetes/cluster.ts";
 import { obtainPrograms } from "../src/lab/kubernetes/programs.ts";
+import { Lab } from "../src/lab/lab.ts";
 import { parseLabOptions } from "../src/lab/options.ts";
 import { openTerminal } from "../src/lab/terminal.ts";
 import { up } from "../src/lab/up.ts";
@@ -30,28 +32,36 @@ const terminal = openTerminal();
 const reports = join(import.meta.dir, "../.cache/reports");
 mkdirSync(reports, { recursive: true });
 const wanted = chosenRuns(process.env["E2E_RUNS"]);
-const lines: string[] = [];
-let isGood = true;
+const lines: Line[] = [];
 await obtainPrograms(["e2e.test"], terminal);
 for (const run of wanted) {
   await down(LAB, openTerminal({ quiet: true }));
+  const own: Line[] = [];
   try {
-    for (const { line, good } of await oneRun(run)) {
-      lines.push(line);
-      isGood &&= good;
-      terminal.line(line);
+    for await (const line of oneRun(run)) {
+      own.push(line);
+      terminal.line(line.text);
     }
   } catch (error) {
-    isGood = false;
-    lines.push(`${run}: 0 passed, 1 failed: ${error instanceof Error ? error.message : String(error)}`);
-    terminal.line(lines.at(-1));
+    own.push(verdict(`${run}: ${error instanceof Error ? error.message : String(error)}`, false));
+    terminal.line(own.at(-1)?.text);
   }
+  if (own.some(({ failed }) => failed > 0)) keepLogs(run);
   if (process.env["E2E_KEEP"] !== "1") await down(LAB, openTerminal({ quiet: true }));
+  lines.push(...own);
 }
-terminal.line(`\n${lines.join("\n")}`);
-process.exit(isGood ? 0 : 1);
+const sum = (of: (line: Line) => number): number => lines.reduce((total, line) => total + of(line), 0);
+const [passed, failed] = [sum((line) => line.passed), sum((line) => line.failed)];
+terminal.line(`\n${lines.map(({ text }) => text).join("\n")}\n\n${passed} passed, ${failed} failed`);
+process.exit(failed === 0 && passed > 0 ? 0 : 1);
 
-async function oneRun(run: Run): Promise<{ line: string; good: boolean }[]> {
+interface Line {
+  readonly text: string;
+  readonly passed: number;
+  readonly failed: number;
+}
+
+async function* oneRun(run: Run): AsyncGenerator<Line> {
   terminal.line(`\n${run}`);
   const lab = await up(parseLabOptions({ name: LAB, kubernetes: true, ...RUNS[run] }), terminal);
   const cluster = new KubernetesCluster(lab);
@@ -62,17 +72,36 @@ async function oneRun(run: Run): Promise<{ line: string; good: boolean }[]> {
     onSpec: (line) => terminal.line(`  ${line}`),
   });
   for (const failure of summary.failures) terminal.line(`  failed: ${failure} (${log})`);
+  const { passed, failed } = summary;
+  yield { text: renderSummary(`${run}, NetworkPolicy specs`, summary), passed, failed };
   const roll = await rollUnderTraffic(cluster);
+  yield verdict(
+    `${run}, rolling update: ${roll.sent} probes, ${roll.lost} lost; ${roll.denied} denied, ${roll.arrived} arrived`,
+    roll.sent > 0 && roll.lost === 0 && roll.arrived === 0,
+  );
   const left = await uninstall(cluster);
   for (const trace of left) terminal.line(`  left behind: ${trace}`);
-  return [
-    { line: renderSummary(`${run}, NetworkPolicy specs`, summary), good: summary.failed === 0 && summary.passed > 0 },
-    {
-      line: `${run}, rolling update: ${roll.sent} probes, ${roll.lost} lost; ${roll.denied} denied, ${roll.arrived} arrived`,
-      good: roll.lost === 0 && roll.arrived === 0,
-    },
-    { line: `${run}, uninstalled: ${left.length} things left behind`, good: left.length === 0 },
-  ];
+  yield verdict(`${run}, uninstalled: ${left.length} things left behind`, left.length === 0);
+}
+
+function verdict(text: string, isGood: boolean): Line {
+  return { text, passed: isGood ? 1 : 0, failed: isGood ? 0 : 1 };
+}
+
+/** What the programs of the cluster said, before `down` takes it away. */
+function keepLogs(run: Run): void {
+  const folder = join(reports, `e2e-${run}-logs`);
+  rmSync(folder, { recursive: true, force: true });
+  const lab = new LabFolder(LAB);
+  if (!existsSync(dirname(lab.log("any")))) return;
+  cpSync(dirname(lab.log("any")), folder, { recursive: true });
+  const cluster = new KubernetesCluster(Lab.open(LAB));
+  for (const label of ["calico-node", "calico-kube-controllers"]) {
+    const words = ["logs", "--namespace=kube-system", `--selector=k8s-app=${label}`, "--all-containers", "--prefix"];
+    const { stdout, stderr } = cluster.tryKubectl([...words, "--tail=-1", "--request-timeout=20s"]);
+    writeFileSync(join(folder, `${label}.log`), stdout + stderr);
+  }
+  terminal.line(`  logs: ${folder}`);
 }
 
 function chosenRuns(text: string | undefined): Run[] {
