@@ -40,8 +40,18 @@ export function makeGroups(group: string): string[] {
     for (const file of ["cpuset.cpus", "cpuset.mems"])
       if (hierarchy.folder.split(",").includes("cpuset") && readFileSync(join(path, file), "utf8").trim() === "")
         writeFileSync(join(path, file), readFileSync(join(path, "..", file), "utf8"));
+    weigh(path);
     return join(path, "cgroup.procs");
   });
+}
+
+/** A node counts for the programs it runs: else a busy machine gives all of them together the time of one process. */
+function weigh(path: string): void {
+  for (const [file, value] of [
+    ["cpu.shares", "8192"],
+    ["cpu.weight", "800"],
+  ] as const)
+    if (existsSync(join(path, file))) writeFileSync(join(path, file), value);
 }
 
 /** In the unified hierarchy a group with members cannot hand controllers down: they move to a group of their own. */
