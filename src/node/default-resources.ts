@@ -1,6 +1,7 @@
 // What every cluster has once its first node has started: its identity, tiers and default configurations. Many nodes
 // start at once, so finding them made by another is fine.
 import { AlreadyExists, type Client, Conflict, NotFound } from "../datastore/index.ts";
+import { BUILD } from "../lib/build.ts";
 import { API_VERSION, type KindName, type Resource } from "../model/index.ts";
 
 export interface ClusterInputs {
@@ -9,7 +10,7 @@ export interface ClusterInputs {
 }
 
 export async function ensureDefaults(client: Client, node: string, inputs: ClusterInputs): Promise<void> {
-  const recorded = releaseVersion(inputs.version);
+  const recorded = mayRecord(await recordedVersion(client)) ? releaseVersion(inputs.version) : undefined;
   await client.ensureInitialized({
     clusterType: inputs.clusterType,
     ...(recorded !== undefined && { version: recorded }),
@@ -31,6 +32,20 @@ export async function ensureDefaults(client: Client, node: string, inputs: Clust
  */
 export function releaseVersion(version: string): string | undefined {
   return /^v?[1-9]\d*\.\d+\.\d+/.test(version) ? version : undefined;
+}
+
+/** A cluster that the original's programs have marked as theirs is shared with them, and they insist on their version. */
+export const mayRecord = (current: string | undefined): boolean =>
+  current === undefined || !/^v?3\.\d+/.test(current) || /^v?3\./.test(BUILD.version);
+
+async function recordedVersion(client: Client): Promise<string | undefined> {
+  try {
+    const { spec } = await client.get({ kind: "ClusterInformation", name: "default" });
+    return spec.calicoVersion;
+  } catch (error) {
+    if (error instanceof NotFound) return undefined;
+    throw error;
+  }
 }
 
 /** Creates the resource, or adds the fields it lacks; what somebody has set stays. */

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Client, openDatastore } from "../datastore/index.ts";
 import { silentLogger } from "../lib/log.ts";
 import type { KindName, Resource } from "../model/index.ts";
-import { releaseVersion } from "./default-resources.ts";
+import { mayRecord, releaseVersion } from "./default-resources.ts";
 import { startUp } from "./startup.ts";
 
 class Bench implements Disposable {
@@ -81,6 +81,7 @@ test("NB-045 the cluster's type is merged word by word, its identity kept, a rel
   expect((await bench.get("ClusterInformation", "default")).spec).toEqual({ ...first, clusterType: "k8s,bgp,typha" });
   expect(releaseVersion("v3.30.1")).toBe("v3.30.1");
   expect(releaseVersion("v0.1.0")).toBeUndefined();
+  expect([undefined, "v1.2.0", "v3.30.1"].map(mayRecord)).toEqual([true, true, false]);
 });
 
 test("NB-046 Felix's configurations are made, and only what is missing is added", async () => {

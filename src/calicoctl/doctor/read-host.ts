@@ -40,7 +40,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     pathMtu: pathMtus(kernel, node, cluster),
     iptables: { legacy: countRules("iptables-legacy-save"), nft: countRules("iptables-nft-save") },
     hasCalicoNftTable: toolOutput("nft", ["list", "tables"])?.includes(" calico\n"),
-    neighbourTable: { 4: neighbourTable(4), 6: neighbourTable(6) },
+    neighbourTable: { 4: neighbourTable(kernel, 4), 6: neighbourTable(kernel, 6) },
     birds: { 4: await readBird(4), 6: await readBird(6) },
     surroundings: readSurroundings(),
     planProblems: readPlanInForce()?.problems ?? [],
@@ -85,9 +85,13 @@ function toolOutput(tool: string, args: readonly string[]): string | undefined {
   return status === 0 ? stdout : undefined;
 }
 
-/** The table is the machine's, and is told only to who looks from the machine's own network namespace. */
-function neighbourTable(version: IpVersion): NeighbourTable | undefined {
+/**
+ * The table is the machine's, and is told only to who looks from the machine's own network namespace. Entries that stay,
+ * such as those of tunnels, are in it but do not count against the limit.
+ */
+function neighbourTable(kernel: RouteKernel, version: IpVersion): NeighbourTable | undefined {
   try {
+    const staying = kernel.neighbours.list({ version }).filter(({ state }) => state === "permanent").length;
     using machine = NetworkNamespace.ofProcess(1);
     return withNamespace(machine, () => {
       const [heading = "", ...rows] = (
@@ -100,7 +104,11 @@ function neighbourTable(version: IpVersion): NeighbourTable | undefined {
       const cells = rows.map((row) => row.split(/\s+/).map((cell) => Number.parseInt(cell, 16)));
       const entries = cells[0]?.[0];
       if (entries === undefined || !(limit > 0)) return undefined;
-      return { entries, limit, overflows: at < 0 ? 0 : cells.reduce((sum, row) => sum + (row[at] ?? 0), 0) };
+      return {
+        entries: Math.max(0, entries - staying),
+        limit,
+        overflows: at < 0 ? 0 : cells.reduce((sum, row) => sum + (row[at] ?? 0), 0),
+      };
     });
   } catch {
     return undefined; // not allowed to look, or not this kernel

@@ -35,12 +35,20 @@ export class RouterNetwork implements AsyncDisposable {
   readonly #services: { readonly abort: AbortController; readonly running: Promise<void> }[] = [];
   readonly datastore: Datastore;
 
-  static async create(): Promise<RouterNetwork> {
-    return new RouterNetwork(await openSqliteInMemory());
+  readonly #isPinned: boolean;
+  readonly #numbers = new Map<string, number>();
+
+  /**
+   * @param options.pinned IPv4 only, and hosts know each other's hardware addresses for good: the kernel's neighbour table
+   * is one for the whole machine, and many hosts that find each other would fill it for everybody.
+   */
+  static async create(options: { readonly pinned?: boolean } = {}): Promise<RouterNetwork> {
+    return new RouterNetwork(await openSqliteInMemory(), options.pinned ?? false);
   }
 
-  private constructor(datastore: Datastore) {
+  private constructor(datastore: Datastore, isPinned: boolean) {
     this.datastore = datastore;
+    this.#isPinned = isPinned;
     this.#addNamespace("sw");
     this.ip("sw", "link add br0 type bridge");
     this.ip("sw", "link set br0 up");
@@ -78,10 +86,30 @@ export class RouterNetwork implements AsyncDisposable {
       "netns",
       this.nameOf(name),
     ]);
+    if (this.#isPinned) this.#pin(name, number);
     this.ip("sw", `link set ${port} master br0 up`);
     this.ip(name, `addr add 10.77.0.${number}/24 dev eth0`);
-    this.ip(name, `addr add fd77::${number}/64 dev eth0 nodad`);
+    if (!this.#isPinned) this.ip(name, `addr add fd77::${number}/64 dev eth0 nodad`);
     this.ip(name, "link set eth0 up");
+    if (this.#isPinned) this.#introduce(name, number);
+  }
+
+  #pin(name: string, number: number): void {
+    for (const host of ["sw", name])
+      execFileSync("ip", ["netns", "exec", this.nameOf(host), "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"]);
+    this.ip(name, `link set eth0 address ${macOf(number)}`);
+  }
+
+  /** Entries that stay are not counted against the table's limit. */
+  #introduce(name: string, number: number): void {
+    const entry = (n: number) => `neigh replace 10.77.0.${n} lladdr ${macOf(n)} dev eth0 nud permanent\n`;
+    for (const other of this.#numbers.keys()) this.#batch(other, entry(number));
+    this.#batch(name, [...this.#numbers.values()].map(entry).join(""));
+    this.#numbers.set(name, number);
+  }
+
+  #batch(name: string, input: string): void {
+    execFileSync("ip", ["-n", this.nameOf(name), "-batch", "-"], { input });
   }
 
   /** A program in a host's namespace, ended with the network. */
@@ -208,6 +236,8 @@ export class RouterNetwork implements AsyncDisposable {
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
+
+const macOf = (number: number): string => `02:00:00:00:00:${number.toString(16).padStart(2, "0")}`;
 
 /** Waits for a condition; on time-out says how it last stood. */
 export async function eventually<T>(
