@@ -52,6 +52,8 @@ export const NODE_RULES: readonly PolicyRule[] = [
   ...FOLLOWED,
   ...ADDRESSES,
   ...CLUSTER_FACTS,
+  // The CNI service follows what every pod would ask for.
+  rule(CALICO, ["ipamconfigs", "ipreservations"], READ),
   // Startup makes default pools and fills in settings it was given.
   rule(CALICO, ["ippools", "felixconfigurations"], ["create", "update"]),
   rule(CALICO, ["bgpconfigurations", "ipamconfigs"], ["create", "update"]),

@@ -5,6 +5,8 @@ import { CniError, INTERNAL } from "./error.ts";
 export interface CniArguments {
   readonly podName?: string;
   readonly podNamespace?: string;
+  /** Which life of the pod: runtimes say so to whoever ignores what it does not know. */
+  readonly podUid?: string;
   /** An address asked for by name. */
   readonly ip?: IpAddress;
   /** A namespace for endpoints of the `cni` orchestrator. */
@@ -45,6 +47,7 @@ export function parseCniArguments(text: string, ignoreUnknown: boolean): CniArgu
   return {
     ...given("podName", pairs.get("K8S_POD_NAME")),
     ...given("podNamespace", pairs.get("K8S_POD_NAMESPACE")),
+    ...given("podUid", pairs.get("K8S_POD_UID")),
     ...given("testNamespace", pairs.get("CNI_TEST_NAMESPACE")),
     ...(ip === undefined ? {} : { ip }),
   };

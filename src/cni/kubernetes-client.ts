@@ -4,6 +4,7 @@
 import {
   chooseDatastore,
   configFromEnvironment,
+  type KubeApi,
   type KubeObject,
   type KubernetesConfig,
   openKubeApi,
@@ -24,7 +25,7 @@ export async function openKubernetes(conf: NetConf, env: Environment): Promise<K
 const AGENT_TIMEOUT_MS = 30_000;
 
 /** The agent's own way to the API, kept open; undefined when its environment names none. */
-export function agentKubernetes(env: Environment): (() => Promise<KubernetesApi>) | undefined {
+export function agentKubernetes(env: Environment): (() => Promise<KubeApi>) | undefined {
   // Its datastore may be another: pods are in Kubernetes even then.
   const {
     datastoreType: _t,
@@ -36,9 +37,9 @@ export function agentKubernetes(env: Environment): (() => Promise<KubernetesApi>
   // Nor is a kubeconfig in somebody's home the agent's.
   const config = chooseDatastore(named, { env: { ...env, HOME: undefined } });
   if (config.type !== "kubernetes") return undefined;
-  let opened: Promise<KubernetesApi> | undefined;
+  let opened: Promise<KubeApi> | undefined;
   return () => {
-    opened ??= openReader(config, env, AGENT_TIMEOUT_MS).catch((error: unknown) => {
+    opened ??= openKubeApi(config, env, { timeoutMs: AGENT_TIMEOUT_MS }).catch((error: unknown) => {
       opened = undefined; // credentials may come later
       throw error;
     });
@@ -47,7 +48,10 @@ export function agentKubernetes(env: Environment): (() => Promise<KubernetesApi>
 }
 
 async function openReader(config: KubernetesConfig, env: Environment, timeoutMs: number): Promise<KubernetesApi> {
-  const api = await openKubeApi(config, env, { timeoutMs });
+  return readerOf(await openKubeApi(config, env, { timeoutMs }));
+}
+
+export function readerOf(api: KubeApi): KubernetesApi {
   const get = async <T>(path: string, what: string): Promise<T> => {
     try {
       return (await api.get<KubeObject>(path)) as unknown as T;

@@ -1,19 +1,21 @@
 // The node-local CNI service: the plugin's commands with warm connections and the node agent's own datastore account.
 // It answers on a Unix socket that root alone may use; the pod's namespace comes as a descriptor, so that the service
 // may live in a container.
-import type { Datastore } from "../datastore/index.ts";
+import type { Datastore, KubeApi } from "../datastore/index.ts";
 import { NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { runCommand } from "./commands.ts";
 import { asCniError, errorReply } from "./error.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
-import { agentKubernetes } from "./kubernetes-client.ts";
+import { identify } from "./identity.ts";
+import { agentKubernetes, readerOf } from "./kubernetes-client.ts";
 import { type NetConf, parseNetConf } from "./net-conf.ts";
 import { buildContext } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
 import type { ServiceReply, ServiceRequest, ServiceSocket } from "./service-protocol.ts";
 import { noTimes, stepTimes } from "./step-times.ts";
+import { type WarmContext, WarmReads } from "./warm-reads.ts";
 
 export const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 
@@ -30,16 +32,66 @@ export interface CniServiceOptions {
 /** Listens until it is disposed of. */
 export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const serialise = queue();
-  const kubernetes = options.kubernetes ?? agentKubernetes(options.env ?? process.env);
-  return new RequestServer({
+  const agent = agentKubernetes(options.env ?? process.env);
+  const kubernetes = options.kubernetes ?? (agent === undefined ? undefined : async () => readerOf(await agent()));
+  const warm = new WarmNodes(options, options.store.name === "kubernetes" ? agent : undefined);
+  const server = new RequestServer({
     path: options.path ?? SERVICE_SOCKET,
-    onRequest: async (request) => JSON.stringify(await answer({ ...options, kubernetes }, serialise, request)),
+    onRequest: async (request) => JSON.stringify(await answer({ ...options, kubernetes, warm }, serialise, request)),
     onFailure: (error) => options.log.error("The CNI service failed", { error }),
   });
+  return {
+    async [Symbol.asyncDispose]() {
+      await server[Symbol.asyncDispose]();
+      await warm[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** What is followed for the node of the requests: one, but for tests. Begun by the first request that could use it. */
+class WarmNodes implements AsyncDisposable {
+  readonly #nodes = new Map<string, Promise<WarmReads | undefined>>();
+  constructor(
+    readonly options: CniServiceOptions,
+    readonly agent: (() => Promise<KubeApi>) | undefined,
+  ) {}
+
+  /** An ADD of a pod that is known reads what is known; everything else reads the datastore. */
+  async contextFor(
+    request: CniRequest,
+    conf: NetConf,
+    cold: CniServiceOptions["kubernetes"],
+  ): Promise<Partial<WarmContext>> {
+    if (this.agent === undefined || cold === undefined) return {};
+    const identity = identify(request, conf);
+    if (identity.orchestrator !== "k8s") return {};
+    const reads = await this.#reads(identity.node, this.agent);
+    if (reads === undefined) return {};
+    const warm = request.command === "ADD" ? reads.contextFor(identity, request.args.podUid, cold) : undefined;
+    return warm ?? { store: reads.store.readingThrough };
+  }
+
+  #reads(node: string, agent: () => Promise<KubeApi>): Promise<WarmReads | undefined> {
+    let reads = this.#nodes.get(node);
+    if (reads === undefined) {
+      const { store, log } = this.options;
+      reads = agent().then(
+        (api) => new WarmReads(node, { store, api, log }),
+        () => void this.#nodes.delete(node), // the request itself says what is wrong
+      );
+      this.#nodes.set(node, reads);
+    }
+    return reads;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const reads of this.#nodes.values()) await (await reads)?.[Symbol.asyncDispose]();
+  }
 }
 
 type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
   readonly kubernetes: CniServiceOptions["kubernetes"] | undefined;
+  readonly warm: WarmNodes;
 };
 
 async function answer(
@@ -57,6 +109,7 @@ async function answer(
     const conf = parseNetConf(request.config);
     const declined = whyNot(options, request, conf);
     if (declined !== undefined) return { declined };
+    const warm = await options.warm.contextFor(request, conf, options.kubernetes);
     const context = buildContext({
       request,
       conf,
@@ -67,6 +120,7 @@ async function answer(
       serialise,
       mark,
       ...(options.kubernetes === undefined ? {} : { kubernetes: options.kubernetes }),
+      ...warm,
       openNetns: () => {
         if (netns === undefined) throw new SyscallError(`open network namespace ${request?.netns}`, "ENOENT");
         return NetworkNamespace.open(`/proc/self/fd/${netns.fd}`);

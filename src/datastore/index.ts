@@ -18,4 +18,6 @@ export { createSyncer, type SyncerOptions } from "./syncers.ts";
 export { SYNC_TIMINGS, type SyncTimings, type WatchedKind } from "./watcher-cache.ts";
 export { WatcherSyncer, type WatcherSyncerOptions } from "./watcher-syncer.ts";
 export type { KubeApi, KubeObject } from "./kubernetes/api-client.ts";
+export { KubernetesObjects } from "./kubernetes/kubernetes-objects.ts";
 export { openKubeApi } from "./kubernetes/open-api.ts";
+export { FollowedStore } from "./followed-store.ts";

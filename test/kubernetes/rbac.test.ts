@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadAll } from "js-yaml";
 import { requestToken } from "../../src/cni/token-refresh.ts";
+import { WarmReads } from "../../src/cni/warm-reads.ts";
 import { upgradeFromHostLocal } from "../../src/cni/ipam-upgrade.ts";
 import {
   Client,
@@ -220,6 +221,10 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
     const ipam = new Ipam({ datastore: store, log: silentLogger });
     await reconcileTunnels({ client, ipam, node: "n1", log: silentLogger });
     for (const name of ["felix", "bgp", "tunnel-ip-allocation", "node-status"] as const) await follow(store, name);
+    {
+      await using reads = new WarmReads("n1", { store, api, log: silentLogger });
+      await eventually(() => reads.store.isInSync, "the CNI service knows its node");
+    }
     await setNetworkUnavailable(api, "n1", false);
     expect(await requestToken({}, silentLogger, api)).toMatchObject({ token: expect.any(String) });
     // A node that somebody left without settings is filled in at its next start.
@@ -248,7 +253,7 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
       // Read by the client before a write and after a conflict.
       /^get .*\/(pods|namespaces|serviceaccounts|services|endpointslices|networkpolicies|clusternetworkpolicies)$/,
       /^get crd\.projectcalico\.org\//,
-      /^(list|watch) crd\.projectcalico\.org\/(ipamhandles|ipreservations)$/,
+      /^(list|watch) crd\.projectcalico\.org\/ipamhandles$/,
       // Settings that somebody emptied are filled in; the default pool is only made.
       /^update crd\.projectcalico\.org\/(bgpconfigurations|ippools)$/,
       // Where the status is no subresource of its own.

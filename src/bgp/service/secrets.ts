@@ -1,7 +1,6 @@
 // Passwords of sessions, from Kubernetes' Secrets of one namespace. Only secrets that some session names are followed.
-import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+import { type KubeApi, type KubeObject, KubernetesObjects } from "../../datastore/index.ts";
 import type { SecretRef } from "../state.ts";
-import { KubernetesObjects } from "./kubernetes-objects.ts";
 
 /** How long a plan waits for a secret it has not seen before. */
 const FIRST_READ_MS = 500;

@@ -6,7 +6,13 @@
 //
 // Nothing is written before every source has told all it knows. A failed attempt is repeated, slower and slower.
 import { join } from "node:path";
-import type { KubeApi, Syncer, SyncerUpdate, SyncStatus } from "../../datastore/index.ts";
+import {
+  type KubeApi,
+  KubernetesObjects,
+  type Syncer,
+  type SyncerUpdate,
+  type SyncStatus,
+} from "../../datastore/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import type { Logger } from "../../lib/log.ts";
 import { backoffDelay, delay } from "../../lib/retry.ts";
@@ -17,7 +23,6 @@ import type { BgpPlan } from "../plan-types.ts";
 import { serviceAddresses } from "../service-addresses.ts";
 import type { BgpState, Problem, SecretRef } from "../state.ts";
 import { type Bird, ConfigurationFile, ConfigurationRefused } from "./install.ts";
-import { KubernetesObjects } from "./kubernetes-objects.ts";
 import { LocalWorkloads } from "./local-workloads.ts";
 import { salvage } from "./salvage.ts";
 import { KubernetesSecrets, noPasswords, type PasswordSource } from "./secrets.ts";

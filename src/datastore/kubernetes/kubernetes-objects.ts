@@ -1,7 +1,7 @@
 // Objects of Kubernetes that stand under one path of its API, kept up to date: listed, watched, listed again when the
 // watch is lost.
-import type { KubeApi, KubeObject } from "../../datastore/index.ts";
 import { backoffDelay, delay } from "../../lib/retry.ts";
+import type { KubeApi, KubeObject } from "./api-client.ts";
 
 const BACKOFF = { firstMs: 250, maxMs: 30_000 };
 
@@ -13,11 +13,20 @@ export class KubernetesObjects {
   readonly #onChange: () => void;
   #ready = Promise.withResolvers<void>();
 
-  /** @param options.name follow only the object of that name */
-  constructor(api: KubeApi, path: string, onChange: () => void, options: { readonly name?: string } = {}) {
+  /** @param options follow only the object of that name, or those on that node */
+  constructor(
+    api: KubeApi,
+    path: string,
+    onChange: () => void,
+    options: { readonly name?: string; readonly node?: string } = {},
+  ) {
     this.#api = api;
     this.#path = path;
-    this.#query = options.name === undefined ? {} : { fieldSelector: `metadata.name=${options.name}` };
+    const { name, node } = options;
+    this.#query = {
+      ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }),
+      ...(node === undefined ? {} : { fieldSelector: `spec.nodeName=${node}` }),
+    };
     this.#onChange = onChange;
   }
 
@@ -28,6 +37,9 @@ export class KubernetesObjects {
 
   values(): Iterable<KubeObject> {
     return this.#objects.values();
+  }
+  get(namespace: string, name: string): KubeObject | undefined {
+    return this.#objects.get(`${namespace}/${name}`);
   }
 
   /** Until the signal aborts. What cannot be read is tried again, and what was known stands meanwhile. */

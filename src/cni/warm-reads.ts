@@ -1,0 +1,91 @@
+// What the service knows before it is asked: the pods of its node, namespaces, pools, settings and the node's blocks are
+// followed, so that an ADD asks the Kubernetes API for nothing and only writes: the handle, the block, the pod's notes.
+// Only for a pod whose present life is known, by its UID and by both readings of it; any other is read as ever.
+import { type Datastore, FollowedStore, type KubeApi, KubernetesObjects } from "../datastore/index.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { workloadEndpointName, workloadEndpointPrefix } from "../model/index.ts";
+import type { EndpointIdentity } from "./identity.ts";
+import { nameFields } from "./identity.ts";
+import type { KubernetesApi, KubernetesNamespace, KubernetesPod } from "./kubernetes-api.ts";
+
+export interface WarmContext {
+  readonly store: Datastore;
+  readonly kubernetes: () => Promise<KubernetesApi>;
+}
+
+export class WarmReads implements AsyncDisposable {
+  readonly #aborter = new AbortController();
+  readonly #running: Promise<void>[] = [];
+  readonly #pods: KubernetesObjects;
+  readonly #namespaces: KubernetesObjects;
+  readonly store: FollowedStore;
+
+  constructor(
+    readonly node: string,
+    options: { readonly store: Datastore; readonly api: KubeApi; readonly log: Logger },
+  ) {
+    const { store, api, log } = options;
+    const { signal } = this.#aborter;
+    const onFailure = (error: unknown) =>
+      log.debug("The CNI service cannot follow the API server now", { error: describeError(error) });
+    const resource = (kind: "ClusterInformation" | "IPPool" | "IPReservation") => ({ type: "resource", kind }) as const;
+    const endpoints = workloadEndpointPrefix({ node, orchestrator: "k8s" });
+    this.store = new FollowedStore(store, {
+      follow: [
+        resource("ClusterInformation"),
+        resource("IPPool"),
+        resource("IPReservation"),
+        { type: "ipamConfig" },
+        { type: "resource", kind: "Node", name: node },
+        { type: "resource", kind: "WorkloadEndpoint", namePrefix: endpoints },
+        { type: "blockAffinity", host: node, affinityType: "host" },
+      ],
+      // Written with the revision that was read: a block that others changed meanwhile is refused and read again.
+      remember: (key) => key.type === "block",
+      onFailure,
+    });
+    this.#pods = new KubernetesObjects(api, "/api/v1/pods", () => {}, { node });
+    this.#namespaces = new KubernetesObjects(api, "/api/v1/namespaces", () => {});
+    this.#running.push(
+      this.store.run(signal),
+      this.#pods.run(signal, onFailure),
+      this.#namespaces.run(signal, onFailure),
+    );
+  }
+
+  /** Undefined when this pod must be read from the API server. */
+  contextFor(
+    identity: EndpointIdentity,
+    podUid: string | undefined,
+    cold: () => Promise<KubernetesApi>,
+  ): WarmContext | undefined {
+    if (podUid === undefined || !this.store.isInSync) return undefined;
+    const pod = this.#pods.get(identity.namespace, identity.pod);
+    const namespace = this.#namespaces.get("", identity.namespace);
+    const name = workloadEndpointName(nameFields({ ...identity, endpoint: "eth0" }));
+    const endpoint = this.store.known({
+      type: "resource",
+      kind: "WorkloadEndpoint",
+      namespace: identity.namespace,
+      name,
+    });
+    if (pod === undefined || namespace === undefined || pod.metadata.uid !== podUid) return undefined;
+    if (endpoint?.revision !== pod.metadata.resourceVersion) return undefined;
+    const reader = async (): Promise<KubernetesApi> => ({
+      pod: async (...asked) =>
+        asked[0] === identity.namespace && asked[1] === identity.pod
+          ? (pod as unknown as KubernetesPod)
+          : (await cold()).pod(...asked),
+      namespace: async (asked) =>
+        asked === identity.namespace ? (namespace as unknown as KubernetesNamespace) : (await cold()).namespace(asked),
+      node: async (asked) => (await cold()).node(asked),
+      version: async () => (await cold()).version(),
+    });
+    return { store: this.store, kubernetes: reader };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#aborter.abort();
+    await Promise.allSettled(this.#running);
+  }
+}
