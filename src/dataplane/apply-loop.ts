@@ -70,6 +70,7 @@ const ROUND_MS = 100;
 const RETRY_MS = 10_000;
 const HEALTH_MS = 10_000;
 const FIRST_STATUS_MS = 10_000;
+const SETTLED_MS = 2000;
 
 export class ApplyLoop implements DataplaneDriver {
   readonly #options: ApplyLoopOptions;
@@ -230,6 +231,8 @@ export class ApplyLoop implements DataplaneDriver {
     this.#hasApplied = true;
     if (isFirst) {
       giveBackMemory();
+      // Statuses and late interfaces make some more; once they are gone too, the collector finds nothing to do for long.
+      setTimeout(giveBackMemory, SETTLED_MS).unref();
       this.#options.report({ type: "dataplaneInSync" });
       this.#log.info("first round applied", { seconds: this.#seconds(), ok: failures === 0 });
     }

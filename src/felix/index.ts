@@ -1,6 +1,7 @@
 // `calico-felix [-c FILE] [--version] [--dump]`: the node agent.
 import { parseArgs } from "node:util";
 import { BUILD } from "../lib/build.ts";
+import { applyEngineSettings } from "./engine-settings.ts";
 
 const USAGE = `usage: calico-felix [-c FILE | --config-file=FILE] [--dump] [--version]
   -c, --config-file   settings; /etc/calico/felix.cfg unless given, and none if there is no such file
@@ -31,6 +32,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     console.log(`calico-felix ${BUILD.version} (${BUILD.commit})`);
     return 0;
   }
+  if (values.dump !== true) applyEngineSettings();
   const { runFelix } = await import("./daemon.ts");
   const code = await runFelix({
     env: process.env,
