@@ -32,6 +32,7 @@ import { Feed } from "./feed.ts";
 import { Readings, watchHealth } from "./health.ts";
 import { startLoadBalancer } from "./load-balancer/start.ts";
 import { Leadership, type LeaderTimings, leaderTimings, NotLeading } from "./leader.ts";
+import { startNative } from "./native/start.ts";
 import { startNodeControllers } from "./node-controllers.ts";
 import { healthPages, metricsPages, servePages } from "./pages.ts";
 import { migrateWhenRolledOut } from "./policy-names.ts";
@@ -160,6 +161,7 @@ function startAll(parts: Parts, signal: AbortSignal): Promise<void>[] {
     const shared = { ...parts, feed, usePodCidr, batchMs };
     running.push(...startNodeControllers(shared, signal), ...startLoadBalancer(shared, signal), feed.run(signal));
   }
+  running.push(...startNative({ store, api, log }, signal));
   running.push(compactPeriodically({ store, periodMs: config.compactionPeriodMs, log }, signal));
   if (config.policyNameMigrator)
     running.push(migrateWhenRolledOut({ api, store, log, namespace: namespaceOf(env, "calico-system") }, signal));

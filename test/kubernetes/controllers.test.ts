@@ -5,7 +5,7 @@ import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { Ipam } from "../../src/ipam/index.ts";
 import type { KindName, Resource } from "../../src/model/index.ts";
 import { eventually } from "../contract/contract.ts";
-import { EtcdServer } from "../support/etcd-server.ts";
+import { EtcdServer, freePort } from "../support/etcd-server.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersRun, EtcdKeys } from "./controllers-run.ts";
 
@@ -244,6 +244,17 @@ suite(
   TIMEOUT,
 );
 
+suite(
+  "TC-K06 a datastore that does not answer is waited for, but not for ever",
+  async () => {
+    const nobody = { ETCD_ENDPOINTS: `http://127.0.0.1:${await freePort()}` };
+    await using program = new ControllersRun({ ...onlyThese("node"), ...nobody }, { timings: { startupMs: 700 } });
+    await program.ended();
+    expect(String(program.failure)).toContain("the datastore cannot be initialised");
+  },
+  TIMEOUT,
+);
+
 describe("nodes", () => {
   suite(
     "TC-K14 a node goes with everything of its own, even with a half-written IPAM host marker; others stay",
@@ -421,6 +432,33 @@ describe("in the Kubernetes datastore", () => {
       expect(shown.exitCode).toBe(0);
       expect(JSON.parse(shown.stdout)).toMatchObject({ spec: { interfaces: [{ name: "eth0" }] } });
       for (const name of ["two", "fine"]) await cluster.delete(`/api/v1/nodes/${name}`);
+    },
+    TIMEOUT,
+  );
+
+  suite(
+    "TC-K16 an affinity without labels, of a node that is gone, is found and removed",
+    async () => {
+      await cluster.clear();
+      const path = "/apis/crd.projectcalico.org/v1/blockaffinities";
+      await kubeNode("n1");
+      const affinity = (node: string, cidr: string) =>
+        cluster.put(path, {
+          apiVersion: "crd.projectcalico.org/v1",
+          kind: "BlockAffinity",
+          metadata: { name: `${node}-${cidr.replaceAll(/[./]/g, "-")}` },
+          spec: { state: "confirmed", node, cidr, deleted: "false" },
+        });
+      await affinity("ghost", "10.65.3.0/28");
+      await affinity("n1", "10.65.4.0/28");
+      await using _program = new ControllersRun({
+        DATASTORE_TYPE: "kubernetes",
+        KUBECONFIG: cluster.server.kubeconfig,
+        ENABLED_CONTROLLERS: "node",
+      });
+      const names = async () => (await cluster.api.list(path)).items.map(({ metadata }) => metadata.name);
+      await eventually(async () => (await names()).join() === "n1-10-65-4-0-28", WITHIN);
+      await cluster.delete("/api/v1/nodes/n1");
     },
     TIMEOUT,
   );

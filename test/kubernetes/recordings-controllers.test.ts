@@ -193,7 +193,7 @@ for (const file of ["namespaces", "serviceaccounts", "policy-sequences", "worklo
     for (const name of ["sa1", "ns1", "ns2"]) await cluster.put("/api/v1/namespaces", { metadata: { name } });
     let program = new ControllersRun(first);
     try {
-      if (file !== "hostendpoints") await eventually(isWorking, 10_000);
+      if (file !== "hostendpoints") await eventually(isWorking, 40_000);
       for (const { name, steps } of cases) {
         if (name === "no-calico-node-daemonset") continue; // where the original waits ours must not
         for (const [i, step] of steps.entries()) {
@@ -233,7 +233,7 @@ replay("kubernetes-controllers networkpolicies", FOLDER, async (score) => {
   const { env, cases } = readRecording<{ env: Environment; cases: PolicyCase[] }>(`${FOLDER}/networkpolicies.json`);
   await cluster.apply({ kind: "Namespace", metadata: { name: "ns1", labels: { team: "a" } } });
   await using _program = new ControllersRun(environment(env));
-  await eventually(isWorking, 10_000);
+  await eventually(isWorking, 40_000);
   for (const recorded of cases) {
     if (recorded.stored === undefined && recorded.note === undefined) continue;
     const path = `${placeOf(recorded.kubernetes)}/${recorded.kubernetes.metadata.name}`;

@@ -72,14 +72,15 @@ export class KubernetesDatastore implements Datastore {
 
   constructor(
     readonly api: KubeApi,
-    group: ApiGroup,
+    /** Which of the two groups of custom resources holds Calico's kinds. */
+    readonly apiGroup: ApiGroup,
     config: Pick<KubernetesConfig, "usePodCidr">,
     options: Pick<OpenOptions, "onUnreadable"> = {},
   ) {
     this.#onUnreadable = options.onUnreadable ?? (() => {});
     const prefix = process.env["FELIX_INTERFACEPREFIX"]?.split(",")[0];
     this.#profiles = new Profiles(api);
-    this.#collections = new Collections(group, {
+    this.#collections = new Collections(apiGroup, {
       usePodCidr: config.usePodCidr,
       ...(prefix === undefined || prefix === "" ? {} : { interfacePrefix: prefix }),
     });

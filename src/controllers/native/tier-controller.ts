@@ -1,0 +1,74 @@
+// Tiers of the native API: one that is deleted stays until its last policy is gone, and says what keeps it.
+import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+import type { Logger } from "../../lib/log.ts";
+import { Informer } from "../informer.ts";
+import { WorkQueue } from "../work-queue.ts";
+import { NATIVE, type NativeObject, setCondition, setFinalizer } from "./writes.ts";
+
+export const TIER_FINALIZER = "projectcalico.org/tier-controller";
+const POLICIES = {
+  NetworkPolicy: "networkpolicies",
+  GlobalNetworkPolicy: "globalnetworkpolicies",
+  StagedNetworkPolicy: "stagednetworkpolicies",
+  StagedGlobalNetworkPolicy: "stagedglobalnetworkpolicies",
+} as const;
+const DEFAULT_TIER = "default";
+
+export class TierGuard {
+  readonly #api: KubeApi;
+  readonly #log: Logger;
+  readonly #tiers: Informer<{ readonly isDeleting: boolean }>;
+  /** By kind, each policy's tier. */
+  readonly #policies: ReadonlyMap<string, Informer<string>>;
+  readonly #queue: WorkQueue;
+
+  constructor({ api, log }: { readonly api: KubeApi; readonly log: Logger }) {
+    this.#api = api;
+    this.#log = log;
+    const onFailure = (error: unknown) => log.warn("cannot follow tiers and policies; trying again", { error });
+    const keep = ({ metadata }: KubeObject) => ({ isDeleting: metadata.deletionTimestamp !== undefined });
+    this.#tiers = new Informer({ api, path: `${NATIVE}/tiers`, keep, onFailure });
+    this.#queue = new WorkQueue({ name: "tier", work: (name, signal) => this.#reconcile(name, signal), log });
+    this.#tiers.listen(({ key }) => this.#queue.add(key));
+    this.#policies = new Map(
+      Object.entries(POLICIES).map(([kind, plural]) => {
+        const informer = new Informer({ api, path: `${NATIVE}/${plural}`, keep: tierOf, onFailure });
+        informer.listen(({ before }) => {
+          if (before !== undefined) this.#queue.add(before);
+        });
+        return [kind, informer];
+      }),
+    );
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const informers = [this.#tiers, ...this.#policies.values()];
+    await Promise.all([...informers.map((informer) => informer.run(signal)), this.#queue.run(signal)]);
+  }
+
+  async #reconcile(name: string, signal: AbortSignal): Promise<void> {
+    const tier = this.#tiers.get(name);
+    if (tier === undefined) return;
+    const path = `${NATIVE}/tiers/${encodeURIComponent(name)}`;
+    if (!tier.isDeleting) return setFinalizer(this.#api, path, { finalizer: TIER_FINALIZER, isWanted: true }, signal);
+    // Half a picture would let a tier go that has policies.
+    if (![...this.#policies.values()].every(({ hasSynced }) => hasSynced))
+      return void setTimeout(() => this.#queue.add(name), 50);
+    const left = [...this.#policies].flatMap(([kind, informer]) => {
+      const count = [...informer.entries()].filter(([, own]) => own === name).length;
+      return count === 0 ? [] : [`${count} ${kind}`];
+    });
+    if (left.length === 0) {
+      await setFinalizer(this.#api, path, { finalizer: TIER_FINALIZER, isWanted: false }, signal);
+      this.#log.info("the last policy of a deleted tier is gone, and the tier with it", { tier: name });
+      return;
+    }
+    const message = `the tier is being deleted and still has ${left.join(", ")}: delete or move them`;
+    await setCondition(this.#api, path, { type: "Ready", status: "False", reason: "Terminating", message }, signal);
+  }
+}
+
+function tierOf(object: KubeObject): string {
+  const tier = (object as NativeObject).spec?.["tier"];
+  return typeof tier === "string" && tier !== "" ? tier : DEFAULT_TIER;
+}
