@@ -1,5 +1,5 @@
-// Runs test/vm/guest in a virtual machine with Debian's kernel: WireGuard, IPIP and systemd, which the machine at hand
-// may not have. Prints what ran and ends with `N passed, N failed`.
+// Runs test/vm/guest in a virtual machine with Debian's kernel: WireGuard, IPIP, flow offload and systemd, which the machine
+// at hand may not have. Prints what ran and ends with `N passed, N failed`.
 //
 //   bun test/vm/run.ts [test name pattern]
 import { spawnSync } from "node:child_process";

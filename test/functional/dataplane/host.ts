@@ -58,6 +58,8 @@ export function parametersOf(settings: Readonly<Record<string, string>> = {}): D
 }
 
 export class DataplaneHost implements AsyncDisposable {
+  /** How long a round may take; emulated machines need longer. */
+  static patienceMs = 20_000;
   readonly backend: Backend;
   readonly namespace: TestNamespace;
   readonly #spaces: TestNamespace[] = [];
@@ -308,12 +310,13 @@ export class DataplaneHost implements AsyncDisposable {
 
   /** Waits for a round that began after the given time: one that is under way knows nothing of what came since. */
   async applied(after = performance.now()): Promise<void> {
-    const end = performance.now() + 20_000;
+    const end = performance.now() + DataplaneHost.patienceMs;
     let failed: unknown;
     void this.#running.catch((error: unknown) => (failed = error));
     while (this.#roundStartedAt <= after) {
       if (failed !== undefined) throw failed;
-      if (performance.now() > end) throw new Error("the dataplane applied nothing within 20 s");
+      if (performance.now() > end)
+        throw new Error(`the dataplane applied nothing within ${DataplaneHost.patienceMs} ms`);
       await new Promise((resolve) => setTimeout(resolve, 2));
     }
   }

@@ -5,9 +5,9 @@ import { eventually } from "./eventually.ts";
 
 const SETTINGS = {
   IptablesPostWriteCheckIntervalSecs: "0.1",
-  IptablesRefreshInterval: "1",
-  IpsetsRefreshInterval: "1",
-  NftablesRefreshInterval: "1",
+  IptablesRefreshInterval: "0.2",
+  IpsetsRefreshInterval: "0.2",
+  NftablesRefreshInterval: "0.2",
 };
 const A = "calia2";
 const B = "calib3";
