@@ -1,6 +1,5 @@
 // The names under which addresses are held, and the keys of what is recorded with them: shared with the original, so
 // that either program finds what the other allocated.
-import { createHash } from "node:crypto";
 import type { IpVersion } from "../lib/ip.ts";
 
 /** Keys of an allocation's attributes. */
@@ -37,11 +36,12 @@ export const containerHandle = (network: string, containerId: string): string =>
 /** One handle per virtual machine, whatever pod it runs in. */
 export function virtualMachineHandle(network: string, namespace: string, name: string): string {
   const plain = `${network}.vmi.${namespace}.${name}`;
-  return plain.length <= 128 ? plain : `_${createHash("sha256").update(plain).digest("base64url")}`;
+  // The runtime's own hasher: loading node:crypto would cost every pod two milliseconds.
+  return plain.length <= 128 ? plain : `_${new Bun.CryptoHasher("sha256").update(plain).digest("base64url")}`;
 }
 
 export function loadBalancerHandle(service: string, namespace: string, uid: string): string {
-  const digest = createHash("sha256").update(`${service}-${namespace}-${uid}`.toLowerCase()).digest("base64url");
+  const digest = new Bun.CryptoHasher("sha256").update(`${service}-${namespace}-${uid}`.toLowerCase()).digest("base64url");
   return `lb-${digest.replaceAll(/[-_.]/g, "")}`;
 }
 

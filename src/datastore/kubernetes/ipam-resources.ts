@@ -1,6 +1,5 @@
 // Blocks, affinities, handles and IPAM configuration as custom resources. Names are made from CIDRs and ids; the real
 // values stand in the spec. Deletion marks first: a writer that lost the race sees the mark, not an empty place.
-import { createHash } from "node:crypto";
 import { type Cidr, ipVersion, tryParseCidr } from "../../lib/ip.ts";
 import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import {
@@ -228,7 +227,7 @@ export function affinityName(key: BlockAffinityKey): string {
   const cidr = cidrName(key.cidr);
   const name = `${key.host}-${cidr}`;
   if (name.length < MAX_NAME) return name;
-  const hash = createHash("sha256").update(`${key.host}${cidr}`).digest("hex").slice(0, 11);
+  const hash = new Bun.CryptoHasher("sha256").update(`${key.host}${cidr}`).digest("hex").slice(0, 11);
   return `${key.host.slice(0, MAX_NAME - 1 - cidr.length - 13)}-${hash}-${cidr}`;
 }
 
@@ -238,7 +237,7 @@ export function hostnameHash(host: string): string {
   let bits = 0;
   let held = 0;
   let text = "";
-  for (const byte of createHash("sha3-256").update(host).digest()) {
+  for (const byte of new Bun.CryptoHasher("sha3-256").update(host).digest()) {
     held = (held << 8) | byte;
     for (bits += 8; bits >= 5; bits -= 5) text += BASE32[(held >> (bits - 5)) & 31];
     held &= (1 << bits) - 1;
