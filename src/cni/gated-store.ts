@@ -28,6 +28,14 @@ export function gatedStore(store: Datastore, gate: Promise<unknown>): Datastore 
       await gate;
       return store.delete(key, options);
     },
+    ...(store.together === undefined
+      ? {}
+      : {
+          together: async (writes, options) => {
+            await gate;
+            return store.together?.(writes, options) ?? writes.map((_, i) => i);
+          },
+        }),
     close: () => store.close(),
   };
 }

@@ -74,6 +74,12 @@ export interface DeleteOptions extends CallOptions {
   readonly uid?: string;
 }
 
+/** One of several writes that happen in one moment; each says what must be there before. */
+export type Write =
+  | { readonly op: "create"; readonly entry: Entry }
+  | { readonly op: "update"; readonly entry: Entry & { readonly revision: Revision } }
+  | { readonly op: "delete"; readonly key: StoredKey; readonly revision: Revision };
+
 /** The keys a query of some type yields. */
 export type KeyOfQuery<Q extends StoredQuery> = Extract<StoredKey, { readonly type: Q["type"] }>;
 
@@ -97,5 +103,10 @@ export interface Datastore {
     query: Q,
     options: { readonly after?: Revision; readonly signal: AbortSignal },
   ): Promise<Watch<KeyOfQuery<Q>>>;
+  /**
+   * All of the writes or none: the positions of those whose condition did not hold, and none when all were done. Only of
+   * datastores that can (Kubernetes cannot): who uses it must also know how to go step by step.
+   */
+  together?(writes: readonly Write[], options?: CallOptions): Promise<readonly number[]>;
   close(): Promise<void>;
 }

@@ -41,7 +41,9 @@ export function virtualMachineHandle(network: string, namespace: string, name: s
 }
 
 export function loadBalancerHandle(service: string, namespace: string, uid: string): string {
-  const digest = new Bun.CryptoHasher("sha256").update(`${service}-${namespace}-${uid}`.toLowerCase()).digest("base64url");
+  const digest = new Bun.CryptoHasher("sha256")
+    .update(`${service}-${namespace}-${uid}`.toLowerCase())
+    .digest("base64url");
   return `lb-${digest.replaceAll(/[-_.]/g, "")}`;
 }
 

@@ -1,5 +1,12 @@
 // Typed access to the stored objects of IPAM. Absent is `undefined`, not an error; every write compares revisions.
-import { AlreadyExists, type CallOptions, type Datastore, NotFound, type Stored } from "../datastore/index.ts";
+import {
+  AlreadyExists,
+  type CallOptions,
+  type Datastore,
+  NotFound,
+  type Stored,
+  type Write,
+} from "../datastore/index.ts";
 import type { Cidr, IpVersion } from "../lib/ip.ts";
 import type {
   Block,
@@ -40,7 +47,7 @@ export class Records {
 
   /** Every write of a block moves its sequence number on. */
   updateBlock(stored: StoredBlock, value: Block): Promise<StoredBlock> {
-    return this.#update(stored, { ...value, sequenceNumber: stored.value.sequenceNumber + 1n });
+    return this.#update(stored, next(stored, value));
   }
 
   deleteBlock(stored: StoredBlock): Promise<StoredBlock> {
@@ -79,6 +86,43 @@ export class Records {
 
   async handles(): Promise<readonly StoredHandle[]> {
     return (await this.store.list({ type: "ipamHandle" }, this.call)).items;
+  }
+
+  /**
+   * A block with more of a new handle's addresses, and the handle, in one write. Undefined where the datastore cannot:
+   * then the handle goes first.
+   */
+  async takeTogether(
+    stored: StoredBlock,
+    value: Block,
+    handle: IpamHandle,
+  ): Promise<"done" | "block" | "handle" | undefined> {
+    return this.#both([
+      { op: "update", entry: { ...stored, value: next(stored, value) } },
+      { op: "create", entry: { key: { type: "ipamHandle", handleId: handle.handleId }, value: handle } },
+    ]);
+  }
+
+  /** A block without a handle's addresses, and the handle gone, in one write. Undefined where the datastore cannot. */
+  async freeTogether(
+    stored: StoredBlock,
+    value: Block | undefined,
+    handle: StoredHandle,
+  ): Promise<"done" | "block" | "handle" | undefined> {
+    return this.#both([
+      value === undefined
+        ? { op: "delete", key: stored.key, revision: stored.revision }
+        : { op: "update", entry: { ...stored, value: next(stored, value) } },
+      { op: "delete", key: handle.key, revision: handle.revision },
+    ]);
+  }
+
+  /** Which of the two was in the way: the block when both were. */
+  async #both(writes: readonly [block: Write, handle: Write]): Promise<"done" | "block" | "handle" | undefined> {
+    const refused = await this.store.together?.(writes, this.call);
+    if (refused === undefined) return undefined;
+    if (refused.length === 0) return "done";
+    return refused.includes(0) ? "block" : "handle";
   }
 
   createHandle(value: IpamHandle): Promise<StoredHandle | undefined> {
@@ -134,3 +178,8 @@ export class Records {
 function affinityKey(owner: Owner, cidr: Cidr): BlockAffinityKey {
   return { type: "blockAffinity", affinityType: owner.type, host: owner.name, cidr };
 }
+
+const next = (stored: StoredBlock, value: Block): Block => ({
+  ...value,
+  sequenceNumber: stored.value.sequenceNumber + 1n,
+});

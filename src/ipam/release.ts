@@ -72,16 +72,25 @@ export async function releaseByHandle(context: Context, handleId: string): Promi
   const counts = new Map<Cidr, number>();
   const released: IpAddress[] = [];
   const emptied: Block[] = [];
-  for (const text of Object.keys(handle.value.block)) {
+  const blocks = Object.keys(handle.value.block);
+  let isSettled = false;
+  for (const text of blocks) {
     const cidr = text as Cidr;
-    const result = await releaseHeld(context, cidr, handleId, config.ipCooldownSeconds ?? 0);
+    const result = await releaseHeld(context, {
+      cidr,
+      handleId,
+      cooldownSeconds: config.ipCooldownSeconds ?? 0,
+      ...(blocks.length === 1 ? { last: handle } : {}),
+    });
     released.push(...result.released);
     if (result.emptied !== undefined) emptied.push(result.emptied);
+    isSettled = result.isSettled === true;
+    if (isSettled) continue;
     // Nothing was there although the handle says so: an assignment that died, or one that is about to write.
     const count = result.released.length > 0 ? 0 : (await recount(context, handleId, [cidr])).get(cidr);
     counts.set(cidr, count ?? 0);
   }
-  await settleOrLog(context, handle, counts);
+  if (!isSettled) await settleOrLog(context, handle, counts);
   if (emptied.length > 0) {
     const pools = await readPools(context.records);
     for (const block of emptied) await giveUpIfDeselected(context, block, pools);
@@ -147,8 +156,25 @@ function judge(block: Block, wanted: readonly ReleaseRequest[]) {
   return { ordinals, notAllocated, holders };
 }
 
-async function releaseHeld(context: Context, cidr: Cidr, handleId: string, cooldownSeconds: number) {
-  return untilWon(context, `block ${cidr}`, async () => {
+interface HeldResult {
+  readonly released: readonly IpAddress[];
+  readonly emptied?: Block;
+  /** The handle went with the addresses. */
+  readonly isSettled?: boolean;
+}
+
+async function releaseHeld(
+  context: Context,
+  request: {
+    readonly cidr: Cidr;
+    readonly handleId: string;
+    readonly cooldownSeconds: number;
+    /** The handle, when this is all it holds. */
+    readonly last?: StoredHandle;
+  },
+): Promise<HeldResult> {
+  const { cidr, handleId, cooldownSeconds, last } = request;
+  return untilWon<HeldResult>(context, `block ${cidr}`, async () => {
     const stored = await context.records.block(cidr);
     if (stored === undefined) return { released: [] };
     const ordinals = stored.value.allocations.flatMap((_, ordinal) =>
@@ -157,16 +183,30 @@ async function releaseHeld(context: Context, cidr: Cidr, handleId: string, coold
     if (ordinals.length === 0) return { released: [] };
     const freed = free(stored.value, ordinals, { cooldownSeconds, nowMs: context.nowMs, forgetNumbers: false });
     const value = freeCold(freed, cooldownSeconds, context.nowMs);
+    const result = {
+      released: ordinals.map((ordinal) => addressAt(stored.value, ordinal)),
+      ...(isEmpty(value) ? { emptied: value } : {}),
+    };
+    if (last !== undefined) {
+      const outcome = await context.records.freeTogether(stored, isForgotten(value) ? undefined : value, last);
+      if (outcome === "block") return undefined;
+      if (outcome === "done") {
+        context.memory.full.delete(cidr);
+        return { ...result, isSettled: true };
+      }
+    }
     if (!(await writeFreed(context, stored, value))) return undefined;
-    const released = ordinals.map((ordinal) => addressAt(stored.value, ordinal));
-    return { released, ...(isEmpty(value) ? { emptied: value } : {}) };
+    return result;
   });
 }
 
-/** A block that is empty and nobody's has no reason to be. False when another wrote it first. */
+/** A block that is empty and nobody's has no reason to be. */
+const isForgotten = (block: Block): boolean => block.affinity === undefined && isEmpty(block);
+
+/** False when another wrote it first. */
 async function writeFreed(context: Context, stored: StoredBlock, value: Block): Promise<boolean> {
   try {
-    if (value.affinity === undefined && isEmpty(value)) await context.records.deleteBlock(stored);
+    if (isForgotten(value)) await context.records.deleteBlock(stored);
     else await context.records.updateBlock(stored, value);
     context.memory.full.delete(stored.key.cidr);
     return true;

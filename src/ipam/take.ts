@@ -52,6 +52,13 @@ export async function writeTaken(
   },
 ): Promise<boolean> {
   const { handleId, count, maxPerHandle } = raise;
+  if (handleId !== undefined && count <= (maxPerHandle ?? count)) {
+    // Most containers get their first address: then the handle is new, and one write does for both.
+    const handle = { handleId, block: { [stored.key.cidr]: count }, deleted: false };
+    const outcome = await context.records.takeTogether(stored, value, handle);
+    if (outcome === "done") return true;
+    if (outcome === "block") return false;
+  }
   const raised =
     handleId === undefined
       ? undefined

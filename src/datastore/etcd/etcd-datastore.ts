@@ -15,6 +15,7 @@ import type {
   Revision,
   Stored,
   Watch,
+  Write,
 } from "../datastore.ts";
 import { AlreadyExists, Compacted, NotFound } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
@@ -112,6 +113,28 @@ export class EtcdDatastore implements Datastore {
     if (answer.succeeded && answer.row !== undefined)
       return decodeIfReadable(key, answer.row) ?? { key, revision: String(answer.row.revision) };
     throw swapFailure(key, answer.succeeded ? undefined : answer.row);
+  }
+
+  async together(writes: readonly Write[], options: CallOptions = {}): Promise<readonly number[]> {
+    const keys = writes.map((write) => pathOf(write.op === "delete" ? write.key : write.entry.key));
+    const expected = writes.map(expectedRevision);
+    const success = await Promise.all(
+      writes.map((write, i): Operation | Promise<Operation> => {
+        const key = keys[i] ?? "";
+        return write.op === "delete" ? { type: "delete", delete: { key } } : this.#put(key, write.entry, options);
+      }),
+    );
+    const answer = await this.#api.txn(
+      {
+        compare: keys.map((key, i) => ({ key, field: "mod", equals: expected[i] ?? 0 })), // 0: there is none
+        success,
+        failure: keys.map((key) => ({ type: "range", range: { key } })),
+      },
+      { signal: options.signal, repeatable: false },
+    );
+    if (answer.succeeded) return [];
+    const refused = keys.flatMap((_, i) => ((answer.rows[i]?.[0]?.revision ?? 0) === expected[i] ? [] : [i]));
+    return refused.length > 0 ? refused : keys.map((_, i) => i); // it changed back meanwhile: all are asked again
   }
 
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
@@ -214,6 +237,10 @@ export class EtcdDatastore implements Datastore {
     return { succeeded, revision, row: rows[0]?.[0] };
   }
 }
+
+/** What must be there before a write: 0 for nothing. */
+const expectedRevision = (write: Write): number =>
+  write.op === "create" ? 0 : requireRevision(write.op === "delete" ? write.revision : write.entry.revision);
 
 /** The keys of a range as etcd wants them: a prefix ends before its last byte plus one. */
 function span(range: PathRange): { readonly key: string; readonly end?: string } {

@@ -18,6 +18,7 @@ import type {
   Revision,
   Stored,
   Watch,
+  Write,
 } from "../datastore.ts";
 import { AlreadyExists, NotFound, Unavailable, type UnreadableEntry } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
@@ -26,7 +27,7 @@ import { decodeIfReadable, decodeRow, decodeRows, type StoredRow, swapFailure } 
 import { BLOCKING_WAIT_MS, isBusy, retryBusy } from "./busy.ts";
 import { CommitSignal } from "./commit-signal.ts";
 import { checkSchema, migrate, OPEN_FLAGS } from "./schema.ts";
-import { VersionStore, type WriteOutcome } from "./version-store.ts";
+import { VersionStore, type WriteOutcome, type WriteRequest } from "./version-store.ts";
 import { SqliteWatch } from "./watch.ts";
 
 export interface SqliteOptions {
@@ -135,6 +136,20 @@ export class SqliteDatastore implements Datastore {
     throw swapFailure(key, outcome.done ? undefined : outcome.current);
   }
 
+  async together(writes: readonly Write[], options: CallOptions = {}): Promise<readonly number[]> {
+    const requests = writes.map((write) => {
+      if (write.op === "create") return this.#request(write.entry.key, write.entry, (current) => current === undefined);
+      const expected = requireRevision(write.op === "delete" ? write.revision : write.entry.revision);
+      const allow = (current: StoredRow | undefined): boolean => current?.revision === expected;
+      return write.op === "delete"
+        ? this.#request(write.key, undefined, allow)
+        : this.#request(write.entry.key, write.entry, allow);
+    });
+    const refused = await this.#busy(() => this.#store.writeAll(requests), options.signal);
+    if (refused.length === 0) this.#signal.announce();
+    return refused;
+  }
+
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
     const at = parseRevision(options.revision);
     const row = await this.#busy(() => this.#store.get(pathOf(key), at), options.signal);
@@ -188,18 +203,26 @@ export class SqliteDatastore implements Datastore {
     allow: (current: StoredRow | undefined) => boolean,
     options: CallOptions,
   ): Promise<WriteOutcome> {
+    const request = this.#request(key, entry, allow);
+    const outcome = await this.#busy(() => this.#store.write(request), options.signal);
+    if (outcome.done) this.#signal.announce();
+    return outcome;
+  }
+
+  #request<K extends StoredKey>(
+    key: K,
+    entry: Entry<K> | undefined,
+    allow: (current: StoredRow | undefined) => boolean,
+  ): WriteRequest {
     const now = this.#options.now ?? Date.now;
     const ttl = entry?.ttlSeconds ?? 0;
-    const request = {
+    return {
       path: pathOf(key),
       value: entry === undefined ? null : encodeValue(key, entry.value),
       expiresAt: ttl > 0 ? now() + ttl * 1000 : null,
       durable: key.type === "resource" && key.kind !== "WorkloadEndpoint",
       allow,
     };
-    const outcome = await this.#busy(() => this.#store.write(request), options.signal);
-    if (outcome.done) this.#signal.announce();
-    return outcome;
   }
 
   #busy<T>(work: () => T, signal?: AbortSignal): Promise<T> {

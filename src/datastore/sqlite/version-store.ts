@@ -67,15 +67,31 @@ export class VersionStore {
     this.#setDurable(request.durable);
     return this.#inTransaction("begin", () => {
       this.#dropExpired();
-      const s = this.#statements;
-      const current = s.get.get(request.path) ?? undefined;
+      const current = this.#statements.get.get(request.path) ?? undefined;
       if (!request.allow(current)) return { done: false, current };
-      const revision = s.insert.get(request.path, current?.revision ?? 0, request.value)?.revision ?? 0;
-      if (request.value === null) s.remove.run(request.path);
-      else s.point.run(request.path, revision, request.expiresAt);
-      if (revision % COMPACT_EVERY === 0) this.#compactTo(revision - this.#keptChanges, COMPACT_AT_ONCE);
-      return { done: true, revision, previous: current };
+      return { done: true, revision: this.#write(request, current), previous: current };
     });
+  }
+
+  /** All or none: the positions of those that were not allowed. */
+  writeAll(requests: readonly WriteRequest[]): readonly number[] {
+    this.#setDurable(requests.some((request) => request.durable));
+    return this.#inTransaction("begin", () => {
+      this.#dropExpired();
+      const current = requests.map(({ path }) => this.#statements.get.get(path) ?? undefined);
+      const refused = requests.flatMap((request, i) => (request.allow(current[i]) ? [] : [i]));
+      if (refused.length === 0) for (const [i, request] of requests.entries()) this.#write(request, current[i]);
+      return refused;
+    });
+  }
+
+  #write(request: WriteRequest, current: StoredRow | undefined): number {
+    const s = this.#statements;
+    const revision = s.insert.get(request.path, current?.revision ?? 0, request.value)?.revision ?? 0;
+    if (request.value === null) s.remove.run(request.path);
+    else s.point.run(request.path, revision, request.expiresAt);
+    if (revision % COMPACT_EVERY === 0) this.#compactTo(revision - this.#keptChanges, COMPACT_AT_ONCE);
+    return revision;
   }
 
   get(path: string, at: number): StoredRow | undefined {

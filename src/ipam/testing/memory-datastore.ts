@@ -12,12 +12,13 @@ import {
   type Stored,
   Unsupported,
   type Watch,
+  type Write,
 } from "../../datastore/index.ts";
 import { ipVersion } from "../../lib/ip.ts";
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
 
 export interface Operation {
-  readonly name: "create" | "update" | "apply" | "delete" | "get" | "list";
+  readonly name: "create" | "update" | "apply" | "delete" | "together" | "get" | "list";
   readonly key?: StoredKey;
 }
 
@@ -30,9 +31,16 @@ export class MemoryDatastore implements Datastore {
   /** Runs after an operation took effect and before its caller learns: a crash here has written. */
   after: (operation: Operation) => void = () => {};
 
+  readonly together?: NonNullable<Datastore["together"]>;
+
+  /** @param stepwise a datastore that cannot write several entries together */
+  constructor(stepwise = false) {
+    if (!stepwise) this.together = (writes) => this.#together(writes);
+  }
+
   /** A second client of the same data, with gates of its own. */
-  connect(): MemoryDatastore {
-    const other = new MemoryDatastore();
+  connect(stepwise = false): MemoryDatastore {
+    const other = new MemoryDatastore(stepwise);
     Object.defineProperty(other, "shared", { value: this.shared });
     return other;
   }
@@ -63,6 +71,22 @@ export class MemoryDatastore implements Datastore {
       const known = this.#expect(key, options.revision);
       this.#data.delete(pathOf(key));
       return known;
+    });
+  }
+
+  #together(writes: readonly Write[]): Promise<readonly number[]> {
+    return this.#run("together", undefined, () => {
+      const refused = writes.flatMap((write, i) => {
+        const known = this.#data.get(pathOf(write.op === "delete" ? write.key : write.entry.key));
+        const expected =
+          write.op === "create" ? undefined : write.op === "delete" ? write.revision : write.entry.revision;
+        return known?.revision === expected ? [] : [i];
+      });
+      if (refused.length === 0)
+        for (const write of writes)
+          if (write.op === "delete") this.#data.delete(pathOf(write.key));
+          else this.#put(write.entry);
+      return refused;
     });
   }
 
