@@ -44,7 +44,9 @@ export type Lack =
   /** Events of a watch do not tell what stood there before. */
   | "previous values"
   /** A watch may be behind: one from a revision of the future waits for it. */
-  | "knowing the future";
+  | "knowing the future"
+  /** Several entries cannot be written in one moment. */
+  | "writing together";
 
 export interface Driver {
   readonly name: string;
@@ -135,6 +137,32 @@ export function contract(driver: Driver): void {
       expect(await fault(store.delete(poolKey("a"), { revision: second.revision }))).toBeInstanceOf(NotFound);
       expect(names((await store.list(POOLS)).items)).toEqual(["/a2"]);
     });
+
+    if (driver.lacks.has("writing together"))
+      test("writing together is not offered", () => {
+        expect(store.together).toBeUndefined();
+      });
+    else
+      test("writes that go together are all done or none, and those in the way are named", async () => {
+        const a = await store.create(pool("a"));
+        const b = await store.create(pool("b"));
+        const changed = { ...pool("a", "10.1.0.0/16"), revision: a.revision };
+        const create = { op: "create", entry: pool("c") } as const;
+        const remove = { op: "delete", key: poolKey("b"), revision: b.revision } as const;
+        expect(await store.together?.([{ op: "update", entry: changed }, remove, create])).toEqual([]);
+        expect(names((await store.list(POOLS)).items)).toEqual(["/a", "/c"]);
+        expect(specOf(await store.get(poolKey("a")))["cidr"]).toBe("10.1.0.0/16");
+        // The old revision, what is gone, what is there already: each alone is enough to stop all.
+        expect(await store.together?.([{ op: "create", entry: pool("d") }, create])).toEqual([1]);
+        expect(
+          await store.together?.([
+            { op: "update", entry: changed },
+            { op: "create", entry: pool("d") },
+          ]),
+        ).toEqual([0]);
+        expect(await store.together?.([remove, create, { op: "create", entry: pool("d") }])).toEqual([0, 1]);
+        expect(names((await store.list(POOLS)).items)).toEqual(["/a", "/c"]);
+      });
 
     test("an absent key is NotFound by its name", async () => {
       const error = await fault(store.get(setKey("prod", "gone")));

@@ -6,7 +6,15 @@ import { isAvailable, startCluster } from "./cluster.ts";
 if (isAvailable)
   contract({
     name: "kubernetes",
-    lacks: new Set(["history", "status", "host markers", "raw text", "previous values", "knowing the future"]),
+    lacks: new Set([
+      "history",
+      "status",
+      "host markers",
+      "raw text",
+      "previous values",
+      "knowing the future",
+      "writing together",
+    ]),
     changes: 1000,
     start: async (onUnreadable) => {
       const cluster = await startCluster({ namespaces: ["prod", "prod2", "test"] });
