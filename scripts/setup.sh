@@ -8,7 +8,7 @@ debian_packages=(
   bird2:bird busybox-static:busybox conntrack:conntrack containernetworking-plugins:/usr/lib/cni/bridge curl:curl etcd-client:etcdctl
   etcd-server:etcd ethtool:ethtool frr:/usr/lib/frr/bgpd gobgpd:gobgpd iproute2:ip ipset:ipset
   iptables:iptables-restore iperf3:iperf3 iputils-ping:ping jq:jq mmdebstrap:mmdebstrap netcat-openbsd:nc nftables:nft openssl:openssl
-  podman:podman procps:ps runc:runc socat:socat tcpdump:tcpdump
+  podman:podman procps:ps runc:runc socat:socat strace:strace tcpdump:tcpdump
 )
 
 is_there() { # PACKAGE PROGRAM

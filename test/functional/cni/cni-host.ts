@@ -36,6 +36,8 @@ export interface CallOptions {
   readonly program?: "calico" | "calico-ipam";
   /** Kills the plugin after so many milliseconds. */
   readonly killAfterMs?: number;
+  /** Kills it right after so many calls of one kind to the kernel (strace's names). */
+  readonly killAfterCall?: { readonly name: string; readonly count: number };
 }
 
 export class Pod implements Disposable {
@@ -171,7 +173,12 @@ export class CniHost implements AsyncDisposable {
       ...(pod === undefined ? {} : { CNI_CONTAINERID: pod.containerId, CNI_NETNS: pod.netns, CNI_IFNAME: "eth0" }),
       ...options.env,
     };
-    const child = this.start(join(DIST, program), [], env);
+    const { killAfterCall: kill } = options;
+    const inject = kill && ["-e", `trace=${kill.name}`, "-e", `inject=${kill.name}:signal=SIGKILL:when=${kill.count}`];
+    const child =
+      inject === undefined
+        ? this.start(join(DIST, program), [], env)
+        : this.start("strace", ["-f", "-qq", "-o", "/dev/null", ...inject, join(DIST, program)], env);
     const result = collect(child);
     child.stdin?.on("error", () => {});
     child.stdin?.end(options.stdin ?? JSON.stringify(this.conf(options.conf)));
