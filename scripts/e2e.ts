@@ -75,6 +75,7 @@ async function* oneRun(run: Run): AsyncGenerator<Line> {
   const { passed, failed } = summary;
   yield { text: renderSummary(`${run}, NetworkPolicy specs`, summary), passed, failed };
   const roll = await rollUnderTraffic(cluster);
+  for (const fault of roll.faults.slice(0, 50)) terminal.line(`  ${fault}`);
   yield verdict(
     `${run}, rolling update: ${roll.sent} probes, ${roll.lost} lost; ${roll.denied} denied, ${roll.arrived} arrived`,
     roll.sent > 0 && roll.lost === 0 && roll.arrived === 0,

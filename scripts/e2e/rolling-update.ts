@@ -1,6 +1,6 @@
 // A rolling restart of calico-node under traffic: every probe is a new connection or a new datagram flow between pods on
 // different nodes. None of those allowed may be lost, none of those denied may arrive.
-import { closeSync, openSync } from "node:fs";
+import { closeSync, openSync, readFileSync } from "node:fs";
 import { spawn } from "node:child_process";
 import { PacketProber, type ProbeRequest, type ProbeTarget } from "../../src/kernel/index.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
@@ -18,6 +18,8 @@ export interface RollingUpdate {
   readonly denied: number;
   /** Of those denied. */
   readonly arrived: number;
+  /** When which probes went astray. */
+  readonly faults: readonly string[];
 }
 
 interface Pod {
@@ -84,25 +86,35 @@ async function countWhile(
   work: () => Promise<void>,
 ): Promise<RollingUpdate> {
   const counts = { sent: 0, lost: 0, denied: 0, arrived: 0 };
+  const faults: string[] = [];
+  const overflowsBefore = arpOverflows();
+  const begun = performance.now();
+  const note = (what: string, { from, to, protocol }: ProbeRequest) =>
+    faults.push(`${((performance.now() - begun) / 1000).toFixed(1)} s: ${protocol} ${from.name} to ${to} ${what}`);
   let isOver = false;
   const keepSending = async (
     requests: readonly ProbeRequest[],
     timeoutMs: number,
-    count: (reached: boolean) => void,
+    count: (reached: boolean, request: ProbeRequest) => void,
   ) => {
     while (!isOver) {
       const started = performance.now();
-      for (const { result } of await prober.probe(requests, { timeoutMs })) count(result === "reached");
+      const outcomes = await prober.probe(requests, { timeoutMs });
+      for (const [i, request] of requests.entries()) count(outcomes[i]?.result === "reached", request);
       await Bun.sleep(Math.max(0, PACE_MS - (performance.now() - started)));
     }
   };
-  const sending = keepSending(allowed, 3000, (reached) => {
+  const sending = keepSending(allowed, 3000, (reached, request) => {
     counts.sent++;
-    if (!reached) counts.lost++;
+    if (reached) return;
+    counts.lost++;
+    note("was lost", request);
   });
-  const trying = keepSending(denied, 100, (reached) => {
+  const trying = keepSending(denied, 100, (reached, request) => {
     counts.denied++;
-    if (reached) counts.arrived++;
+    if (!reached) return;
+    counts.arrived++;
+    note("arrived", request);
   });
   try {
     await work();
@@ -110,7 +122,18 @@ async function countWhile(
     isOver = true;
     await Promise.all([sending, trying]);
   }
-  return counts;
+  // The kernel has one table for all namespaces of a machine: when others fill it, packets are lost that we cannot save.
+  const overflows = arpOverflows() - overflowsBefore;
+  if (counts.lost > 0 && overflows > 0)
+    faults.push(`the machine's ARP table was full ${overflows} times meanwhile (net.ipv4.neigh.default.gc_thresh3)`);
+  return { ...counts, faults };
+}
+
+/** Column `table_fulls`, one row a processor. */
+function arpOverflows(): number {
+  const [names = "", ...rows] = readFileSync("/proc/net/stat/arp_cache", "utf8").trim().split("\n");
+  const column = names.trim().split(/\s+/).indexOf("table_fulls");
+  return rows.reduce((sum, row) => sum + Number.parseInt(row.trim().split(/\s+/)[column] ?? "0", 16), 0);
 }
 
 async function restart(cluster: KubernetesCluster): Promise<void> {
