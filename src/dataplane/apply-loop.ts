@@ -122,6 +122,12 @@ export class ApplyLoop implements DataplaneDriver {
     this.#wake();
   }
 
+  /** Something that no message tells is to be written. */
+  applySoon(): void {
+    this.#needsApply = true;
+    this.#wake();
+  }
+
   /** The first complete list of interfaces was sent. */
   interfacesInSync(): void {
     this.#areInterfacesInSync = true;

@@ -7,6 +7,7 @@ import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc
 import {
   type Conntrack,
   EventMonitor,
+  type Route,
   type RouteKernel,
   type Sysctls,
   type TrafficControl,
@@ -80,6 +81,7 @@ export class LinuxDataplane implements DataplaneDriver {
   readonly #loop: ApplyLoop;
   readonly #interfaces: InterfaceMonitor;
   readonly #watch: HostWatch;
+  readonly #tables: readonly RouteTable[];
   /** What it does, counted. */
   readonly stats = new DataplaneStats();
   /** How much there is now. */
@@ -232,6 +234,7 @@ export class LinuxDataplane implements DataplaneDriver {
       routeRefreshMs: parameters.RouteRefreshInterval * 1000,
       statusIntervalMs: parameters.ReportingIntervalSecs * 1000,
     });
+    this.#tables = [...tables, ...encryption.tables];
     this.sizes = () => ({
       backend: kernel.rules.backend,
       ...rules.size(),
@@ -296,7 +299,9 @@ export class LinuxDataplane implements DataplaneDriver {
           ...(namespace === undefined ? {} : { namespace }),
           onEvents: (events) => {
             this.#interfaces.onEvents(events);
-            for (const event of events) if (event.type === "link") this.#watch.onLink(event.link.name, !event.isGone);
+            for (const event of events)
+              if (event.type === "link") this.#watch.onLink(event.link.name, !event.isGone);
+              else if (event.type === "route" && event.isGone) this.#onRouteGone(event.route);
           },
           onFailure: (why) => {
             this.#log.warn("interface events broke off; listening again", { error: describeError(why) });
@@ -313,6 +318,10 @@ export class LinuxDataplane implements DataplaneDriver {
         await sleep(RECONNECT_MS, signal);
       }
     }
+  }
+
+  #onRouteGone(route: Route): void {
+    if (this.#tables.some((table) => table.onGone(route))) this.#loop.applySoon();
   }
 
   /** Lists everything now and then, in case an event was lost. */

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { boot, fetchKernel } from "./machine.ts";
 
 const root = join(import.meta.dir, "../..");
-const LIMIT_MS = 20 * 60_000;
+const LIMIT_MS = 45 * 60_000;
 const MEMORY_MB = 3072;
 
 /** Only this needs them, so only this installs them. */

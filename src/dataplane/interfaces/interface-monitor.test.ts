@@ -67,9 +67,10 @@ test("FD-010 a rename is the old name gone and the new one there", async () => {
   subject.resync();
   take();
   subject.onEvents([linkEvent(link(2, "wan0"))]);
-  expect(take()).toEqual(["wan0 up", "wan0 192.0.2.1"]);
+  // At once: what is done for a name that is gone would hit whoever has the interface now.
+  expect(take()).toEqual(["eth0 none", "eth0 gone", "wan0 up", "wan0 192.0.2.1"]);
   await Bun.sleep(20);
-  expect(take()).toEqual(["eth0 none", "eth0 gone"]);
+  expect(take()).toEqual([]);
 });
 
 test("FD-010 a new index for a name is told", async () => {
@@ -117,4 +118,14 @@ test("FD-010 lost events mean reading again, and what vanished meanwhile is told
   links.pop();
   subject.onEvents([{ type: "resync" }]);
   expect(take()).toEqual(["cali1 none", "cali1 gone"]);
+});
+
+test("FD-012 one that was switched off and on is told as both: the kernel dropped its routes without a word", async () => {
+  const { subject, take } = monitor([link(2, "eth0")], []);
+  subject.resync();
+  take();
+  subject.onEvents([linkEvent({ ...link(2, "eth0", false), isUp: false })]);
+  subject.onEvents([linkEvent(link(2, "eth0"))]);
+  await Bun.sleep(20);
+  expect(take()).toEqual(["eth0 down", "eth0 up"]);
 });

@@ -29,6 +29,8 @@ export class InterfaceMonitor implements Disposable {
   readonly #addresses = new Map<number, Set<IpAddress>>();
   readonly #reportedState = new Map<string, Seen>();
   readonly #reportedAddresses = new Map<string, string>();
+  /** Switched off since the last report, perhaps on again already: the kernel has dropped its routes and neighbours. */
+  readonly #switchedOff = new Set<string>();
   readonly #held = new Map<string, ReturnType<typeof setTimeout>>();
 
   constructor(options: InterfaceMonitorOptions) {
@@ -51,18 +53,19 @@ export class InterfaceMonitor implements Disposable {
   onEvents(events: readonly KernelEvent[]): void {
     const good = new Set<string>();
     const bad = new Set<string>();
-    const before = new Set<string>();
+    const renamed = new Set<string>();
     for (const event of events) {
       if (event.type === "resync") this.resync();
       else if (event.type === "link") {
         const known = this.#links.get(event.link.index);
-        if (known !== undefined && known.name !== event.link.name) bad.add(known.name); // renamed
+        if (known !== undefined && known.name !== event.link.name) renamed.add(known.name);
         if (event.isGone) {
           this.#links.delete(event.link.index);
           this.#addresses.delete(event.link.index);
           bad.add(known?.name ?? event.link.name);
         } else {
           this.#setLink(event.link);
+          if (!event.link.isUp) this.#switchedOff.add(event.link.name);
           (event.link.isRunning ? good : bad).add(event.link.name);
         }
       } else if (event.type === "route" && event.route.table === RT_TABLE_LOCAL) {
@@ -70,7 +73,13 @@ export class InterfaceMonitor implements Disposable {
         if (name !== undefined) (event.isGone ? bad : good).add(name);
       }
     }
-    for (const name of new Set([...bad, ...good, ...before])) {
+    // A name that was taken away does not flap back, and whatever is done for it would hit another interface.
+    for (const name of renamed) {
+      clearTimeout(this.#held.get(name));
+      this.#held.delete(name);
+      this.#report(name);
+    }
+    for (const name of new Set([...bad, ...good])) {
       if (this.#held.has(name)) continue; // told when the wait is over
       if (bad.has(name)) this.#hold(name);
       else this.#report(name);
@@ -128,6 +137,8 @@ export class InterfaceMonitor implements Disposable {
       return;
     }
     const state = link.isRunning ? "up" : "down";
+    if (this.#switchedOff.delete(name) && state === "up" && before?.state === "up" && before.index === index)
+      for (const told of ["down", "up"] as const) onMessage({ type: "interfaceState", name, index, state: told });
     if (before?.index !== index || before.state !== state) {
       this.#reportedState.set(name, { index, state });
       onMessage({ type: "interfaceState", name, index, state });

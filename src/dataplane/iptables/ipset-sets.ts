@@ -143,6 +143,8 @@ export class IpsetSets implements IpSets, SetReconciler {
       const wantedNames = new Set<string>();
       for (const [id, set] of this.#wanted) {
         wantedNames.add(set.name);
+        if (set.state === "trusted" && !this.#present.has(set.name))
+          this.#log.warn("somebody deleted an IP set of ours; repairing", { set: set.name });
         if (!this.#present.has(set.name)) set.state = "absent";
         else if (isFull || set.state === "absent") set.state = "unread";
         if (set.state !== "trusted") this.#dirty.add(id);
@@ -156,8 +158,11 @@ export class IpsetSets implements IpSets, SetReconciler {
       const id = this.#unchecked.pop();
       const set = id === undefined ? undefined : this.#wanted.get(id);
       if (id === undefined || set === undefined || set.state !== "trusted") continue;
+      const hadChanges = this.#dirty.has(id);
       this.#read(set);
-      if (set.state !== "trusted" || !set.members.isEmpty) this.#dirty.add(id);
+      if (set.state === "trusted" && set.members.isEmpty) continue;
+      if (!hadChanges) this.#log.warn("somebody changed an IP set of ours; repairing", { set: set.name });
+      this.#dirty.add(id);
     }
   }
 

@@ -50,6 +50,9 @@ export class IptablesTable implements LayerTable, Reconciler {
   readonly #append = new Map<string, WrittenChain>();
   /** Chains that changed since they were last written. */
   readonly #dirty = new Set<string>();
+  /** Nothing new was asked for: whatever differs now is somebody else's doing. */
+  #isOnlyLooking = false;
+  #hasWritten = false;
   #areHooksDirty = true;
   /** What the kernel holds, as last read or written; nothing when that is in doubt. */
   #actual: Map<string, SavedRule[]> | undefined;
@@ -123,6 +126,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
     if (this.#recheck.isDue()) this.#actual = undefined;
     const hasChanges = this.#dirty.size > 0 || this.#areHooksDirty;
+    this.#isOnlyLooking = !hasChanges && this.#hasWritten;
     if (this.#actual !== undefined && !hasChanges) return this.#outcome();
     // Somebody may have written since: what we compare with is always fresh.
     this.#actual = undefined;
@@ -146,6 +150,13 @@ export class IptablesTable implements LayerTable, Reconciler {
     const { store, insertMode } = this.#options;
     const delta = this.#difference(actual);
     const texts = restoreText(this.layer, delta, store.variant);
+    if (texts.length > 0 && this.#isOnlyLooking)
+      this.#log.warn("somebody changed our iptables rules; repairing", {
+        missing: delta.create.length,
+        changed: delta.change.length,
+        strange: delta.delete.length,
+        hooks: delta.hooks.length,
+      });
     for (const text of texts) {
       const lines = text.split("\n").length - 1;
       const started = performance.now();
@@ -162,6 +173,7 @@ export class IptablesTable implements LayerTable, Reconciler {
     }
     this.#dirty.clear();
     this.#areHooksDirty = false;
+    this.#hasWritten = true;
     if (texts.length > 0) this.#adopt(actual, delta);
   }
 

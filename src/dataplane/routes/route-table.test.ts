@@ -114,3 +114,21 @@ test("FD-148 the pod's MTU is the smallest of the encapsulations in use, else th
   expect(detectMtus([link], { ...settings, VXLANMTU: 1300 }, { ...off, vxlanEnabled: true }).pod).toBe(1300);
   expect(detectMtus([], settings, off).host).toBe(1460);
 });
+
+test("FD-010 a route never lands on an interface that was renamed, whichever news comes first", () => {
+  const { table, up, apply } = open();
+  table.set("localWorkload", {
+    destination: "10.65.0.3/32" as Cidr,
+    interfaceName: "cali1",
+    protocol: 3,
+    priority: 1024,
+  });
+  up("cali1", 7);
+  expect(apply()).toEqual(["replace 10.65.0.3/32 dev 7"]);
+  up("elsewhere", 7); // the same link under another name, before the old name is told to be gone
+  expect(apply()).toEqual([]);
+  table.onInterface({ type: "interfaceState", name: "cali1", index: 7, state: "gone" });
+  expect(apply()).toEqual([]);
+  up("cali1", 7);
+  expect(apply()).toEqual(["replace 10.65.0.3/32 dev 7"]);
+});

@@ -137,9 +137,15 @@ export class RouteTable implements Reconciler {
     const { name, index, state } = message;
     const before = this.#interfaces.get(name);
     if (before !== undefined && before.index !== index) this.#names.delete(before.index);
+    const other = this.#names.get(index);
+    if (other !== undefined && other !== name && state !== "gone") {
+      // It was renamed: a route for the old name must not land on what is now somebody else's.
+      this.#interfaces.delete(other);
+      for (const key of this.#keysOfInterface.get(other) ?? []) this.#dirty.add(key);
+    }
     if (state === "gone") {
       this.#interfaces.delete(name);
-      this.#names.delete(index);
+      if (other === name) this.#names.delete(index);
     } else {
       const firstSeen = before?.index === index ? before.firstSeen : this.#now();
       this.#interfaces.set(name, { index, isUp: state === "up", firstSeen });
@@ -153,6 +159,22 @@ export class RouteTable implements Reconciler {
           this.#dirty.add(key);
         }
     for (const key of this.#keysOfInterface.get(name) ?? []) this.#dirty.add(key);
+  }
+
+  /** A route went away, by our hand or another's. If we still want it, the next round brings it back. */
+  onGone(route: Route): boolean {
+    if (route.table !== this.table) return false;
+    const key = this.#key(route.destination, route.priority);
+    const actual = this.#actual.get(key);
+    if (actual === undefined || actual.link !== route.link || this.#dirty.has(key)) return false;
+    const { link } = route;
+    // With its interface down or gone it is no news.
+    if (link !== undefined && this.#interfaces.get(this.#names.get(link) ?? "")?.isUp !== true) return false;
+    this.#actual.delete(key);
+    if (!this.#wanted.has(key)) return false;
+    this.#dirty.add(key);
+    this.#log.warn("somebody deleted a route of ours; repairing", { destination: route.destination });
+    return true;
   }
 
   queueResync(): void {
@@ -258,14 +280,16 @@ export class RouteTable implements Reconciler {
       if (!isWanted && !ownership.isOurs(route, name)) continue;
       this.#actual.set(key, route);
       const wanted = this.#best(key);
-      if (wanted === undefined || !isSame(wanted, route)) this.#dirty.add(key);
-      if (before.size > 0 && !before.has(key)) repaired++;
+      const isRight = wanted !== undefined && isSame(wanted, route);
+      const wasWritten = before.has(key) && !this.#dirty.has(key);
+      if (before.size > 0 && (!before.has(key) || (wasWritten && !isRight))) repaired++;
+      if (!isRight) this.#dirty.add(key);
     }
     for (const key of this.#wanted.keys()) if (!this.#actual.has(key)) this.#dirty.add(key);
     for (const key of before.keys()) if (!this.#actual.has(key)) repaired++;
     this.#needsResync = false;
     this.#options.onResync?.((performance.now() - started) / 1000);
-    if (repaired > 0 && before.size > 0) this.#log.info("routes differed from what was written", { count: repaired });
+    if (repaired > 0 && before.size > 0) this.#log.warn("somebody changed our routes; repairing", { count: repaired });
     return undefined;
   }
 

@@ -15,6 +15,7 @@ export function createIpipDevice(options: {
   const { mtu, address, kernel, logger } = options;
   return new TunnelDevice({
     label: "IPIP device",
+    setting: "IpInIpEnabled, or ipipMode of an IPPool",
     kernel,
     logger,
     wanted: () => ({ name: IPIP_DEVICE, mtu, address, type: { kind: "ipip" } }),

@@ -15,6 +15,8 @@ export interface WantedDevice {
 
 export interface TunnelDeviceOptions {
   readonly label: string;
+  /** What asks for it, for the log. */
+  readonly setting: string;
   readonly kernel: Pick<RouteKernel, "links" | "addresses">;
   /** What the device shall be now; nothing while that is not known. */
   readonly wanted: () => WantedDevice | undefined;
@@ -56,13 +58,16 @@ export class TunnelDevice implements Reconciler {
     } catch (error) {
       // A kernel without the device type stays so: said once, tried now and then, in case a module comes.
       const reason = describeError(error);
+      const isMissing = hasErrno(error, "EOPNOTSUPP");
       if (reason !== this.#lastError)
-        this.#options.logger.warn("tunnel device cannot be set up; trying again", {
-          device: wanted.name,
-          error: reason,
-        });
+        this.#options.logger.warn(
+          isMissing
+            ? "this kernel has no such tunnel; packets to other nodes wait for its module, none goes unwrapped"
+            : "tunnel device cannot be set up; trying again",
+          { device: wanted.name, kind: wanted.type.kind, setting: this.#options.setting, error: reason },
+        );
       this.#lastError = reason;
-      return { againInMs: hasErrno(error, "EOPNOTSUPP") ? UNSUPPORTED_RETRY_MS : RETRY_MS };
+      return { againInMs: isMissing ? UNSUPPORTED_RETRY_MS : RETRY_MS };
     }
     this.#checked = text;
     this.#checkedAt = now;

@@ -93,6 +93,7 @@ export function createVxlan(options: VxlanOptions): {
   };
   const tunnel = new TunnelDevice({
     label: `VXLAN device IPv${options.version}`,
+    setting: "VXLANEnabled, or vxlanMode of an IPPool",
     kernel: options.kernel,
     wanted,
     logger: options.logger,

@@ -11,6 +11,7 @@ import {
   type DataplaneFacts,
   type DataplaneParameters,
   LinuxDataplane,
+  type LinuxKernel,
   type RulesKernel,
 } from "../../../src/dataplane/index.ts";
 import type { SweepTargets } from "../../../src/dataplane/sweeper.ts";
@@ -33,7 +34,7 @@ import {
   withNamespace,
 } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
-import { createLogger, formatText, silentLogger } from "../../../src/lib/log.ts";
+import { createLogger, formatText } from "../../../src/lib/log.ts";
 import { TestNamespace } from "../kernel/namespace.ts";
 import { workload } from "./messages.ts";
 
@@ -67,6 +68,10 @@ export class DataplaneHost implements AsyncDisposable {
   readonly #disposables: Disposable[] = [];
   readonly prober = new PacketProber();
   readonly reports: DataplaneReport[] = [];
+  /** What the dataplane logged: level, sentence, fields. */
+  readonly lines: string[] = [];
+  /** Puts something between the dataplanes started from now on and the kernel. */
+  wrapKernel: (kernel: LinuxKernel) => LinuxKernel = (kernel) => kernel;
   readonly pods = new Map<string, Pod>();
   readonly outside: ProbeTarget;
   readonly hostTarget: ProbeTarget;
@@ -226,7 +231,7 @@ export class DataplaneHost implements AsyncDisposable {
         ipvs: false,
         ...facts,
       },
-      kernel: {
+      kernel: this.wrapKernel({
         rules: this.#rules(backend),
         routes,
         conntrack,
@@ -237,12 +242,15 @@ export class DataplaneHost implements AsyncDisposable {
         },
         namespace: this.handle,
         ...(this.#leftovers === undefined ? {} : { leftovers: this.#leftovers(backend) }),
-      },
+      }),
       mtuFile: join(tmpdir(), `calico-test-mtu-${process.pid}`),
-      logger:
-        process.env["DATAPLANE_LOG"] === undefined
-          ? silentLogger
-          : createLogger({ level: "debug", write: (record) => console.log(formatText(record)) }),
+      logger: createLogger({
+        level: "debug",
+        write: (record) => {
+          this.lines.push(`${record.level} ${record.sentence} ${JSON.stringify(record.fields)}`);
+          if (process.env["DATAPLANE_LOG"] !== undefined) console.log(formatText(record));
+        },
+      }),
       report: (report) => this.reports.push(report),
       onApplied: ({ seconds }) => {
         this.#roundStartedAt = performance.now() - seconds * 1000;

@@ -29,8 +29,9 @@ test(
     execFileSync("ip", ["link", "add", "eth7", "type", "dummy"]);
     execFileSync("ip", ["addr", "add", "192.0.2.7/24", "dev", "eth7"]);
     execFileSync("ip", ["link", "set", "eth7", "up"]);
+    // It waits ten seconds for the node, which are short here: what counts is what systemd says.
     const started = run(join(dist, "calicoctl"), "node", "run", "--ip=192.0.2.7/24", "--name=vm-node");
-    expect(started.stderr + started.stdout).toContain("Calico node started successfully");
+    expect(started.stdout).toContain("Running the node agent");
     await eventually("the service is active", () => show("ActiveState") === "active");
     const ready = () => run(join(dist, "calico-node"), "-felix-ready").status === 0;
     await eventually("the node is ready", ready);
@@ -47,11 +48,11 @@ test(
     expect(run("nft", "list", "table", "ip", "calico").stdout).toContain("cali-FORWARD");
     expect(run("systemd-analyze", "verify", `/etc/systemd/system/${unit}`).status).toBe(0);
   },
-  8 * MINUTES,
+  20 * MINUTES,
 );
 
 async function eventually(what: string, holds: () => boolean): Promise<void> {
-  const end = performance.now() + 2 * MINUTES;
+  const end = performance.now() + 5 * MINUTES;
   while (!holds()) {
     if (performance.now() > end)
       throw new Error(`waited in vain: ${what}\n${run("journalctl", "-u", unit, "-n", "30", "--no-pager").stdout}`);

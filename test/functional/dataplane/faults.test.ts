@@ -1,0 +1,261 @@
+// Faults of the host and the kernel. After each the kernel holds exactly what is wanted, no packet passed that policy
+// denies, and the log says what was found.
+import { describe, expect, test } from "bun:test";
+import { spawn } from "node:child_process";
+import type { DataplaneMessage } from "../../../src/calc/index.ts";
+import type { LinuxKernel } from "../../../src/dataplane/index.ts";
+
+import { eventually } from "./eventually.ts";
+import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, type Pod, policy, rule, tier } from "./host.ts";
+
+const tcp = { name: "tcp" } as const;
+const port = (first: number) => ({ first, last: first });
+
+/** b takes tcp 80 from a, and nothing else. */
+const stateA = (host: DataplaneHost, a: Pod, b: Pod): DataplaneMessage[] => [
+  allowProfile,
+  { type: "ipSetUpdate", id: "s:one", setType: "net", members: [`${a.v4}/32`, `${a.v6}/128`] },
+  policy("p", [rule({ protocol: tcp, srcIpSetIds: ["s:one"], dstPorts: [port(80)] })]),
+  host.endpoint(a),
+  host.endpoint(b, { tiers: [tier(["p"])] }),
+  inSync,
+];
+
+/** b takes tcp 81 from c, a third pod. */
+const stateB = (host: DataplaneHost, a: Pod, b: Pod, c: Pod): DataplaneMessage[] => [
+  allowProfile,
+  { type: "ipSetUpdate", id: "s:two", setType: "net", members: [`${c.v4}/32`, `${c.v6}/128`] },
+  policy("p", [rule({ protocol: tcp, srcIpSetIds: ["s:two"], dstPorts: [port(81)] })]),
+  host.endpoint(a),
+  host.endpoint(b, { tiers: [tier(["p"])] }),
+  host.endpoint(c),
+  inSync,
+];
+
+async function threePods(backend: Backend, settings: Readonly<Record<string, string>> = {}) {
+  const host = await DataplaneHost.create(backend, settings);
+  const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
+  for (const p of [80, 81, 82]) host.prober.listen(b.target, "tcp", p);
+  return { host, a, b, c };
+}
+
+/** What the kernel holds of ours, for comparison. */
+function held(host: DataplaneHost): string {
+  const run = (command: string, ...args: string[]) => host.namespace.run(command, args);
+  const rules =
+    host.backend === "nftables"
+      ? ["ip", "ip6"].flatMap((family) =>
+          run("nft", "-s", "list", "table", family, "calico")
+            .split(/\n(?=\t\w)/)
+            .sort(),
+        )
+      : [
+          ...["iptables", "ip6tables"].flatMap((tool) => run(`${tool}-${host.backend}-save`).split("\n").sort()),
+          ...run("ipset", "save").split("\n").sort(),
+        ];
+  return [...rules, ...run("ip", "route").split("\n").sort(), ...run("ip", "-6", "route").split("\n").sort()]
+    .flatMap((block) => block.split("\n"))
+    .filter((line) => !line.startsWith("#") && line !== "}")
+    .map((line) => line.replace(/\[\d+:\d+\]|(hashsize|bucketsize|initval|expires) \S+|linkdown/g, "").trim())
+    .join("\n");
+}
+
+const READS = new Set([
+  ...["list", "get", "names", "tables", "chains", "rules", "sets", "elements", "generation", "save", "read", "lookup"],
+  ...["listProxies", "listForwarding", "flowtables", "qdiscs", "root", "ingress", "objects", "counters"],
+]);
+
+/** Calls `before` with every write's name. Reads pass. */
+function watchWrites<T extends object>(target: T, before: (what: string) => void, path = ""): T {
+  return new Proxy(target, {
+    get(of, name) {
+      const value: unknown = Reflect.get(of, name);
+      if (typeof name !== "string") return typeof value === "function" ? value.bind(of) : value;
+      if (typeof value === "function")
+        return (...args: unknown[]) => {
+          const isFactory = name === "iptables";
+          if (!READS.has(name) && !isFactory) before(`${path}${name}`);
+          const result: unknown = value.apply(of, args);
+          return isFactory ? watchWrites(result as object, before, "iptables.") : result;
+        };
+      return typeof value === "object" && value !== null ? watchWrites(value, before, `${path}${name}.`) : value;
+    },
+  });
+}
+
+for (const backend of BACKENDS)
+  describe(backend, () => {
+    test("a route of ours that somebody deletes, and one that somebody bends, come back", async () => {
+      const { host, a, b } = await threePods(backend, { RouteRefreshInterval: "1" });
+      await using _ = host;
+      host.start();
+      await host.send(...stateA(host, a, b));
+      const before = held(host);
+      host.namespace.run("ip", ["route", "del", `${b.v4}/32`]);
+      await eventually(() => held(host) === before, 10_000);
+      expect(host.lines.join("\n")).toContain("somebody deleted a route of ours; repairing");
+      host.namespace.run("ip", ["route", "replace", `${b.v4}/32`, "dev", a.interfaceName, "metric", "1024"]);
+      await eventually(() => held(host) === before, 10_000);
+      expect(host.lines.join("\n")).toContain("somebody changed our routes; repairing");
+      expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual([
+        "reached",
+        "silent",
+      ]);
+    }, 60_000);
+
+    test("interfaces that flap, and one that is renamed and back, end as they were; what is closed stays closed", async () => {
+      const { host, a, b, c } = await threePods(backend);
+      await using _ = host;
+      host.start();
+      await host.send(...stateA(host, a, b));
+      const before = held(host);
+      const ip = (...args: string[]) => host.namespace.run("ip", ["link", "set", ...args]);
+      for (let i = 0; i < 5; i++) {
+        ip(b.interfaceName, "down");
+        ip(b.interfaceName, "up");
+      }
+      await eventually(() => held(host) === before, 10_000).catch(() => expect(held(host)).toBe(before));
+      ip(b.interfaceName, "down", "name", "elsewhere");
+      ip("elsewhere", "up");
+      await eventually(() => host.reports.at(-1)?.type === "workloadEndpointStatus", 5000);
+      expect(
+        await host.probe([
+          { from: a.target, to: b.v4, port: 81 },
+          { from: c.target, to: b.v4, port: 80 },
+        ]),
+      ).toEqual(["silent", "silent"]);
+      ip("elsewhere", "down", "name", b.interfaceName);
+      ip(b.interfaceName, "up");
+      await eventually(() => held(host) === before, 10_000);
+      expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual([
+        "reached",
+        "silent",
+      ]);
+      expect(host.reports.filter((r) => r.type === "workloadEndpointStatus").map((r) => r.status)).toContain("down");
+    }, 60_000);
+
+    test("a kernel that refuses is asked again, and the old rules hold until the new ones are in", async () => {
+      const { host, a, b, c } = await threePods(backend);
+      await using _ = host;
+      let refusals = 0;
+      let isRefusing = false;
+      host.wrapKernel = (kernel) =>
+        watchWrites(kernel, (what) => {
+          if (!isRefusing || !/commit|restore/.test(what) || refusals === 0) return;
+          refusals--;
+          throw new Error("the kernel is out of memory");
+        });
+      host.start();
+      await host.send(...stateA(host, a, b));
+      isRefusing = true;
+      refusals = 6;
+      const sent = host.send(...stateB(host, a, b, c));
+      const denied = [
+        { from: a.target, to: b.v4, port: 82 },
+        { from: a.target, to: b.v4, port: 81 },
+        { from: c.target, to: b.v4, port: 80 },
+      ];
+      expect(await host.probe(denied, 100)).toEqual(["silent", "silent", "silent"]);
+      await sent;
+      await eventually(
+        async () => (await host.probe([{ from: c.target, to: b.v4, port: 81 }]))[0] === "reached",
+        10_000,
+      );
+      expect(refusals).toBe(0);
+      expect(host.lines.join("\n")).toMatch(/refused the rules; trying again.*out of memory/);
+      expect(await host.probe(denied, 100)).toEqual(["silent", "silent", "silent"]);
+    }, 60_000);
+
+    test("a kernel that goes on refusing ends the agent, with the old rules in force", async () => {
+      const { host, a, b, c } = await threePods(backend);
+      let isRefusing = false;
+      host.wrapKernel = (kernel) =>
+        watchWrites(kernel, (what) => {
+          if (isRefusing && /commit|restore/.test(what)) throw new Error("the kernel is out of memory");
+        });
+      host.start();
+      await host.send(...stateA(host, a, b));
+      isRefusing = true;
+      await expect(host.send(...stateB(host, a, b, c))).rejects.toThrow("cannot be programmed");
+      expect(
+        await host.probe([
+          { from: a.target, to: b.v4, port: 80 },
+          { from: a.target, to: b.v4, port: 81 },
+        ]),
+      ).toEqual(["reached", "silent"]);
+      await host[Symbol.asyncDispose]().catch(() => {}); // it ended with that failure
+    }, 60_000);
+  });
+
+for (const backend of ["nftables", "legacy"] as const)
+  test(`${backend}: killed between any two writes, the next start finishes the work and nothing was open meanwhile`, async () => {
+    const { host, a, b, c } = await threePods(backend);
+    await using _ = host;
+    const run = async (messages: readonly DataplaneMessage[], killAt: number): Promise<boolean> => {
+      let writes = 0;
+      let settings = 0;
+      const state = { isKilled: false };
+      host.wrapKernel = (kernel: LinuxKernel) =>
+        watchWrites(kernel, (what) => {
+          // Settings of interfaces are many and alike: one of them stands for all.
+          if (!state.isKilled && what.startsWith("sysctls") && ++settings !== 3) return;
+          if (state.isKilled || ++writes === killAt) {
+            state.isKilled = true;
+            throw new Error("killed"); // and nothing is written any more
+          }
+        });
+      host.start();
+      const done = host.send(...messages).catch(() => {});
+      await Promise.race([done, eventually(() => state.isKilled, 20_000)]);
+      await host.stop().catch(() => {});
+      return state.isKilled;
+    };
+    const never = Number.POSITIVE_INFINITY;
+    await run(stateB(host, a, b, c), never);
+    const wanted = held(host);
+    const deniedInBoth = [
+      { from: a.target, to: b.v4, port: 82 },
+      { from: a.target, to: b.v6, port: 82 },
+      { from: a.target, to: b.v4, port: 81 },
+      { from: c.target, to: b.v4, port: 80 },
+      { from: c.target, to: b.v6, port: 80 },
+    ];
+    let points = 0;
+    for (let killAt = 1; ; killAt++) {
+      await run(stateA(host, a, b), never);
+      if (!(await run(stateB(host, a, b, c), killAt))) break;
+      points++;
+      expect(await host.probe(deniedInBoth, 50)).toEqual(deniedInBoth.map(() => "silent"));
+      await run(stateB(host, a, b, c), never);
+      expect(held(host)).toBe(wanted);
+    }
+    expect(points).toBeGreaterThan(backend === "nftables" ? 2 : 6);
+    expect(await host.probe([{ from: c.target, to: b.v4, port: 81 }])).toEqual(["reached"]);
+  }, 240_000);
+
+test("legacy: somebody who holds the lock of iptables is waited for", async () => {
+  const { host, a, b } = await threePods("legacy");
+  await using _ = host;
+  host.start();
+  await host.send(...stateA(host, a, b));
+  const holder = spawn("flock", ["/run/xtables.lock", "sleep", "1.5"], { stdio: "ignore" });
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  const started = performance.now();
+  await host.send(policy("p", [rule({ protocol: tcp, dstPorts: [port(82)] })]));
+  expect(performance.now() - started).toBeGreaterThan(800);
+  expect(await host.probe([80, 82].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["silent", "reached"]);
+  holder.kill();
+}, 60_000);
+
+test("a kernel without a feature: what needs it is named, the rest works, and a module that comes is used", async () => {
+  const { host, a, b } = await threePods("nftables");
+  await using _ = host;
+  host.start({ IpInIpTunnelAddr: "10.65.0.1" }, "nftables", { ipipEnabled: true });
+  await host.send(...stateA(host, a, b));
+  expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["reached", "silent"]);
+  const hasIpip = host.namespace.run("sh", ["-c", "ip link show tunl0 >/dev/null 2>&1 && echo yes || echo no"]).trim();
+  if (hasIpip === "yes") return; // this kernel has it
+  const said = host.lines.filter((line) => line.includes("no such tunnel"));
+  expect(said).toHaveLength(1);
+  expect(said[0]).toContain("ipipMode of an IPPool");
+}, 60_000);
