@@ -22,6 +22,7 @@ const ATTEMPTS = 10;
 const ATTEMPTS_BEFORE_ANEW = 5;
 /** How often to ask whether somebody else wrote. */
 const LOOK_MS = 10_000;
+const OVERTAKEN_LIMIT = 3;
 const OPTIONAL_RETRY_MS = 60_000;
 
 export class NftTables implements Reconciler {
@@ -47,22 +48,25 @@ export class NftTables implements Reconciler {
   }
 
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
-    for (let attempt = 0; ; attempt++) {
+    let overtaken = 0;
+    for (let attempt = 0; ; ) {
       try {
-        this.#applyOnce(attempt);
+        this.#applyOnce({ isRetry: attempt + overtaken > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, overtaken });
         this.#isRefused = false;
         return { againInMs: LOOK_MS };
       } catch (error) {
-        this.#options.onCommit?.(false, 0);
         this.#needsRead = true;
-        const isOvertaken = hasErrno(error, "ERESTART");
-        if (this.#options.isOptional === true && (isOvertaken ? attempt + 1 >= ATTEMPTS : attempt > 0))
-          return this.#goOnWithout(error);
-        if (attempt + 1 >= ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
-        // Somebody wrote between our look and our write: look again at once.
-        if (isOvertaken) continue;
+        // Somebody wrote between our look and our write: look again at once. That is no fault of anybody.
+        if (hasErrno(error, "ERESTART")) {
+          overtaken++;
+          continue;
+        }
+        this.#options.onCommit?.(false, 0);
+        attempt++;
+        if (this.#options.isOptional === true && attempt > 1) return this.#goOnWithout(error);
+        if (attempt >= ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
         this.#log.warn("nftables refused the rules; trying again", { error: describeError(error), attempt });
-        await delay(2 ** attempt, signal);
+        await delay(2 ** (attempt - 1), signal);
       }
     }
   }
@@ -78,16 +82,17 @@ export class NftTables implements Reconciler {
     return { againInMs: OPTIONAL_RETRY_MS };
   }
 
-  #applyOnce(attempt: number): void {
+  #applyOnce(how: { readonly isRetry: boolean; readonly anew: boolean; readonly overtaken: number }): void {
     const { planes, ruleset } = this.#options;
     this.#look();
-    if (this.#needsRead) this.#read(attempt > 0);
-    const anew = attempt >= ATTEMPTS_BEFORE_ANEW;
-    if (!anew && !planes.some((plane) => plane.hasChanges)) return;
-    const changes: NftChange[] = planes.flatMap((plane) => plane.changes({ anew }));
+    if (this.#needsRead) this.#read(how.isRetry);
+    if (!how.anew && !planes.some((plane) => plane.hasChanges)) return;
+    const changes: NftChange[] = planes.flatMap((plane) => plane.changes({ anew: how.anew }));
     if (changes.length > 0) {
-      // The generation makes sure that what we compared with is still there.
-      ruleset.commit(changes, this.#generation === undefined ? {} : { generation: this.#generation });
+      // The generation makes sure that what we compared with is still there. Where somebody writes all the time we
+      // would never have our turn: then without it, and the next round looks again.
+      const insists = this.#generation !== undefined && how.overtaken < OVERTAKEN_LIMIT;
+      ruleset.commit(changes, insists && this.#generation !== undefined ? { generation: this.#generation } : {});
       this.#options.onCommit?.(true, changes.length);
       const now = ruleset.generation();
       // Ours made one generation; if there are more, somebody else's came right after.

@@ -1,4 +1,5 @@
 // Somebody else's hand in our rules and sets: everything comes back exactly as it was, and what is not ours stays.
+import { spawn } from "node:child_process";
 import { expect, test } from "bun:test";
 import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 import { eventually } from "./eventually.ts";
@@ -121,3 +122,29 @@ for (const backend of BACKENDS)
       20_000,
     );
   }, 180_000);
+
+test("nftables: somebody who writes all the time keeps nobody from having his turn", async () => {
+  await using host = await DataplaneHost.create("nftables", SETTINGS);
+  const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+  host.prober.listen(b.target, "tcp", 80);
+  const script = "while :; do nft add table ip busy; nft delete table ip busy; done";
+  const busy = [1, 2].map(() =>
+    spawn("nsenter", [`--net=/proc/${process.pid}/fd/${host.hostTarget.namespace}`, "sh", "-c", script], {
+      stdio: "ignore",
+      detached: true,
+    }),
+  );
+  try {
+    host.start();
+    const ends = [host.endpoint(a), host.endpoint(b, { tiers: [tier(["p"])] })];
+    await host.send(allowProfile, policy("p", []), ...ends, inSync);
+    for (let i = 0; i < 20; i++) {
+      const action = i % 2 === 0 ? "allow" : "deny";
+      await host.send(policy("p", [rule({ action })]));
+      const [outcome] = await host.probe([{ from: a.target, to: b.v4 }], action === "allow" ? 3000 : 50);
+      expect([i, outcome]).toEqual([i, action === "allow" ? "reached" : "silent"]);
+    }
+  } finally {
+    for (const { pid } of busy) if (pid !== undefined) process.kill(-pid, "SIGKILL");
+  }
+}, 60_000);
