@@ -101,6 +101,53 @@ describe("the service", () => {
     await running;
   });
 
+  test("global and node peers that overlap stay one session over ten changes of a node", async () => {
+    const { datastore, abort, until, run, plans, read } = await start();
+    await datastore.apply(node("n1", "10.0.0.1") as never);
+    await datastore.apply(resource("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false }) as never);
+    const tor = { peerIP: "10.0.0.254", asNumber: 65100 };
+    await datastore.apply(resource("BGPPeer", "for-all", tor) as never);
+    await datastore.apply(resource("BGPPeer", "for-one", { ...tor, node: "n1" }) as never);
+    const running = run();
+    await until(({ peers }) => peers.length === 1);
+    const first = read("bird.cfg");
+    for (let i = 0; i < 10; i++) {
+      const seen = plans.length;
+      await datastore.apply(
+        resource("Node", "n1", { bgp: { ipv4Address: "10.0.0.1/24" } }, { round: String(i) }) as never,
+      );
+      while (plans.length === seen) await Bun.sleep(1);
+      expect(plans.at(-1)?.peers.map(({ name }) => name)).toEqual(["Global_10_0_0_254"]);
+    }
+    expect(read("bird.cfg")).toBe(first);
+    abort.abort();
+    await running;
+  });
+
+  test("a node that goes takes its session; who programs routes follows its setting live", async () => {
+    const { datastore, abort, until, run, read } = await start();
+    for (const n of [1, 2, 3, 4]) await datastore.apply(node(`n${n}`, `10.0.0.${n}`) as never);
+    const pool = { cidr: "192.168.0.0/16", ipipMode: "Never", vxlanMode: "Never" };
+    await datastore.apply(resource("IPPool", "p", pool) as never);
+    const running = run();
+    await until(({ peers }) => peers.length === 3);
+    await datastore.delete({ type: "resource", kind: "Node", name: "n3" });
+    await until(({ peers }) => peers.length === 2);
+    expect(read("bird.cfg")).not.toContain("10.0.0.3");
+    const kernel = () => /filter calico_kernel_programming \{([\s\S]*?)\n\}/.exec(read("bird.cfg"))?.[1] ?? "";
+    for (const [value, word] of [
+      ["Disabled", "reject"],
+      ["Enabled", "accept"],
+      ["EnabledIPIPOnly", "reject"],
+      ["EnabledNoEncapOnly", "accept"],
+    ]) {
+      await datastore.apply(resource("BGPConfiguration", "default", { programClusterRoutes: value }) as never);
+      await until(() => kernel().includes(`if (net ~ 192.168.0.0/16) then ${word};`));
+    }
+    abort.abort();
+    await running;
+  });
+
   test("NB-075 runs once on request", async () => {
     const { datastore, run, read } = await start();
     await datastore.apply(node("n1", "10.0.0.1") as never);

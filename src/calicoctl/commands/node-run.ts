@@ -1,7 +1,7 @@
 // calicoctl node run: the node agent as a service of this host. `--dryrun` shows what would be done, `--init-system` runs
 // it in the foreground for another supervisor.
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, openSync, realpathSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, openSync, readFileSync, realpathSync, renameSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { tryParseAddress, tryParseNetwork } from "../../lib/ip.ts";
@@ -39,9 +39,10 @@ export async function run(call: Call): Promise<number> {
   prepareHost(world.err);
   if (flags.has("init-system")) return foreground(executable, env);
   world.out(`Running the node agent ${executable}\n`);
+  const before = supervisorPid();
   if (existsSync("/run/systemd/system")) startUnit(unit, env);
   else startDaemon(executable, env, flags.value("log-dir") ?? "/var/log/calico", world.out);
-  await waitUntilStarted();
+  await waitUntilStarted(before);
   world.out("Calico node started successfully\n");
   return 0;
 }
@@ -166,8 +167,18 @@ function foreground(executable: string, env: Readonly<Record<string, string | un
   });
 }
 
-async function waitUntilStarted(): Promise<void> {
-  for (const end = Date.now() + START_WITHIN_MS; !existsSync(PID_FILE); await Bun.sleep(100))
+/** The file of an agent before this one may still be there, and that one writes into it as it ends. */
+async function waitUntilStarted(before: number | undefined): Promise<void> {
+  const isNew = () => ![undefined, before].includes(supervisorPid());
+  for (const end = Date.now() + START_WITHIN_MS; !isNew(); await Bun.sleep(100))
     if (Date.now() > end)
       throw new Failure("The node agent did not start in time: look at `journalctl -u calico-node` or its log file");
+}
+
+function supervisorPid(): number | undefined {
+  try {
+    return (JSON.parse(readFileSync(PID_FILE, "utf8")) as { readonly pid: number }).pid;
+  } catch {
+    return undefined;
+  }
 }

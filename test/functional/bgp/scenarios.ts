@@ -446,6 +446,25 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     peers: { a: { node: NODE, peerIP: "10.225.0.1", asNumber: 65100, password: secret("b") }, ...tor() },
     inputs: ALL_SECRETS,
   },
+  // Another secret for the same peer; then a key that its secret does not have, and no password any more.
+  "password-step4": {
+    nodes: DUAL,
+    configuration: NO_MESH,
+    pools: POOL,
+    peers: tor({ password: secret("b") }),
+    inputs: ALL_SECRETS,
+  },
+  "password-step5": {
+    nodes: DUAL,
+    configuration: NO_MESH,
+    pools: POOL,
+    peers: {
+      a: { node: NODE, peerIP: "10.225.0.1", asNumber: 65100, password: secret("a") },
+      ...tor({ password: secret("b") }),
+    },
+    inputs: { hasSecret: ({ key }) => key === "a" },
+  },
+  "password-step6": { nodes: DUAL, configuration: NO_MESH, pools: POOL, peers: tor(), inputs: ALL_SECRETS },
   "password-deadlock": {
     nodes: CLUSTER,
     configuration: NO_MESH,

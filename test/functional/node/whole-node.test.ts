@@ -150,6 +150,37 @@ test.skipIf(!canRun)("TC-C37 node run --init-system runs the agent in the foregr
   expect(await ended).toBe(0);
 });
 
+test.skipIf(!canRun)(
+  "TC-C37 node run without systemd: a service in the background, seen by status, replaced by the next run",
+  async () => {
+    await using host = await TestHost.create(ETH0);
+    const run = () => host.run([CALICOCTL, "node", "run", "--name", "n1", "--ip", "autodetect"], ENV);
+    try {
+      expect(run()).toMatchObject({ code: 0, out: expect.stringContaining("Calico node started successfully") });
+      await eventually(() => running(host, "bird6"), 30_000, "bird6");
+      const first = stateOf(host)?.pid ?? 0;
+      expect(host.run([CALICOCTL, "node", "status"], ENV).out).toContain("Calico process is running.");
+      expect(host.read("/proc/sys/net/ipv4/ip_forward").trim()).toBe("1");
+      expect(run().code).toBe(0);
+      const second = await eventually(() => {
+        const pid = stateOf(host)?.pid;
+        return pid !== undefined && pid !== first && running(host, "felix") && pid;
+      }, 30_000);
+      expect(isAlive(first)).toBe(false);
+      expect(host.read("/var/log/calico/calico-node.log")).toContain("felix: ");
+      process.kill(second, "SIGTERM");
+      await eventually(() => !isAlive(second), 20_000, "ended");
+    } finally {
+      for (const pid of [
+        stateOf(host)?.pid ?? 0,
+        ...(stateOf(host)?.children ?? []).flatMap(({ pid: own }) => own ?? []),
+      ])
+        if (pid > 0 && isAlive(pid)) process.kill(pid, "SIGKILL");
+    }
+  },
+  90_000,
+);
+
 test.skipIf(!canRun)("NB-001 flags that do not go together, and none that is known, end with the usage", async () => {
   await using host = await TestHost.create([]);
   const both = host.run([NODE, "-felix", "-startup"], ENV);
