@@ -2,5 +2,5 @@
 export type { KubernetesApi, KubernetesNamespace, KubernetesNode, KubernetesPod } from "./kubernetes-api.ts";
 export { MTU_FILE } from "./node-files.ts";
 export { FELIX_ALIVE_FILE } from "./policy-wait.ts";
-export { type CniServiceOptions, SERVICE_SOCKET, startCniService } from "./service.ts";
+export { type CniServiceOptions, SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
 export { keepTokenFresh, type TokenRefreshOptions } from "./token-refresh.ts";

@@ -3,7 +3,7 @@ import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
 import { createLogger, formatText } from "../lib/log.ts";
-import { SERVICE_SOCKET, startCniService } from "./service.ts";
+import { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
 
 export async function main(argv: readonly string[]): Promise<number> {
   const { values } = parseArgs({ args: [...argv], options: { socket: { type: "string" }, help: { type: "boolean" } } });
@@ -13,7 +13,8 @@ export async function main(argv: readonly string[]): Promise<number> {
   }
   const log = createLogger({ level: "info", write: (record) => writeSync(2, `${formatText(record)}\n`) });
   const path = values.socket ?? SERVICE_SOCKET;
-  const store = await openDatastore(chooseDatastore(configFromEnvironment(process.env), { env: process.env }));
+  const config = chooseDatastore(configFromEnvironment(process.env), { env: process.env });
+  const store = await openDatastore(withServiceRates(config));
   await using _service = startCniService({ store, log, path });
   log.info("The CNI service listens", { path, datastore: store.name });
   await new Promise<void>((resolve) => {

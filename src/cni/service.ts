@@ -1,7 +1,7 @@
 // The node-local CNI service: the plugin's commands with warm connections and the node agent's own datastore account.
 // It answers on a Unix socket that root alone may use; the pod's namespace comes as a descriptor, so that the service
 // may live in a container.
-import type { Datastore, KubeApi } from "../datastore/index.ts";
+import type { Datastore, DatastoreConfig, KubeApi } from "../datastore/index.ts";
 import { NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { runCommand } from "./commands.ts";
@@ -18,6 +18,15 @@ import { noTimes, stepTimes } from "./step-times.ts";
 import { type WarmContext, WarmReads } from "./warm-reads.ts";
 
 export const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
+
+/**
+ * How often it may ask: one client for all pods of a node, where each plugin process has a limit of its own. A node full
+ * of pods that starts at once must not wait for us; the API server has fairness of its own.
+ */
+export function withServiceRates(config: DatastoreConfig): DatastoreConfig {
+  if (config.type !== "kubernetes") return config;
+  return { ...config, clientQps: config.clientQps ?? 100, clientBurst: config.clientBurst ?? 400 };
+}
 
 export interface CniServiceOptions {
   readonly store: Datastore;

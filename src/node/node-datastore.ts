@@ -1,4 +1,5 @@
 // The datastore that the environment names, for the parts of a node.
+import { withServiceRates } from "../cni/index.ts";
 import {
   chooseDatastore,
   configFromEnvironment,
@@ -18,7 +19,7 @@ export interface NodeDatastore extends AsyncDisposable {
 export async function openNodeDatastore(env: Environment): Promise<NodeDatastore> {
   try {
     const config = chooseDatastore(configFromEnvironment(env), { env });
-    const store = await openDatastore(config);
+    const store = await openDatastore(withServiceRates(config)); // the CNI service is one of the parts
     return {
       store,
       usesPodCidrs: config.type === "kubernetes" && config.usePodCidr,
