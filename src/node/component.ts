@@ -21,6 +21,7 @@ const NODE_WORDS = [
   "init",
   "status-reporter",
   "show-status",
+  "uninstall",
 ];
 
 export async function main(argv: readonly string[]): Promise<number> {

@@ -1,6 +1,6 @@
 // The cluster a question is asked of: a live datastore, or a folder of YAML files with Calico's and Kubernetes' objects.
 // One bad object is reported and counts as absent, as the agents have it.
-import { DEFAULT_ALLOW_PROFILE, Unsupported } from "../../datastore/index.ts";
+import { DEFAULT_ALLOW_PROFILE, NotServed } from "../../datastore/index.ts";
 import {
   API_VERSION,
   describeValue,
@@ -64,7 +64,7 @@ async function liveResources(call: Call): Promise<readonly Resource[]> {
       try {
         return (await store.datastore.list({ type: "resource", kind })).items.map((item) => item.value as Resource);
       } catch (error) {
-        if (error instanceof Unsupported) return []; // an API this cluster does not have
+        if (error instanceof NotServed && error.isOptional) return []; // an API this cluster does not have
         throw error;
       }
     }),
