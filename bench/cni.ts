@@ -2,7 +2,7 @@
 // SQLite and on etcd, beside Debian's ptp with host-local, all in one run and interleaved. The wait for policy is not
 // included: no agent runs. Pods and host are network namespaces of the benchmark's own.
 import { randomBytes } from "node:crypto";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chooseDatastore, configFromEnvironment, type Datastore, openDatastore } from "../src/datastore/index.ts";
@@ -24,6 +24,10 @@ interface Contestant {
   readonly conf: Record<string, unknown>;
   readonly add: number[];
   readonly del: number[];
+  /** Processor time of ADD and DEL together, its service's included: what a busy machine cannot blur. */
+  readonly cpu: number[];
+  /** Process of the service. */
+  readonly service?: number;
   burst: number;
 }
 const percentile = (list: readonly number[], share: number): number =>
@@ -50,8 +54,11 @@ try {
     }
   for (const pod of pods.slice(0, PODS))
     for (const contestant of contestants) {
-      contestant.add.push(await call(contestant, "ADD", pod));
-      contestant.del.push(await call(contestant, "DEL", pod));
+      const before = cpuOf(contestant.service);
+      const [add, del] = [await call(contestant, "ADD", pod), await call(contestant, "DEL", pod)];
+      contestant.add.push(add.took);
+      contestant.del.push(del.took);
+      contestant.cpu.push(add.cpu + del.cpu + cpuOf(contestant.service) - before);
     }
   for (const contestant of contestants) {
     const began = performance.now();
@@ -83,9 +90,11 @@ function report(contestants: readonly Contestant[], start: number): void {
       const times = `p10 ${p10.toFixed(1)} p50 ${p50.toFixed(1)} p95 ${p95.toFixed(1)} ms`;
       return `${times} (ratio ${ratios[0]}, of p10 ${ratios[1]})`;
     };
+    const mean = (list: readonly number[]): number => list.reduce((sum, each) => sum + each, 0) / list.length;
+    const cpu = `CPU of both ${mean(c.cpu).toFixed(1)} ms (ratio ${(mean(c.cpu) / mean(peer.cpu)).toFixed(2)})`;
     const burst = `${c.burst.toFixed(0)} ms (ratio ${(c.burst / peer.burst).toFixed(2)})`;
     console.log(
-      `cni: ${c.name.padEnd(18)} ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}  at once ${burst}`,
+      `cni: ${c.name.padEnd(18)} ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}  at once ${burst}  ${cpu}`,
     );
   }
 }
@@ -112,8 +121,9 @@ function containerId(pod: string): string {
 }
 
 async function prepare(): Promise<Contestant[]> {
-  const contestant = (name: string, bin: string, conf: Record<string, unknown>): Contestant => ({
-    ...{ name, bin, conf, add: [], del: [], burst: 0 },
+  const contestant = (name: string, bin: string, conf: Record<string, unknown>, service?: number): Contestant => ({
+    ...(service === undefined ? {} : { service }),
+    ...{ name, bin, conf, add: [], del: [], cpu: [], burst: 0 },
   });
   const ipam = { type: "host-local", subnet: "10.88.0.0/16", dataDir: join(folder, "host-local") };
   const list = [contestant("ptp+host-local", join(STOCK, "ptp"), { type: "ptp", name: "ptp", ipMasq: false, ipam })];
@@ -122,8 +132,11 @@ async function prepare(): Promise<Contestant[]> {
   await seed({ datastoreType: "sqlite", sqlitePath: sqlite.sqlite_path });
   list.push(contestant("sqlite", calico, sqlite));
   const sqliteSocket = join(folder, "sqlite.sock");
-  await startService(sqliteSocket, { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: sqlite.sqlite_path });
-  list.push(contestant("sqlite, service", calico, { ...sqlite, service_socket: sqliteSocket }));
+  const sqliteService = await startService(sqliteSocket, {
+    DATASTORE_TYPE: "sqlite",
+    CALICO_SQLITE_PATH: sqlite.sqlite_path,
+  });
+  list.push(contestant("sqlite, service", calico, { ...sqlite, service_socket: sqliteSocket }, sqliteService));
   if (Bun.which("etcd") === null) {
     console.log("cni: etcd is not installed, its rows are left out");
     return list;
@@ -134,8 +147,8 @@ async function prepare(): Promise<Contestant[]> {
   await seedInside({ DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint });
   list.push(contestant("etcd", calico, etcd));
   const etcdSocket = join(folder, "etcd.sock");
-  await startService(etcdSocket, { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint });
-  list.push(contestant("etcd, service", calico, { ...etcd, service_socket: etcdSocket }));
+  const etcdService = await startService(etcdSocket, { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint });
+  list.push(contestant("etcd, service", calico, { ...etcd, service_socket: etcdSocket }, etcdService));
   return list;
 }
 
@@ -163,9 +176,10 @@ async function seedInside(env: Record<string, string>): Promise<void> {
   }
 }
 
-async function startService(socket: string, env: Record<string, string>): Promise<void> {
-  start([join(DIST, "calico"), "cni-service", "--socket", socket], env);
+async function startService(socket: string, env: Record<string, string>): Promise<number> {
+  const { pid } = start([join(DIST, "calico"), "cni-service", "--socket", socket], env);
   for (let i = 0; i < 500 && !existsSync(socket); i++) await Bun.sleep(10);
+  return pid;
 }
 
 function start(command: string[], env: Record<string, string>) {
@@ -182,7 +196,7 @@ async function call(
   command: "ADD" | "DEL",
   pod: string,
   more: Record<string, string> = {},
-): Promise<number> {
+): Promise<{ readonly took: number; readonly cpu: number }> {
   const stdin = JSON.stringify({
     cniVersion: "1.0.0",
     name: "net1",
@@ -212,7 +226,16 @@ async function call(
   const took = performance.now() - began;
   if (code !== 0)
     throw new Error(`${contestant.name} ${command}: ${await new Response(child.stdout as ReadableStream).text()}`);
-  return took;
+  return { took, cpu: Number(child.resourceUsage()?.cpuTime.total ?? 0) / 1000 };
+}
+
+/** Milliseconds of processor time a process has used, to the hundredth of a second. */
+function cpuOf(pid: number | undefined): number {
+  if (pid === undefined) return 0;
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+    .replace(/^.*\) /, "")
+    .split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 async function bareStart(): Promise<number> {

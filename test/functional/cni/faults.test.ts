@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { parseCidr } from "../../../src/lib/ip.ts";
-import { canRun, CniHost, k8s } from "./cni-host.ts";
+import { type CallOptions, canRun, CniHost, k8s } from "./cni-host.ts";
 
 async function isClean(host: CniHost): Promise<void> {
   expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
@@ -51,6 +51,48 @@ describe.skipIf(!canRun)("failures of ADD", () => {
     const short = await host.add(pod, { conf });
     expect(short.json["msg"]).toContain("failed to request IPv6 addresses: Assigned 0 out of 1");
     await host.del(pod, { conf });
+    await isClean(host);
+  });
+
+  test("a pool that is used up fails the pod and takes nothing; the address of one that goes serves the next", async () => {
+    await using host = await CniHost.create();
+    await host.put("IPPool", "p4", { cidr: "10.65.0.0/30", blockSize: 30 });
+    const pods = [host.pod(), host.pod(), host.pod(), host.pod()];
+    for (const pod of pods) expect(await host.add(pod)).toMatchObject({ code: 0 });
+    const late = host.pod();
+    const refused = await host.add(late);
+    expect(refused).toMatchObject({ code: 1, json: { code: 999 } });
+    expect(refused.json["msg"]).toContain("failed to request IPv4 addresses: Assigned 0 out of 1");
+    expect(late.kernel.links.get("eth0")).toBeUndefined();
+    expect([host.workloadLinks().length, (await host.allocations()).length]).toEqual([4, 4]);
+    expect((await host.del(pods[2]!)).code).toBe(0);
+    expect(await host.add(late)).toMatchObject({ code: 0 });
+    for (const pod of [late, ...pods]) expect((await host.del(pod)).code).toBe(0);
+    await isClean(host);
+  });
+
+  test("CI-006 what the runtime got wrong has its code: environment 4, configuration 6 and 7, version 1", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod();
+    const wrong: readonly [CallOptions, number, string][] = [
+      [{ env: { CNI_CONTAINERID: undefined } }, 4, "CNI_CONTAINERID"],
+      [{ env: { CNI_NETNS: "" } }, 4, "CNI_NETNS"],
+      [{ env: { CNI_IFNAME: undefined } }, 4, "CNI_IFNAME"],
+      [{ env: { CNI_PATH: undefined } }, 4, "CNI_PATH"],
+      [{ env: { CNI_IFNAME: "a/b" } }, 4, "interface name"],
+      [{ env: { CNI_CONTAINERID: "../etc" } }, 4, "containerID"],
+      [{ stdin: "" }, 6, "standard input is empty"],
+      [{ stdin: "{" }, 6, "network config"],
+      [{ conf: { name: "" } }, 7, "missing network name"],
+      [{ conf: { cniVersion: "9.0.0" } }, 1, "incompatible CNI versions"],
+    ];
+    for (const [options, code, text] of wrong) {
+      const run = await host.add(pod, options);
+      expect([text, run.code, run.json["code"]]).toEqual([text, 1, code]);
+      expect(run.stdout).toContain(text);
+    }
+    const unknown = await host.call("DANCE", pod);
+    expect(unknown).toMatchObject({ code: 1, json: { code: 4 } });
     await isClean(host);
   });
 
