@@ -69,6 +69,12 @@ export interface ListOptions extends ReadOptions {
    */
   readonly onPage?: (items: readonly Stored[]) => void;
 }
+export interface WatchOptions {
+  readonly after?: Revision;
+  readonly signal: AbortSignal;
+  /** What an event replaced is not wanted: a driver may leave it out, which spares it half the reading. */
+  readonly withoutPrevious?: boolean;
+}
 export interface DeleteOptions extends CallOptions {
   readonly revision?: Revision;
   readonly uid?: string;
@@ -99,10 +105,7 @@ export interface Datastore {
   /** Unreadable entries are skipped and reported through the driver's `onUnreadable`. */
   list<Q extends StoredQuery>(query: Q, options?: ListOptions): Promise<ListResult<KeyOfQuery<Q>>>;
   /** Changes after a revision; without one, first everything there is as `added`. */
-  watch<Q extends StoredQuery>(
-    query: Q,
-    options: { readonly after?: Revision; readonly signal: AbortSignal },
-  ): Promise<Watch<KeyOfQuery<Q>>>;
+  watch<Q extends StoredQuery>(query: Q, options: WatchOptions): Promise<Watch<KeyOfQuery<Q>>>;
   /**
    * All of the writes or none: the positions of those whose condition did not hold, and none when all were done. Only of
    * datastores that can (Kubernetes cannot): who uses it must also know how to go step by step.

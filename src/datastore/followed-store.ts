@@ -6,7 +6,7 @@
 // writes with the revision it read, and is told and reads again when it was not the last; nobody else.
 import { keyMatches, keyPath, passThrough, type StoredKey, type StoredQuery } from "../model/index.ts";
 import type { Datastore, DeleteOptions, Entry, KeyOfQuery, ListOptions, ListResult, ReadOptions } from "./datastore.ts";
-import type { CallOptions, Removed, Revision, Stored, UpdateOptions, Watch } from "./datastore.ts";
+import type { CallOptions, Removed, Revision, Stored, UpdateOptions, Watch, WatchOptions } from "./datastore.ts";
 import type { SyncerUpdate } from "./syncer.ts";
 import { WatcherSyncer } from "./watcher-syncer.ts";
 
@@ -89,10 +89,7 @@ export class FollowedStore implements Datastore {
     return this.#store.list(query, options);
   }
 
-  watch<Q extends StoredQuery>(
-    query: Q,
-    options: { readonly after?: Revision; readonly signal: AbortSignal },
-  ): Promise<Watch<KeyOfQuery<Q>>> {
+  watch<Q extends StoredQuery>(query: Q, options: WatchOptions): Promise<Watch<KeyOfQuery<Q>>> {
     return this.#store.watch(query, options);
   }
 

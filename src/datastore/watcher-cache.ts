@@ -151,7 +151,7 @@ export class WatcherCache {
 
   async #watch(after: Revision, signal: AbortSignal): Promise<number> {
     try {
-      await using watch = await this.#datastore.watch(this.#kind.query, { after, signal });
+      await using watch = await this.#datastore.watch(this.#kind.query, { after, signal, withoutPrevious: true });
       for await (const events of watch) {
         this.#succeeded();
         this.#watchErrors = 0;

@@ -11,6 +11,7 @@ import type {
   ListResult,
   ListOptions,
   ReadOptions,
+  WatchOptions,
   Removed,
   Revision,
   Stored,
@@ -152,15 +153,16 @@ export class EtcdDatastore implements Datastore {
     return { items: items as Stored<KeyOfQuery<Q>>[], revision: String(revision) };
   }
 
-  async watch<Q extends StoredQuery>(
-    query: Q,
-    options: { readonly after?: Revision; readonly signal: AbortSignal },
-  ): Promise<Watch<KeyOfQuery<Q>>> {
+  async watch<Q extends StoredQuery>(query: Q, options: WatchOptions): Promise<Watch<KeyOfQuery<Q>>> {
     const range = rangeOf(query);
     const after = parseRevision(options.after);
     const initial = after === 0 ? await this.#list(range, 0, options) : undefined;
     const start = initial?.revision ?? after;
-    const stream = await this.#api.openWatch({ ...span(range), startRevision: start + 1 }, options.signal);
+    const withPrevious = options.withoutPrevious !== true;
+    const stream = await this.#api.openWatch(
+      { ...span(range), startRevision: start + 1, withPrevious },
+      options.signal,
+    );
     if (stream.revision < start) {
       // The server is behind us: it was restored from a backup. Waiting for our revision would be waiting in the dark.
       stream.close();

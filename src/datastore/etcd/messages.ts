@@ -52,6 +52,7 @@ export interface WatchCreate {
   readonly key: string;
   readonly end?: string;
   readonly startRevision: number;
+  readonly withPrevious?: boolean;
 }
 export interface EtcdEvent {
   readonly type: "put" | "delete";
@@ -125,13 +126,13 @@ export type WatchRequest = { readonly create: WatchCreate } | { readonly progres
 export function encodeWatchRequest(request: WatchRequest): Buffer {
   return encode((w) => {
     if ("progress" in request) return w.message(3, () => {});
-    const { key, end, startRevision } = request.create;
+    const { key, end, startRevision, withPrevious = true } = request.create;
     w.message(1, () => {
       w.string(1, key);
       w.string(2, end);
       w.int(3, startRevision);
       w.bool(4, true); // progress_notify
-      w.bool(6, true); // prev_kv
+      w.bool(6, withPrevious); // prev_kv
     });
   });
 }
