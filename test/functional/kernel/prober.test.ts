@@ -28,6 +28,17 @@ afterAll(() => {
   run(`ip netns del ${A}; ip netns del ${B}; true`);
 });
 
+test("what came while we were not looking still counts", async () => {
+  using prober = new PacketProber();
+  const protocols: ProbeProtocol[] = ["tcp", "udp", "icmp"];
+  for (const protocol of protocols) prober.listen({ namespace: b, name: "b" }, protocol, 8081);
+  const from = { namespace: a, name: "a" };
+  const requests = protocols.map((protocol) => ({ from, to: parseAddress("192.0.2.2"), protocol, port: 8081 }));
+  await prober.probe(requests, { timeoutMs: 2000 }); // the neighbours know one another from here on
+  const late = await prober.probe(requests, { timeoutMs: 0 });
+  expect(late.map(({ result }) => result)).toEqual(["reached", "reached", "reached"]);
+});
+
 for (const to of ["192.0.2.2", "fd00::2"])
   test(`every protocol reaches a listener at ${to}, and silence is told from refusal`, async () => {
     using prober = new PacketProber();
