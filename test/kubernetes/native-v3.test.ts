@@ -1,0 +1,96 @@
+// A cluster whose custom resources are of the native group projectcalico.org/v3: found by asking the server, and used with
+// plain metadata, nothing hidden in an annotation.
+import { afterAll, beforeAll, expect } from "bun:test";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { load } from "js-yaml";
+import { Client, type Datastore, type KubeApi, openDatastore, openKubeApi } from "../../src/datastore/index.ts";
+import { Ipam } from "../../src/ipam/index.ts";
+import { silentLogger } from "../../src/lib/log.ts";
+import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
+import { configOf, isAvailable, suite } from "./cluster.ts";
+
+const CRDS = join(import.meta.dir, "../../manifests/crds");
+interface Definition {
+  readonly metadata: { readonly name: string };
+  readonly spec: {
+    readonly group: string;
+    readonly names: { readonly plural: string };
+    readonly versions: readonly { readonly name: string }[];
+  };
+}
+
+let server: ApiServer;
+let api: KubeApi;
+let store: Datastore;
+beforeAll(async () => {
+  if (!isAvailable) return;
+  const found = await findApiServer();
+  if ("missing" in found) return;
+  server = await startApiServer(found.path);
+  api = await openKubeApi(configOf(server.kubeconfig), {});
+  for (const file of readdirSync(CRDS)) {
+    // The one field whose type differs: a truth value there, text in the older group.
+    const text = readFileSync(join(CRDS, file), "utf8").replace(/(deleted:\n +type: )string/, "$1boolean");
+    const definition = load(text) as Definition;
+    const { plural } = definition.spec.names;
+    const body = {
+      ...definition,
+      metadata: { name: `${plural}.projectcalico.org` },
+      spec: {
+        ...definition.spec,
+        group: "projectcalico.org",
+        versions: definition.spec.versions.map((version) => ({ ...version, name: "v3" })),
+      },
+    };
+    await api.json({ method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body });
+  }
+  for (const until = performance.now() + 30_000; performance.now() < until; await Bun.sleep(50))
+    if (
+      await api.list("/apis/projectcalico.org/v3/tiers").then(
+        () => true,
+        () => false,
+      )
+    )
+      break;
+  await Bun.sleep(500); // the others are served a moment later
+  store = await openDatastore(configOf(server.kubeconfig));
+}, 600_000);
+afterAll(async () => {
+  await store?.close();
+  api?.close();
+  await server?.[Symbol.asyncDispose]();
+});
+
+suite("DM-096 where only the native group is served, it is found and used, with plain metadata", async () => {
+  const client = new Client(store);
+  await client.create({
+    apiVersion: "projectcalico.org/v3",
+    kind: "IPPool",
+    metadata: { name: "pods", labels: { zone: "a" }, annotations: { note: "mine" } },
+    spec: { cidr: "10.65.0.0/16", blockSize: 26 },
+  } as never);
+  const raw = (await api.get("/apis/projectcalico.org/v3/ippools/pods")) as {
+    apiVersion?: string;
+    metadata: { labels?: object; annotations?: object };
+  };
+  expect(raw.apiVersion).toBe("projectcalico.org/v3");
+  expect(raw.metadata.labels).toEqual({ zone: "a" });
+  expect(raw.metadata.annotations).toEqual({ note: "mine" });
+  expect((await client.get({ kind: "IPPool", name: "pods" })).metadata).toMatchObject({
+    name: "pods",
+    labels: { zone: "a" },
+  });
+  await client.ensureInitialized({ clusterType: "k8s" });
+  expect((await client.list({ kind: "Tier" })).items.map(({ metadata }) => metadata.name).sort()).toEqual([
+    "default",
+    "kube-admin",
+    "kube-baseline",
+  ]);
+  // Addresses too.
+  await api.json({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n1" } } });
+  const ipam = new Ipam({ datastore: store, log: silentLogger });
+  await ipam.assignAddress({ address: "10.65.0.9" as never, host: "n1", handleId: "h", attributes: {} });
+  expect((await api.list("/apis/projectcalico.org/v3/ipamblocks")).items).toHaveLength(1);
+  expect((await api.list("/apis/projectcalico.org/v3/ipamhandles")).items).toHaveLength(1);
+}, 60_000);
