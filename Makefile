@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak
+.PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak
 
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'

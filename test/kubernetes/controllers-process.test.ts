@@ -34,7 +34,7 @@ const environment = (type: "etcdv3" | "kubernetes", env: Environment = {}): Envi
   DATASTORE_TYPE: type,
   ETCD_ENDPOINTS: etcd.url,
   KUBECONFIG: cluster.server.kubeconfig,
-  CALICO_LEASE_DURATION: "1500ms",
+  CALICO_LEASE_DURATION: "9s",
   ...env,
 });
 const checkStatus = (file: string, flag = "-r") => {

@@ -62,9 +62,12 @@ export class ControllersProgram implements AsyncDisposable {
     return parts.length === 3 && parts.every(({ Ready }) => Ready);
   }
 
+  /** In good order, so that the next one need not wait out the lease; by force when that takes long. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.isRunning) this.#child.kill("SIGKILL");
+    if (this.isRunning) this.#child.kill("SIGTERM");
+    const force = setTimeout(() => this.#child.kill("SIGKILL"), 5000);
     await this.ended;
+    clearTimeout(force);
     rmSync(this.folder, { recursive: true, force: true });
   }
 }

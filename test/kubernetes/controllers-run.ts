@@ -10,7 +10,8 @@ import type { Environment } from "./cluster.ts";
 
 export const QUICK = {
   batchMs: 40,
-  leader: { durationMs: 1500, giveUpMs: 1000, retryMs: 200 },
+  // Renewed often, given up late: the machine may be busy, and nobody is killed here.
+  leader: { durationMs: 10_000, giveUpMs: 8_000, retryMs: 300 },
 };
 
 export class ControllersRun implements AsyncDisposable {

@@ -104,7 +104,7 @@ async function play(recorded: Case, env: Record<string, string>, now: () => Prom
   // Nothing may go that was kept: where nothing is to change, all the time it would take is waited.
   const before = await now();
   if (isSame(before, wanted)) await Bun.sleep(Math.min(1500, 3 * graceMs + 600));
-  await eventually(async () => isSame(await now(), wanted), Math.min(4000, 5 * graceMs + 2500)).catch(() => {});
+  await eventually(async () => isSame(await now(), wanted), 20_000).catch(() => {});
   await Bun.sleep(150);
   const got = await now();
   if (!isSame(got, wanted)) console.error(program.lines.slice(-15).join("\n"));

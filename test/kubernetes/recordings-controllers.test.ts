@@ -12,6 +12,8 @@ import { isSame, type Json, normalizedJson, readRecording, replay, type Score } 
 const FOLDER = "kubernetes/controllers";
 const RESOURCES = "/calico/resources/v3/projectcalico.org";
 const PERIOD = "400ms";
+/** Costs only where something differs: a machine may be busy. */
+const PATIENCE_MS = 20_000;
 type Kube = KubeObject & { readonly status?: unknown };
 type Keys = Readonly<Record<string, Json>>;
 
@@ -148,7 +150,10 @@ async function judge(score: Score, what: string, base: Record<string, Json>, ste
   const wanted = { written: step.written ?? {}, deleted: [...(step.deleted ?? [])].sort() };
   const now = async () => difference(base, readable(await keys.snapshot()));
   if (step.nothingFor !== undefined) await Bun.sleep(step.nothingFor >= 4 ? 900 : 250);
-  else await eventually(async () => isSame(await now(), wanted), score.isException(what) ? 300 : 3000).catch(() => {});
+  else
+    await eventually(async () => isSame(await now(), wanted), score.isException(what) ? 300 : PATIENCE_MS).catch(
+      () => {},
+    );
   score.same(what, [wanted], await now());
 }
 
@@ -193,7 +198,7 @@ for (const file of ["namespaces", "serviceaccounts", "policy-sequences", "worklo
     for (const name of ["sa1", "ns1", "ns2"]) await cluster.put("/api/v1/namespaces", { metadata: { name } });
     let program = new ControllersRun(first);
     try {
-      if (file !== "hostendpoints") await eventually(isWorking, 40_000);
+      if (file !== "hostendpoints") await eventually(isWorking, PATIENCE_MS);
       for (const { name, steps } of cases) {
         if (name === "no-calico-node-daemonset") continue; // where the original waits ours must not
         for (const [i, step] of steps.entries()) {
@@ -233,7 +238,7 @@ replay("kubernetes-controllers networkpolicies", FOLDER, async (score) => {
   const { env, cases } = readRecording<{ env: Environment; cases: PolicyCase[] }>(`${FOLDER}/networkpolicies.json`);
   await cluster.apply({ kind: "Namespace", metadata: { name: "ns1", labels: { team: "a" } } });
   await using _program = new ControllersRun(environment(env));
-  await eventually(isWorking, 40_000);
+  await eventually(isWorking, PATIENCE_MS);
   for (const recorded of cases) {
     if (recorded.stored === undefined && recorded.note === undefined) continue;
     const path = `${placeOf(recorded.kubernetes)}/${recorded.kubernetes.metadata.name}`;
@@ -241,18 +246,18 @@ replay("kubernetes-controllers networkpolicies", FOLDER, async (score) => {
     const policies = async () => readable(await keys.snapshot(`${RESOURCES}/networkpolicies/`)) as Record<string, Json>;
     if (recorded.note !== undefined) {
       // A name that is too long for the original: ours must have it all the same, under one that fits.
-      await eventually(async () => Object.keys(await policies()).length === 1, 3000).catch(() => {});
+      await eventually(async () => Object.keys(await policies()).length === 1, PATIENCE_MS).catch(() => {});
       const [name = ""] = Object.keys(await policies()).map((key) => key.split("/").at(-1) ?? "");
       score.check(`${recorded.name.slice(0, 40)} is stored`, name !== "" && name.length <= 253, "a name of 253", name);
     } else {
       const wanted = recorded.stored ?? {};
-      await eventually(async () => isSame(await policies(), wanted), 3000).catch(() => {});
+      await eventually(async () => isSame(await policies(), wanted), PATIENCE_MS).catch(() => {});
       score.same(recorded.name, [wanted], await policies());
     }
     const body = { metadata: { finalizers: null } };
     await cluster.api.json({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
     await cluster.delete(path);
-    await eventually(async () => Object.keys(await policies()).length === 0, 3000).catch(() => {});
+    await eventually(async () => Object.keys(await policies()).length === 0, PATIENCE_MS).catch(() => {});
   }
 });
 
@@ -290,7 +295,7 @@ replay("kubernetes-controllers configuration", FOLDER, async (score) => {
       await program.ended();
       score.check(name, program.failure instanceof Error, "refused", program.failure);
     } else {
-      await eventually(async () => isSame(await configuration(), { spec, status }), 3000).catch(() => {});
+      await eventually(async () => isSame(await configuration(), { spec, status }), PATIENCE_MS).catch(() => {});
       score.same(name, [{ spec, status }], await configuration());
     }
   }
@@ -303,7 +308,7 @@ replay("kubernetes-controllers configuration changes", FOLDER, async (score) => 
   await keys.clear();
   const { cases } = readRecording<{ cases: ChangeCase[] }>(`${FOLDER}/configuration-changes.json`);
   await using program = new ControllersRun(environment({}));
-  await eventually(async () => JSON.stringify((await configuration()).status).includes("runningConfig"), 5000);
+  await eventually(async () => JSON.stringify((await configuration()).status).includes("runningConfig"), PATIENCE_MS);
   const patch = (spec: object) =>
     calicoctl(["patch", "kubecontrollersconfiguration", "default", "-p", JSON.stringify({ spec })]);
   const period = { controllers: { policy: { reconcilerPeriod: "1m0s" } } };
@@ -323,7 +328,7 @@ replay("kubernetes-controllers configuration changes", FOLDER, async (score) => 
     await actions[name]?.();
     const isDone = async () =>
       isSame(await configuration(), { spec, status }) && program.restarts > before === restarted;
-    await eventually(isDone, 3000).catch(() => {});
+    await eventually(isDone, PATIENCE_MS).catch(() => {});
     if (!restarted) await Bun.sleep(300);
     score.same(name, [{ spec, status }], await configuration());
     score.same(`${name} restarts`, [restarted], program.restarts > before);
@@ -346,7 +351,7 @@ replay("kubernetes-controllers configuration in Kubernetes", FOLDER, async (scor
       const { items } = await cluster.api.list<KubeObject & { spec?: Json; status?: Json }>(path);
       return { spec: items[0]?.spec ?? null, status: items[0]?.status ?? null };
     };
-    await eventually(async () => (await now()).status !== null, 5000).catch(() => {});
+    await eventually(async () => (await now()).status !== null, PATIENCE_MS).catch(() => {});
     score.same(`${recorded.name} spec`, [spec], (await now()).spec);
     score.same(`${recorded.name} status`, [status], (await now()).status);
   }

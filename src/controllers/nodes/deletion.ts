@@ -4,7 +4,7 @@ import { type Client, type KubeApi, NotFound } from "../../datastore/index.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { Feed } from "../feed.ts";
 import { codeOf, type Informer } from "../informer.ts";
-import { WorkQueue } from "../work-queue.ts";
+import { every, WorkQueue } from "../work-queue.ts";
 import { type KubernetesNode, kubernetesName } from "./kubernetes-name.ts";
 
 export interface NodeDeletionOptions {
@@ -13,7 +13,11 @@ export interface NodeDeletionOptions {
   readonly feed: Feed;
   readonly kubernetesNodes: Informer<KubernetesNode>;
   readonly log: Logger;
+  /** All are looked at this often, should a removal have failed for good. */
+  readonly fullPassMs?: number;
 }
+
+const FULL_PASS_MS = 5 * 60_000;
 
 export class NodeDeletion {
   readonly #options: NodeDeletionOptions;
@@ -32,12 +36,13 @@ export class NodeDeletion {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { feed, kubernetesNodes } = this.#options;
-    const started = Promise.all([feed.inSync, kubernetesNodes.synced]).then(() =>
-      this.#queueFor((kubernetes) => !kubernetesNodes.has(kubernetes)),
-    );
+    const { feed, kubernetesNodes, fullPassMs = FULL_PASS_MS } = this.#options;
+    const lookAtAll = () => {
+      if (feed.isInSync && kubernetesNodes.hasSynced) this.#queueFor((kubernetes) => !kubernetesNodes.has(kubernetes));
+    };
+    const started = Promise.all([feed.inSync, kubernetesNodes.synced]).then(lookAtAll);
     started.catch(() => {});
-    await this.#queue.run(signal);
+    await Promise.all([this.#queue.run(signal), every(fullPassMs, signal, lookAtAll)]);
   }
 
   #queueFor(isMeant: (kubernetesName: string) => boolean): void {
