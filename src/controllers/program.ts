@@ -43,9 +43,9 @@ export async function main(argv: readonly string[]): Promise<number> {
   const options = { env: process.env, statusFile, healthPort, logger: screenLogger };
   // Only now: what merely prints its version loads no controller.
   const { runControllers, StartupFailure } = await import("./run.ts");
-  for (;;)
+  for (let isRestart = false; ; isRestart = true)
     try {
-      await runControllers(options, stop.signal);
+      await runControllers({ ...options, isRestart }, stop.signal);
       if (stop.signal.aborted) return STOPPED;
       if (process.env["CALICO_KUBE_CONTROLLERS_INNER"] === "1") return RESTART;
       await delay(RESTART_MS, stop.signal);

@@ -43,6 +43,8 @@ export interface RunOptions {
   /** 0 = none. */
   readonly healthPort: number;
   readonly logger: (level: LogLevel | "none") => Logger;
+  /** It ran before: then a datastore that does not answer is waited for as long as it takes. */
+  readonly isRestart?: boolean;
   /** Shorter in tests. */
   readonly timings?: {
     readonly startupMs?: number;
@@ -79,7 +81,8 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
   const health = new HealthAggregator();
   const readings = new Readings(options.statusFile, health, startLog);
   readings.set("Startup", false, "initialising datastore");
-  await initialise(client, startLog, options.timings?.startupMs ?? STARTUP_MS, signal);
+  const patience = { attemptMs: options.timings?.startupMs ?? STARTUP_MS, isEndless: options.isRestart === true };
+  await initialise(client, { readings, log: startLog, patience }, signal);
   leadership = new Leadership({
     api: opened.leases,
     namespace: namespaceOf(env, "kube-system"),
@@ -209,17 +212,30 @@ function clientOf(store: Datastore, log: Logger): Client {
 }
 
 /** A datastore that does not answer for a minute is a reason to be started anew, with whatever was repaired. */
-async function initialise(client: Client, log: Logger, patienceMs: number, signal: AbortSignal): Promise<void> {
+async function initialise(
+  client: Client,
+  given: {
+    readonly readings: Readings;
+    readonly log: Logger;
+    readonly patience: { readonly attemptMs: number; readonly isEndless: boolean };
+  },
+  signal: AbortSignal,
+): Promise<void> {
+  const { readings, log, patience } = given;
   const started = performance.now();
   for (;;)
     try {
-      return await client.ensureInitialized(undefined, AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]));
+      return await client.ensureInitialized(
+        undefined,
+        AbortSignal.any([signal, AbortSignal.timeout(patience.attemptMs)]),
+      );
     } catch (error) {
       signal.throwIfAborted();
-      if (performance.now() - started >= patienceMs)
-        throw new StartupFailure(`the datastore cannot be initialised: ${describeError(error)}`);
+      const reason = `the datastore cannot be initialised: ${describeError(error)}`;
+      if (!patience.isEndless && performance.now() - started >= patience.attemptMs) throw new StartupFailure(reason);
+      readings.set("CalicoDatastore", false, reason);
       log.error("the datastore cannot be initialised; trying again", { error: describeError(error) });
-      await delay(Math.min(STARTUP_RETRY_MS, patienceMs), signal);
+      await delay(Math.min(STARTUP_RETRY_MS, patience.attemptMs), signal);
     }
 }
 
