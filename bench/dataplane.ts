@@ -79,5 +79,6 @@ function median(costs: readonly Cost[]): Cost {
   return costs.toSorted((a, b) => a.wall - b.wall)[costs.length >> 1] ?? { wall: 0, cpu: 0 };
 }
 function show({ wall, cpu }: Cost): string {
-  return `${wall.toFixed(wall < 100 ? 1 : 0)} (${cpu.toFixed(cpu < 100 ? 1 : 0)})`;
+  const text = (ms: number) => ms.toFixed(ms < 1 ? 2 : ms < 100 ? 1 : 0);
+  return `${text(wall)} (${text(cpu)})`;
 }
