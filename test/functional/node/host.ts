@@ -1,7 +1,7 @@
 // A host of its own for one test: network and mount namespaces with private Calico folders, in which the built
 // calico-node runs as it would on a machine.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -65,6 +65,7 @@ export class TestHost implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#killOrphans();
     for (const child of [...this.#children, this.#holder]) {
       if (child.exitCode !== null || child.signalCode !== null) continue;
       const gone = new Promise((resolve) => child.once("exit", resolve));
@@ -72,6 +73,28 @@ export class TestHost implements AsyncDisposable {
       await gone;
     }
     rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** A node that is killed leaves its parts running, so whatever lives in this host's network goes with it. */
+  #killOrphans(): void {
+    const home = linkOf(`/proc/${this.#holder.pid}/ns/net`);
+    const own = new Set([...this.#children, this.#holder].map(({ pid }) => String(pid)));
+    if (home === undefined || home === linkOf("/proc/self/ns/net")) return;
+    for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name) && !own.has(name)))
+      if (linkOf(`/proc/${pid}/ns/net`) === home)
+        try {
+          process.kill(Number(pid), "SIGKILL");
+        } catch {
+          // it ended just now
+        }
+  }
+}
+
+function linkOf(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined; // it ended just now
   }
 }
 
