@@ -1,7 +1,17 @@
 // Images without a registry: a root file system in one layer, packed as `docker save` would, for containerd to import.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { AGNHOST_IMAGE, PAUSE_IMAGE } from "./image-names.ts";
 import { cacheFolder, pausePath, programPath } from "./programs.ts";
@@ -27,6 +37,8 @@ function imageOf(name: string, program: string): string {
   try {
     cpSync(program, join(root, file), { dereference: true });
     for (const folder of ["tmp", "etc", "proc", "sys", "dev"]) mkdirSync(join(root, folder));
+    chmodSync(root, 0o755); // whoever the pod runs as may enter
+    chmodSync(join(root, "tmp"), 0o1777);
     packImage(root, { name, entrypoint: [`/${file}`] }, archive);
     return archive;
   } finally {
