@@ -8,6 +8,7 @@ import { nflogGroup, nflogPrefix } from "./nflog.ts";
 import {
   type Action,
   chain,
+  clearMark,
   icmpProtocol,
   type Match,
   type Protocol,
@@ -72,7 +73,12 @@ export function profileChain(
     untracked: false,
   };
   const rules = direction === "ingress" ? profile.inboundRules : profile.outboundRules;
-  return ownedChain(config, version, direction, names.profile(direction, name), rules, owner);
+  const built = ownedChain(config, version, direction, names.profile(direction, name), rules, owner);
+  const passes = built.rules.some(({ action }) => action?.kind === "decide" && action.decision === "pass");
+  if (!passes) return built;
+  // The last tier may have passed the packet on: that mark is not this profile's word. Where a decision takes two rules
+  // (iptables), the second would leave the profile for a rule that never matched.
+  return { ...built, rules: [{ action: clearMark(config.marks.pass) }, ...built.rules] };
 }
 
 function ownedChain(
