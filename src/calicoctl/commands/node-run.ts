@@ -20,6 +20,7 @@ import { processesHere, requireRoot } from "../node/processes.ts";
 
 const BACKENDS = ["bird", "vxlan", "none"];
 const START_WITHIN_MS = 10_000;
+const STOP_WITHIN_MS = 30_000;
 const PID_FILE = "/var/run/calico/supervisor.json";
 
 export async function run(call: Call): Promise<number> {
@@ -41,7 +42,7 @@ export async function run(call: Call): Promise<number> {
   world.out(`Running the node agent ${executable}\n`);
   const before = supervisorPid();
   if (existsSync("/run/systemd/system")) startUnit(unit, env);
-  else startDaemon(executable, env, flags.value("log-dir") ?? "/var/log/calico", world.out);
+  else await startDaemon(executable, env, flags.value("log-dir") ?? "/var/log/calico", world.out);
   await waitUntilStarted(before);
   world.out("Calico node started successfully\n");
   return 0;
@@ -138,19 +139,28 @@ function replaceFile(path: string, text: string, mode: number): void {
 }
 
 /** A host without systemd: in the background, with its lines in a file. */
-function startDaemon(
+async function startDaemon(
   executable: string,
   env: Readonly<Record<string, string | undefined>>,
   logFolder: string,
   out: (text: string) => void,
-): void {
-  for (const { pid, words } of processesHere())
-    if (words.length === 1 && /(^|\/)calico-node$/.test(words[0] ?? "")) process.kill(pid, "SIGTERM");
+): Promise<void> {
+  await stopAgents();
   mkdirSync(logFolder, { recursive: true });
   const log = openSync(join(logFolder, "calico-node.log"), "a");
   const child = spawn(executable, [], { env: inherited(env), detached: true, stdio: ["ignore", log, log] });
   child.unref();
   out(`Process ${child.pid ?? "?"}, log in ${join(logFolder, "calico-node.log")}\n`);
+}
+
+/** An agent refuses to run beside another: the one before must have ended, not only been told to. */
+async function stopAgents(): Promise<void> {
+  const agents = () =>
+    processesHere().filter(({ words }) => words.length === 1 && /(^|\/)calico-node$/.test(words[0] ?? ""));
+  for (const { pid } of agents()) process.kill(pid, "SIGTERM");
+  for (const end = Date.now() + STOP_WITHIN_MS; agents().length > 0; await Bun.sleep(50))
+    if (Date.now() > end)
+      throw new Failure(`The node agent that runs here (process ${agents()[0]?.pid ?? "?"}) does not end`);
 }
 
 const inherited = (env: Readonly<Record<string, string | undefined>>): NodeJS.ProcessEnv => ({

@@ -12,6 +12,8 @@ const CALLS = ["sendto", "pwrite64", "write"];
 const MOST = 60;
 
 async function expectClean(host: CniHost, step: string): Promise<void> {
+  // The kernel takes a dead namespace apart, and its half of a veth with it, in its own time.
+  for (let tries = 0; tries < 200 && host.workloadLinks().length > 0; tries++) await Bun.sleep(50);
   const left = {
     links: host.workloadLinks(),
     routes: host.kernel.routes

@@ -132,12 +132,15 @@ test.skipIf(!canRun)("each part that is killed comes back, and probes say so mea
   for (const part of ["felix", "confd", "bird6"]) {
     const pid = running(host, part)?.pid ?? 0;
     process.kill(pid, "SIGKILL");
-    await eventually(
-      () => host.run([NODE, ...live], ENV).code === 0 && running(host, part)?.pid !== pid,
+    const next = await eventually(
+      () => {
+        const child = running(host, part);
+        return child !== undefined && child.pid !== pid && host.run([NODE, ...live], ENV).code === 0 && child;
+      },
       30_000,
       `${part} again`,
     );
-    expect(running(host, part)?.restarts).toBe(1);
+    expect(next.restarts).toBe(1);
   }
 });
 
