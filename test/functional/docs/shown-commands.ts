@@ -16,7 +16,7 @@ export function commandsOf(page: string): ShownCommand[] {
     if (raw.startsWith("```")) isFenced = !isFenced;
     if (!isFenced && !raw.startsWith("    ")) continue;
     const text = raw.trim().replace(/^\$ /, "");
-    if (!PROGRAMS.test(text) || /<command>/.test(text)) continue;
+    if (!PROGRAMS.test(text) || isUsage(text)) continue;
     const start = i + 1;
     let command = withoutRemark(text);
     const end = /<<(\w+)$/.exec(command)?.[1];
@@ -34,3 +34,6 @@ export function commandsOf(page: string): ShownCommand[] {
 function withoutRemark(text: string): string {
   return text.replace(/ +# .*$/, "").replace(/ {3,}.*$/, "");
 }
+
+/** A grammar, not something to type. */
+const isUsage = (text: string): boolean => /<command>|\[-| \| -/.test(text);
