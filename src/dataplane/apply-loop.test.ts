@@ -286,3 +286,45 @@ test("FD-008 live from the start, ready after the first round even if it failed,
   expect([watchdogMs(90), watchdogMs(5), watchdogMs(0)]).toEqual([90_000, 20_000, 20_000]);
   hungStop.abort();
 });
+
+test("FC-105 a loop told to hang writes and reports nothing more, and still ends when asked", async () => {
+  const health: HealthReport[] = [];
+  const { loop, calls, reports, seen } = testLoop({}, { health: (report) => health.push(report) });
+  const stop = new AbortController();
+  const running = loop.run(stop.signal);
+  loop.interfacesInSync();
+  loop.send({ type: "inSync" });
+  await until(() => reports.some((report) => report.type === "dataplaneInSync") && health.at(-1)?.ready === true);
+  loop.hang();
+  await Bun.sleep(1);
+  const before = [calls.length, health.length, seen.length];
+  loop.send({ type: "vtepRemove", node: "n" });
+  loop.applySoon();
+  await Bun.sleep(20);
+  expect([calls.length, health.length, seen.length]).toEqual(before);
+  stop.abort();
+  await running;
+});
+
+test("FC-105 a slow dataplane waits before every round, and not when it is to end", async () => {
+  const { loop, calls } = testLoop({}, { applyDelayMs: 30 });
+  const stop = new AbortController();
+  const started = performance.now();
+  const running = loop.run(stop.signal);
+  loop.interfacesInSync();
+  loop.send({ type: "inSync" });
+  await until(() => calls.includes("delete sets"));
+  expect(performance.now() - started).toBeGreaterThanOrEqual(29);
+  stop.abort();
+  await running;
+
+  const slow = testLoop({}, { applyDelayMs: 60_000 });
+  const slowStop = new AbortController();
+  const waiting = slow.loop.run(slowStop.signal);
+  slow.loop.interfacesInSync();
+  slow.loop.send({ type: "inSync" });
+  await Bun.sleep(5);
+  slowStop.abort();
+  await waiting;
+  expect(slow.calls).toEqual([]);
+});

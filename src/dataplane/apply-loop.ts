@@ -10,6 +10,7 @@ import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc
 import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
+import { delay } from "../lib/retry.ts";
 import {
   type ApplyOutcome,
   FatalDataplaneError,
@@ -57,7 +58,12 @@ export interface ApplyLoopOptions {
   /** How soon a failed round is tried again. */
   readonly retryMs?: number;
   readonly random?: () => number;
+  /** For tests of what watches us: how long every round waits before it begins. */
+  readonly applyDelayMs?: number;
 }
+
+const untilAborted = (signal: AbortSignal) =>
+  new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
 
 const LEAST_WATCHDOG_SECONDS = 20;
 /** Without a report for this long the loop counts as stuck. */
@@ -91,6 +97,7 @@ export class ApplyLoop implements DataplaneDriver {
   #routeResyncAt: number;
   #failures = 0;
   #messages = 0;
+  #isHung = false;
 
   constructor(options: ApplyLoopOptions) {
     this.#options = options;
@@ -128,6 +135,12 @@ export class ApplyLoop implements DataplaneDriver {
     this.#wake();
   }
 
+  /** For tests of the watchdog: takes nothing more, writes nothing more and reports nothing more. */
+  hang(): void {
+    this.#isHung = true;
+    this.#wake();
+  }
+
   /** The first complete list of interfaces was sent. */
   interfacesInSync(): void {
     this.#areInterfacesInSync = true;
@@ -144,6 +157,7 @@ export class ApplyLoop implements DataplaneDriver {
     this.#reportHealth();
     try {
       while (!signal.aborted) {
+        if (this.#isHung) return await untilAborted(signal);
         this.#takeBatch();
         const now = performance.now();
         if (now >= statusAt) {
@@ -199,6 +213,8 @@ export class ApplyLoop implements DataplaneDriver {
   }
 
   async #apply(signal: AbortSignal): Promise<void> {
+    const { applyDelayMs = 0 } = this.#options;
+    if (applyDelayMs > 0) await delay(applyDelayMs, signal);
     const started = performance.now();
     const messages = this.#messages;
     this.#needsApply = false;
@@ -266,6 +282,7 @@ export class ApplyLoop implements DataplaneDriver {
   }
 
   #reportHealth(): void {
+    if (this.#isHung) return;
     this.#options.health?.({ live: true, ready: this.#hasApplied && this.#areInterfacesInSync });
   }
 

@@ -233,6 +233,7 @@ export class LinuxDataplane implements DataplaneDriver {
       setRefreshMs: parameters.IpsetsRefreshInterval * 1000,
       routeRefreshMs: parameters.RouteRefreshInterval * 1000,
       statusIntervalMs: parameters.ReportingIntervalSecs * 1000,
+      applyDelayMs: parameters.DebugSimulateDataplaneApplyDelay * 1000,
     });
     this.#tables = [...tables, ...encryption.tables];
     this.sizes = () => ({
@@ -272,6 +273,11 @@ export class LinuxDataplane implements DataplaneDriver {
 
   ready(): Promise<void> {
     return this.#loop.ready();
+  }
+
+  /** For tests of the watchdog. */
+  hang(): void {
+    this.#loop.hang();
   }
 
   /** Ends when the signal aborts, leaving everything in the kernel as it is. */

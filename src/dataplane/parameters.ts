@@ -99,6 +99,7 @@ export interface DataplaneParameters {
   readonly IPv6NormalRoutePriority: number;
   readonly IPForwarding: OnOff;
   readonly ReportingIntervalSecs: number;
+  readonly DebugSimulateDataplaneApplyDelay: number;
 }
 
 /** What the agent found out before it starts the dataplane. */

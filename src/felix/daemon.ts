@@ -28,7 +28,7 @@ import { openDriver } from "./drivers/open.ts";
 import { GraphRunner } from "./graph-runner.ts";
 import { planGraph } from "./graph-settings.ts";
 import { HealthServer } from "./health-server.ts";
-import { type Loaded, loadConfig } from "./load-config.ts";
+import { type Loaded, loadConfig, TooManyConnections } from "./load-config.ts";
 import { createFelixLog, earlySeverity, type FelixLog, thresholdOf } from "./logging/felix-log.ts";
 import { openFelixLog } from "./logging/open.ts";
 import { screenWriter } from "./logging/writers.ts";
@@ -85,7 +85,8 @@ export async function runFelix(options: FelixOptions): Promise<number> {
   } catch (error) {
     if (!shutdown.signal.aborted) {
       log.log.error("could not start", { error: describeError(error) });
-      shutdown.request(failure(describeError(error)));
+      const reason = error instanceof TooManyConnections ? restart : failure;
+      shutdown.request(reason(describeError(error)));
     }
   }
   const code = await shutdown.finish(
@@ -184,6 +185,7 @@ async function start(given: {
     filter: new ValidationFilter({
       log: log.with({ part: "validation" }),
       allowSpoofing: config.WorkloadSourceSpoofing === "Any",
+      onRefused: () => metrics.onRefused(),
     }),
     log: log.with({ part: "calc" }),
     health: health.register("CalculationGraph", { live: true, ready: true }, GRAPH_TIMEOUT_MS),
@@ -192,7 +194,7 @@ async function start(given: {
     onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
   });
   const source = await openSource({ loaded, env: options.env, log, ...(wireguard !== undefined && { wireguard }) });
-  armDebugSwitches({ config, runner, log, signal, panic: () => process.exit(EXIT_STUCK) });
+  armDebugSwitches({ config, runner, driver, log, signal, panic: () => process.exit(EXIT_STUCK) });
   const tasks: Readonly<Record<string, Promise<void>>> = {
     dataplane: driver.run(signal),
     calculation: runner.run(signal),

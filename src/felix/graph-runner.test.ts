@@ -31,13 +31,14 @@ function bench(options: { readonly ready?: () => Promise<void> } = {}) {
     flushes.push(now);
     flush();
   };
+  const metrics = graphMetrics(registry, "here");
   const runner = new GraphRunner({
     graph,
     driver: { send: () => {}, ready: options.ready ?? (() => Promise.resolve()) },
-    filter: new ValidationFilter({ log: silentLogger, allowSpoofing: false }),
+    filter: new ValidationFilter({ log: silentLogger, allowSpoofing: false, onRefused: () => metrics.onRefused() }),
     log: silentLogger,
     health: (report) => health.push(report),
-    metrics: graphMetrics(registry, "here"),
+    metrics,
     onFailure: (error) => {
       throw error;
     },
@@ -150,6 +151,14 @@ test("FC-039 FC-040 a bad value counts as missing, is reported once, and the res
   expect(filter.check(policy("has(")).value).toBeUndefined();
 });
 
+test("FC-039 what is not valid is counted once, however often it comes", () => {
+  const { registry, runner } = bench();
+  expect(registry.render()).toContain("\nfelix_invalid_datastore_entries 0\n");
+  for (let i = 0; i < 3; i++) runner.onUnreadable("/calico/x", "no JSON");
+  runner.onUnreadable("/calico/y", "no JSON");
+  expect(registry.render()).toContain("\nfelix_invalid_datastore_entries 2\n");
+});
+
 test("FC-099 the graph's metrics bear the names everybody knows", () => {
   const { registry, runner } = bench();
   runner.onUpdates([host(1)]);
@@ -159,6 +168,7 @@ test("FC-099 the graph's metrics bear the names everybody knows", () => {
     "felix_resyncs_started",
     "felix_calc_graph_updates_processed",
     "felix_calc_graph_output_events",
+    "felix_invalid_datastore_entries",
     "felix_calc_graph_update_time_seconds",
     "felix_active_local_endpoints",
     "felix_active_local_policies",

@@ -22,6 +22,17 @@ import {
 import { datastoreSettings, readDatastoreConfig } from "./datastore-config.ts";
 
 const RETRY_MS = 1000;
+/** Who went through more datastores than this begins again, free of whatever their connections left behind. */
+const MOST_OPENED = 60;
+const MOST_OPENED_AT_START = 2;
+
+/** The settings changed datastores so often that a fresh process is the better start. */
+export class TooManyConnections extends Error {
+  override readonly name = "TooManyConnections";
+  constructor(opened: number) {
+    super(`settings led to ${opened} datastore connections before the start; starting again with one`);
+  }
+}
 
 export interface LoadOptions {
   readonly env: Environment;
@@ -55,13 +66,17 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const held = new HeldDatastore();
   for (;;) {
     signal.throwIfAborted();
+    await held.refuseMoreThan(MOST_OPENED);
     health({ live: true, ready: false });
     try {
       const loaded = await loadOnce(options, held, tellOnce);
-      if (loaded !== undefined) return loaded;
+      if (loaded !== undefined) {
+        await held.refuseMoreThan(MOST_OPENED_AT_START);
+        return loaded;
+      }
       health({ live: true, ready: true, detail: "waiting for the datastore to be ready" });
     } catch (error) {
-      if (signal.aborted) throw error;
+      if (signal.aborted || error instanceof TooManyConnections) throw error;
       log.error("cannot start yet; trying again", { error: describeError(error) });
     }
     await delay(options.retryMs ?? RETRY_MS, signal);
@@ -72,13 +87,23 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
 class HeldDatastore {
   #choice: unknown;
   #store: Datastore | undefined;
+  #opened = 0;
 
   async get(choice: Parameters<typeof openDatastore>[0]): Promise<Datastore> {
     if (this.#store !== undefined && Bun.deepEquals(choice, this.#choice, true)) return this.#store;
-    await this.#store?.close();
+    const old = this.#store;
+    this.#store = undefined; // a closed one must not come back if the next cannot be opened
+    await old?.close();
     this.#store = await openDatastore(choice);
     this.#choice = choice;
+    this.#opened++;
     return this.#store;
+  }
+
+  async refuseMoreThan(most: number): Promise<void> {
+    if (this.#opened <= most) return;
+    await this.#store?.close();
+    throw new TooManyConnections(this.#opened);
   }
 }
 

@@ -30,6 +30,8 @@ export interface GraphMetrics {
   onUpdate(key: Key): void;
   onUpdateTime(seconds: number): void;
   onMessage(): void;
+  /** An entry of the datastore was found invalid. */
+  onRefused(): void;
   onFlush(figures: GraphFigures): void;
   onStats(stats: ClusterStats): void;
 }
@@ -54,6 +56,10 @@ export function graphMetrics(registry: MetricsRegistry, host: string): GraphMetr
   const updateTime = registry.summary(
     "felix_calc_graph_update_time_seconds",
     "Seconds to calculate one datastore update.",
+  );
+  const refused = registry.counter(
+    "felix_invalid_datastore_entries",
+    "Entries of the datastore found invalid and treated as missing.",
   );
   const gauge = (name: string, help: string) => {
     const created = registry.gauge(name, help);
@@ -99,6 +105,7 @@ export function graphMetrics(registry: MetricsRegistry, host: string): GraphMetr
   resyncState.set(STATUS_NUMBER["wait-for-ready"]);
   resyncs.add(0);
   messages.add(0);
+  refused.add(0);
   return {
     onStatus: (status) => {
       resyncState.set(STATUS_NUMBER[status]);
@@ -107,6 +114,7 @@ export function graphMetrics(registry: MetricsRegistry, host: string): GraphMetr
     onUpdate: ({ type }) => updates.set(type, (updates.get(type) ?? 0) + 1),
     onUpdateTime: (seconds) => updateTime.observe(seconds),
     onMessage: () => messages.add(),
+    onRefused: () => refused.add(),
     onFlush: (latest) => {
       figures = latest;
       endpoints.set(latest.localEndpoints);

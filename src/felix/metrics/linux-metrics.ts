@@ -1,5 +1,5 @@
 // The Linux dataplane's own numbers: tables, sets, routes, and the calls that keep them. The names are those dashboards
-// know. A way of writing rules that is not in use shows its counters as zero and no sizes.
+// know. Of a way of writing rules that is not in use everything is zero; iptables' tables alone are not listed then.
 import type { DataplaneSizes, DataplaneStats } from "../../dataplane/index.ts";
 import type { WireguardDevice } from "../../kernel/index.ts";
 import type { MetricLabels, MetricsRegistry } from "../../lib/metrics.ts";
@@ -43,7 +43,7 @@ export function linuxMetrics(registry: MetricsRegistry, { stats, sizes }: Measur
     (backend: DataplaneSizes["backend"]) =>
     (now: DataplaneSizes): Samples =>
       now.backend !== backend
-        ? []
+        ? ["inet", "inet6"].map((ip_version) => [{ ip_version }, 0])
         : now.sets.map(({ version, ours }) => [{ ip_version: version === 4 ? "inet" : "inet6" }, ours]);
   gauge("felix_ipsets_calico", "IP sets of ours in the kernel.", setsBy("iptables"));
   gauge("felix_ipsets_total", "All IP sets of ours, both families.", (now) => [
@@ -61,7 +61,7 @@ export function linuxMetrics(registry: MetricsRegistry, { stats, sizes }: Measur
     (what: "chains" | "rules" | undefined) =>
     (now: DataplaneSizes): Samples =>
       now.backend !== "nftables"
-        ? []
+        ? ["4", "6", "arp"].map((ip_version) => [{ ip_version }, 0])
         : now.tables.map((t) => [{ ip_version: String(t.version) }, what === undefined ? 0 : t[what]]);
   gauge("felix_nft_chains", "Chains of ours in nftables.", nft("chains"));
   gauge("felix_nft_rules", "Rules of ours in nftables.", nft("rules"));

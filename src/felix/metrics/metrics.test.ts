@@ -47,10 +47,11 @@ const NAMES = {
     ...["nft_calls", "nft_errors", "nft_list_calls", "nft_list_errors", "nft_set_calls", "nft_set_errors"],
     ...["route_table_num_routes", "route_table_num_ifaces", "route_table_resync_seconds"],
     ...["route_table_partial_resync_seconds", "route_table_conntrack_wait_seconds", "ipsets_total"],
-    ...["int_dataplane_iface_msg_batch_size", "int_dataplane_addr_msg_batch_size"],
+    ...["int_dataplane_iface_msg_batch_size", "int_dataplane_addr_msg_batch_size", "ipsets_calico"],
+    ...["nft_chains", "nft_rules", "nft_sets", "nft_flowtable_devices", "nft_flowtable_missing_devices"],
   ],
-  iptables: ["iptables_chains", "iptables_rules", "iptables_lines_executed", "ipsets_calico"],
-  nftables: ["nft_chains", "nft_rules", "nft_sets", "nft_flowtable_devices", "nft_flowtable_missing_devices"],
+  iptables: ["iptables_chains", "iptables_rules", "iptables_lines_executed"],
+  nftables: [],
 };
 
 for (const backend of ["iptables", "nftables"] as const)
@@ -92,9 +93,12 @@ for (const backend of ["iptables", "nftables"] as const)
     if (backend === "iptables") {
       expect(lines).toContain('felix_iptables_rules{ip_version="4",table="filter"} 34');
       expect(lines).toContain('felix_ipsets_calico{ip_version="inet6"} 6');
+      expect(lines).toContain('felix_nft_rules{ip_version="arp"} 0');
+      expect(lines).toContain('felix_nft_sets{ip_version="inet"} 0');
     } else {
       expect(lines).toContain('felix_nft_chains{ip_version="arp"} 1');
       expect(lines).toContain('felix_nft_sets{ip_version="inet"} 5');
+      expect(lines).toContain('felix_ipsets_calico{ip_version="inet6"} 0');
     }
     expect(lines).toContain('felix_iptables_lines_executed{ip_version="4",table="filter"} 20');
     expect(lines).toContain("felix_iptables_restore_errors 1");

@@ -2,7 +2,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
-import { FelixProcess, until } from "../../support/felix-process.ts";
+import { FelixProcess, freePort, until } from "../../support/felix-process.ts";
 
 const CONFIG_UPDATE = 13;
 const IN_SYNC = 1;
@@ -193,6 +193,21 @@ test("FC-105 a calculation that hangs is found out, and a panic is one", async (
   await using other = await FelixProcess.prepare();
   other.start({ FELIX_DEBUGPANICAFTER: "0.5" });
   expect(await other.exit()).toBe(2);
+});
+
+test("an entry that is not valid shows in the metrics, and the rest goes on", async () => {
+  await using felix = await FelixProcess.prepare();
+  const port = await freePort();
+  await felix.put("GlobalNetworkPolicy", "bad", { selector: "has(", types: ["Ingress"] });
+  felix.start({
+    FELIX_PROMETHEUSMETRICSENABLED: "true",
+    FELIX_PROMETHEUSMETRICSHOST: "127.0.0.1",
+    FELIX_PROMETHEUSMETRICSPORT: String(port),
+  });
+  await felix.untilReady();
+  const page = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+  expect(page).toMatch(/^felix_invalid_datastore_entries 1$/m);
+  expect(felix.output).toContain("bad");
 });
 
 test("FC-021 asked for eBPF, which it has not, the agent says so and works with what it has", async () => {

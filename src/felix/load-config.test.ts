@@ -1,0 +1,59 @@
+// Getting started over real datastores in files.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "bun:test";
+import { openDatastore } from "../datastore/index.ts";
+import { silentLogger } from "../lib/log.ts";
+import { loadConfig, TooManyConnections } from "./load-config.ts";
+
+/** Loads while the environment names one file after the other; only the last of them is ready. */
+async function loadThrough(files: readonly string[]) {
+  const folder = mkdtempSync(join(tmpdir(), "load-config-"));
+  const path = (file: string) => join(folder, file);
+  try {
+    for (const file of new Set(files)) {
+      const store = await openDatastore({ type: "sqlite", path: path(file), isFallback: false });
+      await store.apply({
+        key: { type: "resource", kind: "ClusterInformation", name: "default" },
+        value: {
+          ...{ apiVersion: "projectcalico.org/v3", kind: "ClusterInformation", metadata: { name: "default" } },
+          spec: { datastoreReady: file === files.at(-1) },
+        },
+      });
+      await store.close();
+    }
+    const env: Record<string, string> = { DATASTORE_TYPE: "sqlite", FELIX_FELIXHOSTNAME: "here" };
+    const left = [...files];
+    const { store } = await loadConfig({
+      env,
+      configFile: path("none.cfg"),
+      log: silentLogger,
+      signal: AbortSignal.timeout(4000),
+      // A pass begins with this report.
+      health: ({ ready }) => {
+        const file = ready === false ? left.shift() : undefined;
+        if (file !== undefined) env["CALICO_SQLITE_PATH"] = path(file);
+      },
+      onSettings: () => {},
+      retryMs: 1,
+    });
+    await store.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+test("FC-005 two datastores on the way to a start are fine, and looking at one again and again is", async () => {
+  await loadThrough(["a"]);
+  await loadThrough(["a", "a", "a", "a", "b"]);
+});
+
+test("FC-005 who went through more than two begins again", async () =>
+  expect(loadThrough(["a", "b", "c", "d", "e"])).rejects.toBeInstanceOf(TooManyConnections));
+
+test("FC-005 who goes through more than sixty does not wait for a start", async () => {
+  const files = Array.from({ length: 80 }, (_, i) => (i % 2 === 0 ? "a" : "b"));
+  const error = await loadThrough([...files, "c"]).catch((reason: unknown) => reason);
+  expect(String(error)).toContain("61 datastore connections");
+});
