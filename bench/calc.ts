@@ -256,6 +256,7 @@ function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: 
   const churn = timed(301, (round) => {
     const update = state.endpoint(round);
     graph.update(update);
+    graph.flush(); // or the two would cancel out before anything is said
     graph.update({ ...update, value: undefined } as GraphUpdate);
   });
   const edit = timed(101, (round) => graph.update(state.policy(round)));
