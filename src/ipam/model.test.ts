@@ -118,7 +118,10 @@ class Run {
 
   #given(address: IpAddress, handleId: string): void {
     const other = this.held.get(address);
-    if (other !== undefined) this.faults.push(`${address} was given to ${handleId} while ${other} has it`);
+    // Another process may have released a shared handle while this one was still assigning: then what it was given is
+    // no longer its own, and the datastore says whose it is.
+    const isOwn = handleId.startsWith("own") || allocatedAddresses(this.cluster).get(address) === handleId;
+    if (other !== undefined && isOwn) this.faults.push(`${address} was given to ${handleId} while ${other} has it`);
     if (handleId.startsWith("own")) this.held.set(address, handleId);
   }
 
