@@ -13,6 +13,7 @@ import {
   profileProcessor,
   type StoredQuery,
   tierProcessor,
+  tunnelPoolProcessor,
   type UpdateProcessor,
   workloadEndpointProcessor,
 } from "../model/index.ts";
@@ -58,7 +59,7 @@ const KINDS_OF: Readonly<Record<SyncerName, (datastore: Datastore, options: Sync
           ]),
     ],
     "tunnel-ip-allocation": (_datastore, options) => [
-      resources("IPPool", poolProcessor()),
+      resources("IPPool", tunnelPoolProcessor()),
       stored({
         type: "resource",
         kind: "Node",

@@ -239,6 +239,7 @@ function poolJson(pool: Pool): object {
     disableBGPExport: pool.disableBgpExport,
     assignment_mode: pool.assignmentMode,
     allowed_uses: pool.allowedUses,
+    ...(pool.nodeSelector !== undefined && { node_selector: pool.nodeSelector }),
   };
 }
 
@@ -249,6 +250,7 @@ function poolFromJson(json: JsonReader): Pool {
       ? value
       : json.fail(name, "always or cross-subnet");
   };
+  const nodeSelector = json.text("node_selector");
   return {
     cidr: tryParseCidr(json.text("cidr") ?? "") ?? json.fail("cidr", "a CIDR"),
     ipipMode: mode("ipip_mode"),
@@ -259,6 +261,7 @@ function poolFromJson(json: JsonReader): Pool {
     disableBgpExport: json.flag("disableBGPExport") ?? false,
     assignmentMode: json.text("assignment_mode") === "Manual" ? "Manual" : "Automatic",
     allowedUses: json.texts("allowed_uses"),
+    ...(nodeSelector !== undefined && { nodeSelector }),
   };
 }
 

@@ -170,6 +170,8 @@ export interface Pool {
   readonly disableBgpExport: boolean;
   readonly assignmentMode: "Automatic" | "Manual";
   readonly allowedUses: readonly string[];
+  /** For the tunnel allocator only: to others a changed selector is no change. */
+  readonly nodeSelector?: string;
 }
 
 export interface NetworkSet {

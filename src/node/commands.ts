@@ -46,7 +46,7 @@ export async function statusReporter(): Promise<number> {
     const node = process.env["NODENAME"] ?? "";
     if (node === "") throw new NodeFailure("NODENAME environment is not set");
     await using opened = await openNodeDatastore(process.env);
-    await runUntilSignal((signal) => reportStatus({ store: opened.store, node, log }, signal));
+    await runUntilSignal((signal) => reportStatus({ env: process.env, store: opened.store, node, log }, signal));
     return 0;
   } catch (error) {
     log.error("the node's status cannot be reported", { error: describeError(error) });

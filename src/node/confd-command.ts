@@ -2,15 +2,15 @@
 import { renameSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { type BgpPlan, BgpService, birdProcess } from "../bgp/index.ts";
-import { createSyncer, type Environment, type Syncer } from "../datastore/index.ts";
-import { BUILD } from "../lib/build.ts";
+import type { Environment } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { BGP_PREFIXES, createTyphaSyncer, typhaSettings } from "../typha/index.ts";
+import { BGP_PREFIXES, typhaSettings } from "../typha/index.ts";
 import { BGP_SERVICE_FILE } from "./children.ts";
 import { findKubernetes } from "./kubernetes.ts";
 import { nodeLogger } from "./log.ts";
 import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
+import { openNodeSyncer } from "./node-syncer.ts";
 import type { PlanInForce } from "./session-surroundings.ts";
 import { readSettings } from "./settings.ts";
 import { runUntilSignal } from "./signals.ts";
@@ -49,7 +49,7 @@ async function bgpService(env: Environment, opened: NodeDatastore, folder: strin
   return new BgpService({
     nodeName: node,
     ...(settings.kubernetesNode === undefined ? {} : { kubernetesNodeName: settings.kubernetesNode }),
-    syncer: await openSyncer(env, opened, node, log),
+    syncer: await openNodeSyncer("bgp", { env, store: opened.store, node, log, usePodCidr: opened.usesPodCidrs }),
     folder,
     birds: {
       4: birdProcess({ socket: `${RUN_FOLDER}/bird.ctl` }),
@@ -85,33 +85,6 @@ function tellPlan({ peers, problems }: BgpPlan, log: Logger): void {
   } catch (error) {
     log.warn("what BGP is doing could not be written down", { file: BGP_SERVICE_FILE, error: describeError(error) });
   }
-}
-
-/** A Typha when the environment names one, else the datastore itself. */
-export async function openSyncer(env: Environment, opened: NodeDatastore, node: string, log: Logger): Promise<Syncer> {
-  const settings = typhaSettings(env, BGP_PREFIXES);
-  if (settings !== undefined)
-    return createTyphaSyncer({
-      settings,
-      syncer: "bgp",
-      hostname: node,
-      info: "bgp",
-      version: BUILD.version,
-      log,
-      env,
-      onlyOwn: true,
-    });
-  let said = "";
-  return createSyncer("bgp", opened.store, {
-    hostname: node,
-    usePodCidr: opened.usesPodCidrs,
-    onFailure: (error, lasting) => {
-      const text = `${describeError(error)} ${lasting}`;
-      if (text === said) return; // once, then when it changes
-      said = text;
-      log.warn("the datastore does not answer; trying again", { error: describeError(error), lasting });
-    },
-  });
 }
 
 const filled = (text: string | undefined): string | undefined =>

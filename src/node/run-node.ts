@@ -98,12 +98,14 @@ async function runLoops(
   const loop = (what: string, work: () => Promise<void>) => keepRunning(what, work, log, signal);
   await Promise.all([
     loop("readiness", () => completeStartup(settings, name, log, signal)),
-    loop("status", () => reportStatus({ store, node: name, log }, signal)),
+    loop("status", () => reportStatus({ env, store, node: name, log }, signal)),
     ...(settings.backend === "bird" && settings.bgpMetrics.port > 0
       ? [loop("BGP metrics", () => serveBgpMetrics({ ...settings.bgpMetrics, log }, signal))]
       : []),
     loop("CNI service", () => serveCni(store, log, signal)),
-    ...(needsTunnels(opened, settings) ? [loop("tunnel addresses", () => watchTunnels(store, name, log, signal))] : []),
+    ...(needsTunnels(opened, settings)
+      ? [loop("tunnel addresses", () => watchTunnels({ env, store, node: name, log }, signal))]
+      : []),
     ...(settings.managesCni
       ? [loop("CNI token", () => keepTokenFresh({ env, log, signal, path: CNI_KUBECONFIG }))]
       : []),

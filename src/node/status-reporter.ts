@@ -1,10 +1,12 @@
 // Answers CalicoNodeStatus resources that ask about this node: once, or every so many seconds. What did not change is not
 // written.
-import { Client, Conflict, createSyncer, type Datastore, NotFound } from "../datastore/index.ts";
+import { Client, Conflict, type Datastore, type Environment, NotFound } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { askBird, type Facts, type NodeStatus, type NodeStatusResource, statusOf } from "./bird-report.ts";
+import { openNodeSyncer } from "./node-syncer.ts";
 
 export interface StatusReporterOptions {
+  readonly env: Environment;
   readonly store: Datastore;
   readonly node: string;
   readonly log: Logger;
@@ -16,7 +18,7 @@ const WRITE_ATTEMPTS = 3;
 
 export async function reportStatus(options: StatusReporterOptions, signal: AbortSignal): Promise<void> {
   const reporters = new Map<string, Reporter>();
-  const syncer = createSyncer("node-status", options.store);
+  const syncer = await openNodeSyncer("node-status", options);
   await syncer.run(
     {
       onStatus: () => {},

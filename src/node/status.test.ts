@@ -132,7 +132,7 @@ test("NB-143 who asks about this node gets an answer, once or again; others none
     reads++;
     return current;
   };
-  const running = reportStatus({ store, node: "n1", log: silentLogger, readFacts }, controller.signal);
+  const running = reportStatus({ env: {}, store, node: "n1", log: silentLogger, readFacts }, controller.signal);
   const status = async (name: string) => (await client.get({ kind: "CalicoNodeStatus", name })).status;
   const until = async (holds: () => Promise<boolean>) => {
     for (const end = Date.now() + 5000; !(await holds()); await Bun.sleep(10))

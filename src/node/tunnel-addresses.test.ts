@@ -246,7 +246,7 @@ test("what others wrote to the Node meanwhile stays", async () => {
 test("NB-068 the daemon follows pools until it is stopped", async () => {
   await using bench = await Bench.create();
   const controller = new AbortController();
-  const running = watchTunnels(bench.store, NODE, bench.log, controller.signal);
+  const running = watchTunnels({ env: {}, store: bench.store, node: NODE, log: bench.log }, controller.signal);
   const until = async (holds: (spec: NodeSpec) => boolean) => {
     for (const end = Date.now() + 5000; !holds(await bench.spec()); await Bun.sleep(10))
       if (Date.now() > end) throw new Error("timed out");

@@ -1,12 +1,13 @@
 // calico-node -allocate-tunnel-addrs: once, or whenever a pool or this node's keys change.
-import { Client, type Datastore, type SyncerSink, WatcherSyncer } from "../datastore/index.ts";
+import { Client, type Datastore, type Environment, type SyncerSink } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { backoffDelay, delay } from "../lib/retry.ts";
-import { passThrough, type ResourceOf } from "../model/index.ts";
+import type { ResourceOf } from "../model/index.ts";
 import { NodeFailure } from "./failure.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
 import { nodeLogger } from "./log.ts";
+import { openNodeSyncer } from "./node-syncer.ts";
 import { runUntilSignal } from "./signals.ts";
 import { reconcileTunnels } from "./tunnel-addresses.ts";
 
@@ -18,7 +19,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     await using opened = await openNodeDatastore(process.env);
     if (opened.usesPodCidrs) return 0; // addresses come from the nodes' own ranges
     if (argv.includes("--run-once")) await reconcileTunnels(tunnelInputs(opened.store, node, log));
-    else await runUntilSignal((signal) => watchTunnels(opened.store, node, log, signal));
+    else await runUntilSignal((signal) => watchTunnels({ env: process.env, store: opened.store, node, log }, signal));
     return 0;
   } catch (error) {
     log.error("tunnel addresses could not be allocated", { error: describeError(error) });
@@ -36,16 +37,19 @@ const tunnelInputs = (store: Datastore, node: string, log: Logger, signal?: Abor
 
 const BACKOFF = { firstMs: 250, maxMs: 30_000, jitter: 0.2 };
 
+export interface TunnelsGiven {
+  readonly env: Environment;
+  readonly store: Datastore;
+  readonly node: string;
+  readonly log: Logger;
+}
+
 /** Follows pools and this node until the signal; a failure is told and tried again. */
-export async function watchTunnels(store: Datastore, node: string, log: Logger, signal: AbortSignal): Promise<void> {
+export async function watchTunnels(given: TunnelsGiven, signal: AbortSignal): Promise<void> {
+  const { store, node, log } = given;
   const inputs = tunnelInputs(store, node, log, signal);
   const wishes = new Wishes();
-  const sink = sinkFor(node, wishes);
-  // Pools as they are: in the form that Felix gets them, a changed selector is no change.
-  const syncer = new WatcherSyncer(store, () => [
-    { query: { type: "resource", kind: "IPPool" }, processor: passThrough },
-    { query: { type: "resource", kind: "Node", name: node }, processor: passThrough },
-  ]).run(sink, signal);
+  const syncer = (await openNodeSyncer("tunnel-ip-allocation", given)).run(sinkFor(node, wishes), signal);
   let failures = 0;
   const work = (async () => {
     while (await wishes.next(signal))
@@ -74,9 +78,8 @@ function sinkFor(node: string, wishes: Wishes): SyncerSink {
     onUpdates: (updates) => {
       let changed = false;
       for (const { key, value } of updates) {
-        if (key.type !== "resource") continue;
-        if (key.kind === "IPPool") changed = true;
-        if (key.kind !== "Node" || key.name !== node) continue;
+        if (key.type === "pool") changed = true;
+        if (key.type !== "resource" || key.kind !== "Node" || key.name !== node) continue;
         const { status, metadata } = (value ?? {}) as Partial<ResourceOf<"Node">>;
         const now = JSON.stringify([status?.wireguardPublicKey, status?.wireguardPublicKeyV6, metadata?.labels]);
         if (now !== keys) changed = true;

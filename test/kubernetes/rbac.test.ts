@@ -272,7 +272,7 @@ async function answerStatus(store: Datastore): Promise<void> {
     spec: { node: "n1", classes: ["Agent"], updatePeriodSeconds: 0 },
   });
   const stop = new AbortController();
-  const running = reportStatus({ store, node: "n1", log: silentLogger }, stop.signal);
+  const running = reportStatus({ env: {}, store, node: "n1", log: silentLogger }, stop.signal);
   await eventually(async () => {
     const { status } = (await cluster.api.get(`${path}/ask`)) as { status?: { lastUpdated?: string } };
     return status?.lastUpdated !== undefined;

@@ -16,5 +16,5 @@ export {
 } from "./endpoints.ts";
 export { bgpNodeProcessor, felixNodeProcessor } from "./nodes.ts";
 export { convertPolicy, policyProcessor, profileProcessor, tierProcessor } from "./policies.ts";
-export { convertPool, poolProcessor } from "./pools.ts";
+export { convertPool, poolProcessor, tunnelPoolProcessor } from "./pools.ts";
 export { type DerivedUpdate, passThrough, type StoredUpdate, type UpdateProcessor } from "./processor.ts";

@@ -9,6 +9,14 @@ import type { UpdateProcessor } from "./processor.ts";
 
 export const poolProcessor = (): UpdateProcessor => conflictResolving(convertPool);
 
+/** With what else decides whether a node's tunnels take their addresses from the pool. */
+export const tunnelPoolProcessor = (): UpdateProcessor =>
+  conflictResolving((resource) => {
+    const { key, value } = convertPool(resource);
+    const nodeSelector = new JsonReader(resource.spec, "spec").text("nodeSelector") ?? "";
+    return { key, value: nodeSelector === "" ? value : { ...value, nodeSelector } };
+  });
+
 export function convertPool(resource: Resource): { readonly key: PoolKey; readonly value: Pool } {
   const spec = new JsonReader(resource.spec, "spec");
   const cidr = tryParseCidr(spec.text("cidr") ?? "") ?? spec.fail("cidr", "a CIDR such as 10.0.0.0/16");

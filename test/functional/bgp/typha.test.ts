@@ -8,7 +8,7 @@ import { createSyncer, openSqliteInMemory } from "../../../src/datastore/index.t
 import { parseCidr } from "../../../src/lib/ip.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
 import { API_VERSION, type KindName } from "../../../src/model/index.ts";
-import { openSyncer } from "../../../src/node/confd-command.ts";
+import { openNodeSyncer } from "../../../src/node/node-syncer.ts";
 import { TestServer } from "../typha/harness.ts";
 import { eventually } from "./routers.ts";
 
@@ -38,10 +38,9 @@ test("NB-074 through Typha, and further changes too", async () => {
   const abort = new AbortController();
   const feeding = createSyncer("bgp", datastore).run(typha.caches.get("bgp")!, abort.signal);
   const env = { CONFD_TYPHAADDR: `${typha.address.host}:${typha.address.port}` };
-  const opened = { store: datastore, usesPodCidrs: false, [Symbol.asyncDispose]: async () => {} };
   const service = new BgpService({
     nodeName: "n1",
-    syncer: await openSyncer(env, opened, "n1", silentLogger),
+    syncer: await openNodeSyncer("bgp", { env, store: datastore, node: "n1", log: silentLogger }),
     folder,
     birds: { 4: bird, 6: bird },
     endpointStatusFolder: join(folder, "none"),
