@@ -71,6 +71,7 @@ export class TyphaSyncer implements Syncer {
       if (session === undefined) return;
       const reason = await session.finished;
       hasSynced ||= session.hasSynced;
+      tracker.left(session.address);
       if (signal.aborted) return;
       this.#log.warn("connection to Typha lost", { address: session.address, reason });
       buffer.onStatus("wait-for-ready");

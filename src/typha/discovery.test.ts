@@ -75,6 +75,27 @@ test("FC-019 TC-T24 each address is tried once before any again; later attempts 
   expect(next(false)).rejects.toThrow("missing Kubernetes service IP or port");
 });
 
+test("FC-019 TC-T24 whoever let us go after a long time is not asked first, and new instances are found", async () => {
+  let now = 0;
+  let find = async () => parseAddresses("a:1");
+  const tracker = new AttemptTracker(
+    () => find(),
+    () => now,
+  );
+  const next = async () => (await tracker.next(true)).host;
+  expect(await next()).toBe("a");
+  now += 3_600_000;
+  tracker.left("a:1");
+  find = async () => parseAddresses("a:1,b:1");
+  expect(await next()).toBe("b");
+  now += 3_600_000;
+  tracker.left("b:1");
+  expect(await next()).toBe("a");
+  tracker.left("a:1");
+  find = () => Promise.reject(new Error("the API server is away"));
+  expect(await next()).toBe("a"); // nobody can be asked: round again
+});
+
 test("TC-T23 each program looks for its own names, and none means no Typha", () => {
   const env = {
     FELIX_TYPHAADDR: "typha:1",

@@ -88,19 +88,33 @@ export class AttemptTracker {
     return 2 * Math.max(this.#known.length, 3);
   }
 
-  /** The next one to try. The first attempt of a round takes what is known, later ones look again. */
+  /** The connection to it has ended, however long it lasted: others first. */
+  left(address: string): void {
+    this.#tried.set(address, this.#now());
+  }
+
+  /** The next one to try. The first attempt of a round takes what is known and untried, later ones look again. */
   async next(isFirst: boolean): Promise<TyphaAddress> {
-    if (!isFirst || this.#known.length === 0) this.#known = await this.#find(!isFirst);
-    if (this.#known.length === 0) throw new DiscoveryError("no Typha found: missing Kubernetes service IP or port");
     const oldest = this.#now() - REMEMBER_MS;
     for (const [address, at] of this.#tried) if (at < oldest) this.#tried.delete(address);
-    let address = this.#known.find((candidate) => !this.#tried.has(addressText(candidate)));
-    if (address === undefined) {
-      for (const candidate of this.#known) this.#tried.delete(addressText(candidate));
-      address = this.#known[0];
-    }
-    if (address === undefined) throw new DiscoveryError("no Typha found");
+    if (!isFirst || this.#untried() === undefined) await this.#look();
+    if (this.#untried() === undefined) for (const known of this.#known) this.#tried.delete(addressText(known));
+    const address = this.#untried();
+    if (address === undefined) throw new DiscoveryError("no Typha found: missing Kubernetes service IP or port");
     this.#tried.set(addressText(address), this.#now());
     return address;
+  }
+
+  #untried(): TyphaAddress | undefined {
+    return this.#known.find((candidate) => !this.#tried.has(addressText(candidate)));
+  }
+
+  /** Who cannot be asked where Typha is takes nothing away from what is known. */
+  async #look(): Promise<void> {
+    try {
+      this.#known = await this.#find(this.#known.length > 0);
+    } catch (error) {
+      if (this.#known.length === 0) throw error;
+    }
   }
 }

@@ -1,0 +1,206 @@
+// Typha on a real API server: it follows the cluster for its clients, they find its instances by the service, go to
+// another one when theirs dies, and each instance lets go of more than its share.
+import { afterAll, beforeAll, expect } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { networkInterfaces, tmpdir } from "node:os";
+import { join } from "node:path";
+import { createSyncer, openDatastore, type SyncerName } from "../../src/datastore/index.ts";
+import { silentLogger } from "../../src/lib/log.ts";
+import { createTyphaSyncer, FELIX_PREFIXES, typhaSettings } from "../../src/typha/index.ts";
+import { eventually, stateOf, TestConsumer } from "../functional/typha/harness.ts";
+import { FelixProcess, freePort, until } from "../support/felix-process.ts";
+import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
+
+const SLICES = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices";
+const PROGRAM = join(import.meta.dir, "../../src/typha/program.ts");
+const RUNNER = join(import.meta.dir, "../support/run-program.ts");
+const IN_SYNC = 1;
+const HOST_METADATA = 14;
+/** The API server takes no loopback address for an endpoint. */
+const host = Object.values(networkInterfaces())
+  .flatMap((addresses) => addresses ?? [])
+  .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
+
+let cluster: Cluster;
+let folder: string;
+beforeAll(async () => {
+  if (!isAvailable) return;
+  folder = mkdtempSync(join(tmpdir(), "typha-kubernetes-"));
+  cluster = await startCluster();
+  await cluster.put("/apis/crd.projectcalico.org/v1/clusterinformations", {
+    apiVersion: "crd.projectcalico.org/v1",
+    kind: "ClusterInformation",
+    metadata: { name: "default" },
+    spec: { datastoreReady: true },
+  });
+  await putNode("n1", 1);
+}, 600_000);
+afterAll(async () => {
+  await cluster?.[Symbol.asyncDispose]();
+  if (isAvailable) rmSync(folder, { recursive: true });
+});
+
+const putNode = (name: string, number: number) =>
+  cluster.apply({
+    apiVersion: "v1",
+    kind: "Node",
+    metadata: { name, annotations: { "projectcalico.org/IPv4Address": `192.0.2.${number}/24` } },
+    spec: { podCIDR: `10.244.${number}.0/24` },
+    status: { addresses: [{ type: "InternalIP", address: `192.0.2.${number}` }] },
+  } as never);
+
+/** An instance, which the service has once it is listed. */
+class Instance implements AsyncDisposable {
+  readonly #process;
+  constructor(
+    readonly name: string,
+    readonly port: number,
+    env: Readonly<Record<string, string>> = {},
+  ) {
+    this.#process = Bun.spawn([process.execPath, RUNNER], {
+      env: {
+        PATH: process.env["PATH"] ?? "",
+        PROGRAM_ENTRY: PROGRAM,
+        KUBECONFIG: cluster.server.kubeconfig,
+        TYPHA_DATASTORETYPE: "kubernetes",
+        TYPHA_SERVERPORT: String(port),
+        TYPHA_LOGFILEPATH: "none",
+        ...env,
+      },
+      stdout: "ignore",
+      stderr: "ignore",
+    });
+  }
+
+  static async start(name: string, env: Readonly<Record<string, string>> = {}): Promise<Instance> {
+    return new Instance(name, await freePort(), env);
+  }
+
+  async list(options: { readonly ready: boolean; readonly nodeName: string }): Promise<void> {
+    await cluster.put(SLICES, {
+      metadata: { name: this.name, labels: { "kubernetes.io/service-name": "calico-typha" } },
+      addressType: "IPv4",
+      ports: [{ name: "calico-typha", port: this.port, protocol: "TCP" }],
+      endpoints: [{ addresses: [host], conditions: { ready: options.ready }, nodeName: options.nodeName }],
+    });
+  }
+
+  async kill(): Promise<void> {
+    this.#process.kill("SIGKILL");
+    await this.#process.exited;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+    await cluster.delete(`${SLICES}/${this.name}`);
+  }
+}
+
+const environment = () => ({ KUBECONFIG: cluster.server.kubeconfig, FELIX_TYPHAK8SSERVICENAME: "calico-typha" });
+
+async function follow(syncer: SyncerName): Promise<TestConsumer> {
+  const env = environment();
+  const settings = typhaSettings(env, FELIX_PREFIXES)!;
+  return TestConsumer.run(await createTyphaSyncer({ settings, syncer, hostname: "n1", log: silentLogger, env }));
+}
+
+/** Without what is no change to anybody, which Typha leaves out. */
+const asTold = (consumer: TestConsumer) =>
+  JSON.parse(JSON.stringify(stateOf(consumer)), (name, value: unknown) =>
+    name === "resourceVersion" || name === "managedFields" ? undefined : value,
+  ) as object;
+
+suite("TC-T02 TC-T03 TC-T04 TC-T05 TC-T23 found by its service, Typha tells of each pipeline what the API server itself tells", async () => {
+  await using one = await Instance.start("typha-1");
+  await one.list({ ready: true, nodeName: "n1" });
+  const store = await openDatastore(cluster.config);
+  try {
+    for (const name of ["felix", "bgp", "tunnel-ip-allocation", "node-status"] as const) {
+      await using through = await follow(name);
+      await using straight = TestConsumer.run(createSyncer(name, store));
+      await eventually(() => through.status === "in-sync" && straight.status === "in-sync", 30_000);
+      if (name !== "node-status") expect(straight.state.size).toBeGreaterThan(0);
+      expect(asTold(through)).toEqual(asTold(straight));
+    }
+  } finally {
+    await store.close();
+  }
+}, 60_000);
+
+suite("FC-018 FC-019 TC-T24 TC-T25 when its Typha is killed an agent keeps what it has and goes to another instance of the service", async () => {
+  await using one = await Instance.start("typha-1");
+  await using two = await Instance.start("typha-2");
+  await one.list({ ready: true, nodeName: "n1" });
+  await two.list({ ready: false, nodeName: "n2" });
+  await using felix = await FelixProcess.prepare();
+  felix.start({
+    ...environment(),
+    DATASTORE_TYPE: "kubernetes",
+    FELIX_DATASTORETYPE: "kubernetes",
+    FELIX_FELIXHOSTNAME: "n1",
+    NODENAME: "n1",
+  });
+  await felix.untilReady();
+  await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC), 30_000);
+  const hosts = () => felix.messages().filter(({ tag }) => tag === HOST_METADATA).length;
+  await until(() => hosts() >= 1);
+  const before = hosts();
+  const told = felix.messages().length;
+  await two.list({ ready: true, nodeName: "n2" });
+  await one.kill(); // still listed as ready
+  await putNode("n2", 2);
+  await until(() => hosts() === before + 1, 30_000);
+  expect(felix.isRunning).toBe(true);
+  // Nothing was taken back on the way, and nothing told as if it were the beginning.
+  expect(felix.messages().filter(({ tag }) => tag === IN_SYNC)).toHaveLength(1);
+  expect(felix.output).toContain(`${host}:${two.port}`);
+  expect(felix.messages().length - told).toBeLessThan(10);
+}, 90_000);
+
+suite("TC-T20 TC-T21 an instance asks the API server for its share and lets go of more, which others take", async () => {
+  const env = {
+    TYPHA_CONNECTIONREBALANCINGMODE: "kubernetes",
+    TYPHA_K8SSERVICEPOLLINTERVALSECS: "0.2",
+    TYPHA_CONNECTIONDROPINTERVALSECS: "0.05",
+    TYPHA_MAXCONNECTIONSLOWERLIMIT: "1",
+  };
+  await putNode("n2", 2);
+  const metrics = [await freePort(), await freePort()] as const;
+  const withMetrics = (port: number) => ({
+    ...env,
+    TYPHA_PROMETHEUSMETRICSENABLED: "true",
+    TYPHA_PROMETHEUSMETRICSPORT: String(port),
+  });
+  await using one = await Instance.start("typha-1", withMetrics(metrics[0]));
+  await one.list({ ready: true, nodeName: "n1" }); // on the clients' own node: all go there first
+  const count = async (port: number) => {
+    const page = await fetch(`http://localhost:${port}/metrics`).then((answer) => answer.text());
+    return Number(/^typha_connections_active (\d+)$/m.exec(page)?.[1] ?? "0");
+  };
+  await using clients = new AsyncDisposableStack();
+  const consumers = await Promise.all(Array.from({ length: 20 }, () => follow("felix")));
+  for (const consumer of consumers) clients.use(consumer);
+  await eventually(() => consumers.every(({ status }) => status === "in-sync"), 30_000);
+  expect(await count(metrics[0])).toBe(20);
+  // Two addresses make two servers, and each node has four clients: 4 × (1 + nodes × 1.2) in whole numbers.
+  await using two = await Instance.start("typha-2", withMetrics(metrics[1]));
+  await two.list({ ready: true, nodeName: "n2" });
+  await cluster.put(SLICES, {
+    metadata: { name: "typha-3", labels: { "kubernetes.io/service-name": "calico-typha" } },
+    addressType: "IPv4",
+    ports: [{ name: "calico-typha", port: 5473, protocol: "TCP" }],
+    endpoints: [{ addresses: ["198.51.100.1"], conditions: { ready: false } }],
+  });
+  try {
+    const end = Date.now() + 30_000;
+    const share = 12;
+    while ((await count(metrics[0])) > share) {
+      if (Date.now() > end) throw new Error("the first instance keeps more than its share");
+      await Bun.sleep(50);
+    }
+    await eventually(() => consumers.every(({ status }) => status === "in-sync"), 10_000);
+    expect(await count(metrics[1])).toBeGreaterThanOrEqual(20 - share);
+  } finally {
+    await cluster.delete(`${SLICES}/typha-3`);
+  }
+}, 90_000);
