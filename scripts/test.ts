@@ -12,23 +12,48 @@ interface Count {
   failed: number;
   skipped: number;
 }
+interface Result extends Count {
+  /** Files to try once more, alone, when nothing else runs. */
+  readonly again?: readonly string[];
+}
+type Output = (text: string) => void;
 interface Stage {
   readonly name: string;
   readonly what: string;
-  readonly run: () => Promise<Count>;
+  readonly run: (out: Output) => Promise<Result>;
+  /** Tried once more, whole, when it fails beside others. */
+  readonly mayRepeat?: boolean;
 }
 
 const root = join(import.meta.dir, "..");
 const reports = join(root, ".cache/reports");
 
-const stages: readonly Stage[] = [
-  { name: "check", what: "types, lint, format, import direction", run: () => script("check.ts") },
-  { name: "unit", what: "unit and property tests", run: () => bunTest("unit", ["src", "scripts"]) },
-  { name: "build", what: "the executable", run: () => script("build.ts") },
-  ...suites(),
-  { name: "golden", what: "recordings of the original system", run: () => script("golden.ts") },
-  { name: "parity", what: "docs/parity.md says what the tests say", run: () => script("parity.ts", ["--check"]) },
+/** One after the other. Most of what the two lanes do is wait for packets and clocks, so they run side by side. */
+const before: readonly Stage[] = [
+  { name: "check", what: "types, lint, format, import direction", run: (out) => script(out, "check.ts") },
+  { name: "unit", what: "unit and property tests", run: (out) => bunTest(out, "unit", ["src", "scripts"]) },
+  { name: "build", what: "the executable", run: (out) => script(out, "build.ts") },
 ];
+const lanes: readonly (readonly Stage[])[] = [
+  suites((name) => name === "functional"),
+  [
+    ...suites((name) => name !== "functional"),
+    {
+      name: "golden",
+      what: "recordings of the original system",
+      run: (out) => script(out, "golden.ts"),
+      mayRepeat: true,
+    },
+  ],
+];
+const after: readonly Stage[] = [
+  {
+    name: "parity",
+    what: "docs/parity.md says what the tests say",
+    run: (out) => script(out, "parity.ts", ["--check"]),
+  },
+];
+const stages = [...before, ...lanes.flat(), ...after];
 
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !stages.some((stage) => stage.name === name));
@@ -39,19 +64,62 @@ if (unknown.length > 0) {
 rmSync(reports, { recursive: true, force: true });
 mkdirSync(reports, { recursive: true });
 const total: Count = { passed: 0, failed: 0, skipped: 0 };
-for (const stage of stages) {
-  if (wanted.length > 0 && !wanted.includes(stage.name)) continue;
-  console.log(`\n== ${stage.name}: ${stage.what}`);
-  const started = performance.now();
-  const count = await stage.run();
-  total.passed += count.passed;
-  total.failed += count.failed;
-  total.skipped += count.skipped;
-  const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  console.log(`== ${stage.name}: ${describe(count)} in ${seconds} s`);
-}
+const again: string[] = [];
+const repeats: Stage[] = [];
+/** How many tests of those files failed. */
+let failedTests = 0;
+await walk(before, write);
+// The first lane is seen as it goes, the other stage by stage.
+await Promise.all(lanes.map((lane, i) => walk(lane, i === 0 ? write : undefined)));
+await walk(
+  repeats.map((stage) => ({ ...stage, mayRepeat: false })),
+  write,
+);
+await walk(after, write);
+await tryAgain();
 console.log(`\n${describe(total)}`);
 process.exitCode = total.failed === 0 && total.passed > 0 ? 0 : 1;
+
+function write(text: string): void {
+  process.stdout.write(text);
+}
+
+async function walk(lane: readonly Stage[], live: Output | undefined): Promise<void> {
+  for (const stage of lane) {
+    if (wanted.length > 0 && !wanted.includes(stage.name)) continue;
+    const kept: string[] = [];
+    const out = live ?? ((text: string) => void kept.push(text));
+    out(`\n== ${stage.name}: ${stage.what}\n`);
+    const started = performance.now();
+    const { again: files = [], ...count } = await stage.run(out);
+    again.push(...files);
+    const isRepeated = count.failed > 0 && stage.mayRepeat === true;
+    if (isRepeated) repeats.push(stage);
+    for (const key of ["passed", "failed", "skipped"] as const) total[key] += isRepeated ? 0 : count[key];
+    const seconds = ((performance.now() - started) / 1000).toFixed(1);
+    const later = files.length > 0 || isRepeated ? `, to be tried again ${files.join(" ")}` : "";
+    out(`== ${stage.name}: ${describe(count)} in ${seconds} s${later}\n`);
+    write(kept.join(""));
+  }
+}
+
+/**
+ * Packets, processes and clocks share the machine with whatever else it does: a file that fails is tried once more when
+ * nothing else runs, and said so. What fails twice is broken.
+ */
+async function tryAgain(): Promise<void> {
+  if (again.length === 0) return;
+  write(`\n== again, alone: ${again.join(" ")}\n`);
+  const { count } = await runTests(
+    write,
+    "again",
+    again.map((file) => `./${file}`),
+  );
+  const recovered = Math.max(0, failedTests - count.failed);
+  total.passed += recovered;
+  total.failed -= recovered;
+  write(`== again: ${describe(count)}\n`);
+}
 
 function describe(count: Count): string {
   const skipped = count.skipped > 0 ? `, ${count.skipped} skipped` : "";
@@ -59,16 +127,17 @@ function describe(count: Count): string {
 }
 
 /** One stage per folder of test/ that holds tests: functional, interop, … */
-function suites(): Stage[] {
+function suites(isWanted: (name: string) => boolean): Stage[] {
   const folder = join(root, "test");
   if (!existsSync(folder)) return [];
   const apart = new Set(["conformance", "chaos", "soak", "vm", "e2e"]); // their own make targets
   return readdirSync(folder, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory() && !apart.has(entry.name) && holdsTests(join(folder, entry.name)))
+    .filter((entry) => entry.isDirectory() && !apart.has(entry.name) && isWanted(entry.name))
+    .filter((entry) => holdsTests(join(folder, entry.name)))
     .map((entry) => ({
       name: entry.name,
       what: `tests of test/${entry.name}`,
-      run: () => bunTest(entry.name, [`test/${entry.name}`]),
+      run: (out) => bunTest(out, entry.name, [`test/${entry.name}`]),
     }));
 }
 
@@ -76,26 +145,24 @@ function holdsTests(folder: string): boolean {
   return readdirSync(folder, { recursive: true, encoding: "utf8" }).some((name) => name.endsWith(".test.ts"));
 }
 
-async function bunTest(name: string, paths: readonly string[]): Promise<Count> {
-  const first = await runTests(
+async function bunTest(out: Output, name: string, paths: readonly string[]): Promise<Result> {
+  const { count, failedFiles } = await runTests(
+    out,
     name,
     paths.map((path) => `./${path}/`),
   );
-  if (first.count.failed === 0 || first.failedFiles.length === 0) return first.count;
-  // Packets, processes and clocks share the machine with whatever else it does: a file that fails is tried once more,
-  // alone, and said so. What fails twice is broken.
-  console.log(`\n== ${name}: again, alone: ${first.failedFiles.join(" ")}`);
-  const second = await runTests(
-    `${name}-again`,
-    first.failedFiles.map((file) => `./${file}`),
-  );
-  const recovered = Math.max(0, first.count.failed - second.count.failed);
-  return { ...first.count, passed: first.count.passed + recovered, failed: second.count.failed };
+  if (failedFiles.length > 0) failedTests += count.failed;
+  return { ...count, again: failedFiles };
 }
 
-async function runTests(name: string, paths: readonly string[]): Promise<{ count: Count; failedFiles: string[] }> {
+async function runTests(
+  out: Output,
+  name: string,
+  paths: readonly string[],
+): Promise<{ count: Count; failedFiles: string[] }> {
   const report = join(reports, `${name}.xml`);
-  const code = await execute(["test", "--reporter=junit", `--reporter-outfile=${report}`, "--timeout=60000", ...paths]);
+  const args = ["test", "--reporter=junit", `--reporter-outfile=${report}`, "--timeout=60000", ...paths];
+  const code = await execute(args, out);
   if (!existsSync(report)) return { count: { passed: 0, failed: 1, skipped: 0 }, failedFiles: [] };
   const text = readFileSync(report, "utf8");
   const number = (element: string, attribute: string) =>
@@ -115,26 +182,22 @@ async function runTests(name: string, paths: readonly string[]): Promise<{ count
 }
 
 /** A script counts as the tests it reports on its last plain line, or as one. */
-async function script(name: string, args: readonly string[] = []): Promise<Count> {
+async function script(out: Output, name: string, args: readonly string[] = []): Promise<Result> {
   let tail = "";
-  const code = await execute([join("scripts", name), ...args], (text) => (tail = (tail + text).slice(-2000)));
+  const code = await execute([join("scripts", name), ...args], (text) => {
+    tail = (tail + text).slice(-2000);
+    out(text);
+  });
   const plain = [...tail.matchAll(/^(?:\w+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)].at(-1);
   if (plain === undefined) return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1, skipped: 0 };
   const failed = Number(plain[2]);
   return { passed: Number(plain[1]), failed: failed > 0 || code === 0 ? failed : 1, skipped: Number(plain[3] ?? 0) };
 }
 
-function execute(args: readonly string[], watch: (text: string) => void = () => {}): Promise<number> {
+function execute(args: readonly string[], out: Output): Promise<number> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
-    for (const [stream, out] of [
-      [child.stdout, process.stdout],
-      [child.stderr, process.stderr],
-    ] as const)
-      stream.on("data", (chunk: Buffer) => {
-        out.write(chunk);
-        watch(chunk.toString());
-      });
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => out(chunk.toString()));
     child.on("error", reject);
     child.on("close", (code) => resolve(code ?? 1));
   });
