@@ -14,7 +14,7 @@ import { eventually } from "./routers.ts";
 
 const bird: Bird = { check: async () => undefined, reload: async () => "reconfigured" };
 
-test("NB-074 through Typha, and further changes too", async () => {
+test("NB-074 through Typha, further changes too, and through another one when the first dies", async () => {
   const folder = mkdtempSync(join(tmpdir(), "calico-bgp-typha-"));
   const datastore = await openSqliteInMemory();
   const put = (kind: KindName, name: string, spec: object) =>
@@ -35,9 +35,12 @@ test("NB-074 through Typha, and further changes too", async () => {
       value: { state: "confirmed", deleted: false },
     });
   await using typha = await TestServer.start();
+  await using other = await TestServer.start();
   const abort = new AbortController();
-  const feeding = createSyncer("bgp", datastore).run(typha.caches.get("bgp")!, abort.signal);
-  const env = { CONFD_TYPHAADDR: `${typha.address.host}:${typha.address.port}` };
+  const feeding = [typha, other].map(({ caches }) =>
+    createSyncer("bgp", datastore).run(caches.get("bgp")!, abort.signal),
+  );
+  const env = { CONFD_TYPHAADDR: [typha, other].map(({ address }) => `${address.host}:${address.port}`).join() };
   const service = new BgpService({
     nodeName: "n1",
     syncer: await openNodeSyncer("bgp", { env, store: datastore, node: "n1", log: silentLogger }),
@@ -61,8 +64,21 @@ test("NB-074 through Typha, and further changes too", async () => {
   expect(text()).not.toContain("192.168.2.0/26");
   await put("Node", "n3", { bgp: { ipv4Address: "10.0.0.3/24" } });
   await eventually(text, (found) => found.includes("neighbor 10.0.0.3"));
+  // Its Typha dies: what it has stays, and the other one tells it the rest.
+  expect(other.server.connectionCount).toBe(0);
+  const before = text();
+  await typha.server.stop();
+  await eventually(
+    () => other.server.connectionCount,
+    (count) => {
+      expect(text()).toBe(before);
+      return count === 1;
+    },
+  );
+  await put("Node", "n4", { bgp: { ipv4Address: "10.0.0.4/24" } });
+  await eventually(text, (found) => found.includes("neighbor 10.0.0.4") && found.includes("neighbor 10.0.0.2"));
   abort.abort();
-  await Promise.all([running, feeding]);
+  await Promise.all([running, ...feeding]);
   await datastore.close();
   rmSync(folder, { recursive: true, force: true });
 }, 30_000);

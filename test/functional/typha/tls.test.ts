@@ -147,6 +147,57 @@ test("TC-T18 a renewed server certificate is shown to the next client, without a
   expect(early.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
 });
 
+test("TC-T18 a renewed authority decides about the next client, who stays is not disturbed, both sides renew alone", async () => {
+  const caFile = join(folder, "rotating-ca.pem");
+  const next = new TestAuthority(folder, "next CA");
+  copyFileSync(authority.certFile, caFile);
+  await using server = await TestServer.start({
+    tls: { ...serverCert, caFile, commonName: CN },
+    certificateLookMs: 50,
+  });
+  server.felix.onStatus("in-sync");
+  const old = settings(authority.issue(CN, []), { commonName: "typha-server" });
+  await using early = TestConsumer.connect(server.address, { tls: old });
+  await eventually(() => early.status === "in-sync");
+  // The client's own files are renewed too: it shows what is there when it dials.
+  const own = { certFile: join(folder, "own.pem"), keyFile: join(folder, "own.key") };
+  const put = (cert: Certificate) => {
+    copyFileSync(cert.certFile, own.certFile);
+    copyFileSync(cert.keyFile, own.keyFile);
+  };
+  put(next.issue(CN, []));
+  await using late = TestConsumer.connect(server.address, {
+    tls: settings(own, { commonName: "typha-server" }),
+  });
+  await Bun.sleep(200);
+  expect(late.status).toBe("wait-for-ready");
+  copyFileSync(next.certFile, caFile);
+  await eventually(() => late.status === "in-sync");
+  expect(early.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
+  using refused = new RawClient(server.server.port, { tls: raw(authority.issue(CN, [])) });
+  refused.greet();
+  await eventually(() => refused.isClosed);
+  expect(refused.frames).toEqual([]);
+});
+
+test("TC-T18 a certificate that has expired is refused, the client's by the server and the server's by the client", async () => {
+  const expired = (name: string) => authority.issue(name, [], -1);
+  await using server = await TestServer.start({ tls: settings(serverCert, { commonName: CN }) });
+  using late = new RawClient(server.server.port, { tls: raw(expired(CN)) });
+  late.greet();
+  await eventually(() => late.isClosed);
+  expect(late.frames).toEqual([]);
+  await using stale = await TestServer.start({ tls: settings(expired("typha-server"), { commonName: CN }) });
+  stale.felix.onStatus("in-sync");
+  const warnings: LogRecord[] = [];
+  const log = createLogger({ level: "warn", write: (record) => warnings.push(record) });
+  const tls = settings(authority.issue(CN, []), { commonName: "typha-server" });
+  await using client = TestConsumer.connect(stale.address, { tls, log });
+  await eventually(() => warnings.length >= 2);
+  expect(client.status).toBe("wait-for-ready");
+  expect(String(warnings[0]?.fields["error"])).toMatch(/expired/);
+});
+
 test("TC-T18 TLS settings are complete or absent", () => {
   const all = { keyFile: "k", certFile: "c", caFile: "a" };
   expect(checkTlsSettings({}, "client")).toBeUndefined();
