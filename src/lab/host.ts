@@ -11,6 +11,7 @@ import { findProcess, type Identity, startProcess } from "./process.ts";
 // $1 host name, $2 shared folder, $3 ready mark. Words arrive as arguments, never as script text. /mnt is only the
 // workbench: what is built there is bound to its place, then the bench is taken away.
 const HOLD = `set -eu
+cd /
 mount --make-rprivate /
 umount -l /run/netns 2>/dev/null || true # or this copy would keep other labs' namespaces alive
 hostname "$1"
@@ -63,11 +64,11 @@ export class LabHost {
     spawnSync("rm", ["-f", "--", mark]);
   }
 
-  /** The command line that runs a command inside this host. */
+  /** The command line that runs a command inside this host; by the holder's root, as the machine may be a chroot. */
   enter(command: readonly string[]): readonly [string, ...string[]] {
     const holder = this.holder;
     if (holder === undefined) throw new Error(`host ${this.name} of lab ${this.folder.name} is down; calico lab up`);
-    return ["nsenter", "-t", String(holder.pid), "-m", "-u", "-n", "--", ...command];
+    return ["nsenter", "-t", String(holder.pid), "-m", "-r", "-w", "-u", "-n", "--", ...command];
   }
 
   /** Runs a command inside and waits for it. */
