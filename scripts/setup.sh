@@ -33,10 +33,10 @@ if [ ${#missing[@]} -gt 0 ]; then
     exit 1
   fi
   if [ "$(id -u)" -ne 0 ]; then
-    echo "setup: run once as root: apt-get install ${missing[*]}" >&2
+    echo "setup: run once as root: apt-get install --no-install-recommends ${missing[*]}" >&2
     exit 1
   fi
-  echo "setup: installing ${missing[*]}"
+  echo "setup: installing ${missing[*]} (a minute or two, once)"
   export DEBIAN_FRONTEND=noninteractive
   # No daemon of a package starts by itself: tests start their own, in their own namespaces.
   policy=/usr/sbin/policy-rc.d

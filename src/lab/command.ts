@@ -243,28 +243,32 @@ function leastLoaded(lab: Lab): string {
 
 function nextSteps(lab: Lab): string {
   const [first] = lab.record.pods;
+  const calico = calledAs();
   const flag = lab.folder.name === DEFAULT_OPTIONS.name ? "" : ` --name ${lab.folder.name}`;
   if (lab.options.datastore === "kubernetes") {
-    const kubectl = `calico lab kubectl${flag === "" ? "" : `${flag} --`}`;
+    const kubectl = `${calico} lab kubectl${flag === "" ? "" : `${flag} --`}`;
     return [
       "try:",
       `  ${kubectl} get nodes -o wide`,
       `  ${kubectl} create deployment web --replicas 6 --image ${AGNHOST_IMAGE} -- /agnhost netexec`,
       `  ${kubectl} get pods -o wide`,
-      `  calico lab exec node1${flag} -- ip route`,
-      `  calico lab down${flag}`,
+      `  ${calico} lab exec node1${flag} -- ip route`,
+      `  ${calico} lab down${flag}`,
     ].join("\n");
   }
   return [
     "try:",
-    `  calico lab matrix${flag}                     who reaches whom`,
-    `  calico lab demo${flag}                       a policy, before and after, and why`,
-    `  calico lab exec node1${flag} -- calicoctl get nodes -o wide`,
-    `  calico lab exec ${first?.name ?? "node1"}${flag} -- ip route`,
-    `  calico lab apply -f policy.yaml${flag}`,
-    `  calico lab down${flag}`,
+    `  ${calico} lab matrix${flag}                     who reaches whom`,
+    `  ${calico} lab demo${flag}                       a policy, before and after, and why`,
+    `  ${calico} lab exec node1${flag} -- calicoctl get nodes -o wide`,
+    `  ${calico} lab exec ${first?.name ?? "node1"}${flag} -- ip route`,
+    `  ${calico} lab apply -f policy.yaml${flag}`,
+    `  ${calico} lab down${flag}`,
   ].join("\n");
 }
+
+/** The word that called this program, so that what is printed can be typed: dist/calico, or calico by the PATH. */
+const calledAs = (): string => (/(^|\/)calico$/.test(process.argv0) ? process.argv0 : "calico");
 
 const labelText = (labels: Readonly<Record<string, string>>): string =>
   Object.entries(labels)
