@@ -43,6 +43,9 @@ export class FelixProcess implements AsyncDisposable {
     const value: Resource = { apiVersion: "projectcalico.org/v3", kind, metadata: { name }, spec };
     await this.#store.apply({ key: { type: "resource", kind, name }, value });
   }
+  async get(kind: KindName, name: string): Promise<Resource | undefined> {
+    return (await this.#store.get({ type: "resource", kind, name }))?.value;
+  }
   async remove(kind: KindName, name: string): Promise<void> {
     await this.#store.delete({ type: "resource", kind, name });
   }

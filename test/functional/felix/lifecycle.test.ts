@@ -135,6 +135,30 @@ test("FC-016 a driver that does not end is killed, one that dies takes the agent
   expect(other.output).toContain("exited with 3");
 });
 
+test("FC-085 what a driver says on its descriptor 4 is heard; what cannot be read ends the agent", async () => {
+  await using felix = await FelixProcess.prepare();
+  const file = (name: string) => join(felix.folder, name);
+  const publicKey = Buffer.alloc(32, 7).toString("base64");
+  // By hand, byte for byte: length, field 9 (WireGuard's key), in it field 1.
+  const report = Buffer.from([0x4a, publicKey.length + 2, 0x0a, publicKey.length, ...Buffer.from(publicKey)]);
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(report.length));
+  writeFileSync(file("report"), Buffer.concat([length, report]));
+  writeFileSync(file("nonsense"), Buffer.from([2, 0, 0, 0, 0, 0, 0, 0, 0x4a, 0x7f]));
+  const wait = `while [ ! -e '${file("go")}' ]; do sleep 0.05; done`;
+  const script = `#!/bin/sh\ncat '${file("report")}' >&4\n${wait}\ncat '${file("nonsense")}' >&4\nexec cat <&3 >/dev/null\n`;
+  writeFileSync(file("talker"), script, { mode: 0o755 });
+  felix.start({ FELIX_DATAPLANEDRIVER: file("talker") });
+  await until(async () => {
+    const node = (await felix.get("Node", "node-a")) as { status?: { wireguardPublicKey?: string } } | undefined;
+    return node?.status?.wireguardPublicKey === publicKey;
+  });
+  expect(felix.isRunning).toBe(true);
+  writeFileSync(file("go"), "");
+  expect(await felix.exit()).toBe(1);
+  expect(felix.output).toContain("its reports cannot be read");
+});
+
 test("FC-001 the command line: version, settings file, nonsense", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({}, ["--version"]);
