@@ -9,6 +9,8 @@ export interface SessionSurroundings {
   readonly source?: { readonly address: string; readonly isHere: boolean };
   /** Whether the kernel knows a way to the neighbour. */
   readonly hasRoute?: boolean;
+  /** Where the neighbour is on a network of this host's: the interface, and our address there. */
+  readonly nextDoor?: { readonly link: string; readonly address: string };
   readonly hasPassword?: boolean;
   /** TCP segments this host dropped for their signatures (RFC 2385). */
   readonly signatures?: { readonly missing: number; readonly unexpected: number; readonly wrong: number };
@@ -90,8 +92,9 @@ export function sessionCause(session: BirdSession, around: SessionSurroundings =
       return "we wait for the other side to connect, and it has not";
     case "Active":
     case "Connect":
-      return around.hasRoute === false
-        ? "no route: this host knows no way to it"
+      if (around.hasRoute === false) return "no route: this host knows no way to it";
+      return source !== undefined && around.nextDoor !== undefined && around.nextDoor.address !== source.address
+        ? `probably a wrong source address: we speak from the Node's ${source.address}, but it is a neighbour of ${around.nextDoor.link}, where this host is ${around.nextDoor.address}; calicoctl doctor says what to set`
         : "no connection yet: if this lasts, it is not reachable from our address, does not expect us, or wants another password";
     case "OpenSent":
     case "OpenConfirm":

@@ -9,6 +9,8 @@ import { type BgpNode, type BgpPeer, type BgpState, matchesNode, type Problem, t
 export const DEFAULT_AS = 64512;
 const BGP_PORT = 179;
 
+const sessionKey = (address: IpAddress, port: number | undefined): string => `${address} ${port ?? BGP_PORT}`;
+
 /** A session before it is known how it looks to BIRD. */
 export interface Session {
   readonly kind: "mesh" | "global" | "node" | "localWorkload";
@@ -74,7 +76,7 @@ class SessionFinder {
 
   #add(session: Session, peer: BgpPeer, isImplied = false): void {
     if (this.#isOwn(session.address)) return;
-    const key = `${session.address} ${session.port ?? BGP_PORT}`;
+    const key = sessionKey(session.address, session.port);
     const first = this.#found.get(key);
     if (first === undefined) this.#found.set(key, session);
     else if (!isImplied) this.#report(peer, `${session.address} is already a peer by ${first.because}: not used`);
@@ -120,22 +122,28 @@ class SessionFinder {
     }
   }
 
-  /** One session per family that both have. */
+  /**
+   * One session per family that both have.
+   * @param implied from the other side, in these families: no more than what this side does not have already
+   */
   *#toNode(
     peer: BgpPeer,
     other: BgpNode,
     kind: "global" | "node",
     because: string,
-    only?: IpVersion,
+    implied?: IpVersion | "both",
   ): Generator<Session> {
+    if (other.name === this.#node.name) return;
+    const port = this.#listenPort(other);
     for (const version of [4, 6] as const) {
       const network = other.networks[version];
-      if (network === undefined || other.name === this.#node.name || (only !== undefined && only !== version)) continue;
+      if (network === undefined || (implied !== undefined && implied !== "both" && implied !== version)) continue;
+      if (implied !== undefined && this.#found.has(sessionKey(network.address, port))) continue;
       yield {
         ...fromPeer(peer),
         kind,
         address: network.address,
-        port: this.#listenPort(other),
+        port,
         asNumber: this.#asNumber(other),
         clusterId: other.clusterId,
         because: `${because}, node ${other.name}`,
@@ -184,13 +192,7 @@ class SessionFinder {
     if (family === undefined) return;
     for (const other of this.#state.nodes.values())
       if (this.#isFor(peer, other))
-        yield* this.#toNode(
-          peer,
-          other,
-          "node",
-          `BGPPeer ${peer.name} from the other side`,
-          family === "both" ? undefined : family,
-        );
+        yield* this.#toNode(peer, other, "node", `BGPPeer ${peer.name} from the other side`, family);
   }
 
   #reverseFamily(peer: BgpPeer): IpVersion | "both" | undefined {

@@ -34,15 +34,12 @@ export function readSurroundings(): (session: BirdSession) => SessionSurrounding
   const peers = new Map(readPlanInForce()?.peers.map((peer) => [peer.name, peer]));
   const errors = readSessionErrors();
   const signatures = signatureCounts(readText("/proc/thread-self/net/netstat"));
-  const routes = new Map<IpAddress, boolean>();
   return ({ name, neighbor, bgpState }) => {
     const peer = peers.get(name);
     const heard = errors.get(name);
-    if (neighbor !== undefined && bgpState !== "Established") routes.set(neighbor, hasRoute(neighbor));
-    const routed = neighbor === undefined ? undefined : routes.get(neighbor);
     return {
       ...(peer?.sourceAddress && { source: { address: peer.sourceAddress, isHere: here.has(peer.sourceAddress) } }),
-      ...(routed === undefined ? {} : { hasRoute: routed }),
+      ...(neighbor === undefined || bgpState === "Established" ? {} : wayTo(neighbor)),
       ...(peer === undefined ? {} : { hasPassword: peer.hasPassword }),
       ...(signatures === undefined ? {} : { signatures }),
       ...(heard === undefined ? {} : { heard }),
@@ -50,10 +47,14 @@ export function readSurroundings(): (session: BirdSession) => SessionSurrounding
   };
 }
 
-function hasRoute(address: IpAddress): boolean {
+function wayTo(neighbor: IpAddress): Pick<SessionSurroundings, "hasRoute" | "nextDoor"> {
   using kernel: RouteKernel = openRouteKernel();
-  const route = kernel.routes.lookup(address);
-  return route !== undefined && route.type !== "unreachable" && route.type !== "blackhole";
+  const route = kernel.routes.lookup(neighbor);
+  if (route === undefined || route.type === "unreachable" || route.type === "blackhole") return { hasRoute: false };
+  const { link, gateway, source } = route;
+  const name = kernel.links.list().find(({ index }) => index === link)?.name;
+  const isNextDoor = gateway === undefined && source !== undefined && name !== undefined;
+  return { hasRoute: true, ...(isNextDoor && { nextDoor: { link: name, address: source } }) };
 }
 
 /** The kernel's TCP counters: a line of names, then a line of values. */

@@ -202,5 +202,14 @@ describe("why a session is down", () => {
     expect(sessionCause(session("Connect"), { hasPassword: false, signatures })).toContain("we have none");
     expect(sessionCause(closed, { hasPassword: false, signatures })).toContain("hung up"); // it did answer
   });
+  test("a neighbour next door to another interface than the Node's address points at the source address", () => {
+    const source = { address: "10.78.0.12", isHere: true };
+    const nextDoor = { link: "eth0", address: "10.77.0.12" };
+    const told = sessionCause(session("Connect"), { source, hasRoute: true, nextDoor });
+    expect(told).toContain("wrong source address: we speak from the Node's 10.78.0.12");
+    expect(told).toContain("a neighbour of eth0, where this host is 10.77.0.12");
+    const same = { source, hasRoute: true, nextDoor: { link: "eth1", address: "10.78.0.12" } };
+    expect(sessionCause(session("Connect"), same)).toContain("no connection yet");
+  });
   test("nothing to explain when it is up", () => expect(sessionCause(session("Established"))).toBeUndefined());
 });

@@ -1,9 +1,8 @@
 // Whether every Node carries an address of its own, that its host has, and that its peers expect.
-import type { PlannedPeer } from "../../bgp/index.ts";
 import { cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip.ts";
 import type { ClusterFacts, HostFacts, NodeFacts, NodeInterface } from "./facts.ts";
 import { type Finding, listed } from "./finding.ts";
-import type { Plans } from "./plans.ts";
+import type { PeerFacts, Plans } from "./plans.ts";
 
 const VERSIONS = [4, 6] as const;
 const variable = (version: IpVersion): string => (version === 4 ? "IP" : "IP6");
@@ -127,7 +126,7 @@ interface OtherInterface {
 /** Set when the peer is a neighbour of another interface than the one whose address the session uses. */
 function fromOtherInterface(
   node: NodeFacts,
-  peer: PlannedPeer,
+  peer: PeerFacts,
   interfaces: readonly NodeInterface[],
 ): OtherInterface | undefined {
   const network = node.networks[peer.family];
@@ -151,7 +150,7 @@ function expectsOther(
   cluster: ClusterFacts,
   host: HostFacts | undefined,
   node: NodeFacts,
-  peer: PlannedPeer,
+  peer: PeerFacts,
   { carrier, nic, address }: OtherInterface,
 ): Finding {
   const own = node.networks[peer.family]?.address ?? "";

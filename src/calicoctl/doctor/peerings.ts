@@ -226,7 +226,7 @@ export function* silentReflectors(cluster: ClusterFacts, plans: Plans): Generato
   );
   const inside = new Map<string, ReadonlySet<string>>();
   for (const [name, { peers }] of plans)
-    inside.set(name, new Set(peers.flatMap((p) => (p.export.sameAs ? (byAddress.get(p.neighbor) ?? []) : []))));
+    inside.set(name, new Set(peers.flatMap((p) => (p.sameAs ? (byAddress.get(p.neighbor) ?? []) : []))));
   const reflectors = new Set([...cluster.nodes.values()].filter((node) => node.clusterId).map(({ name }) => name));
   const meet = (a: string, b: string) =>
     inside.get(a)?.has(b) || [...(inside.get(a) ?? [])].some((via) => reflectors.has(via) && inside.get(b)?.has(via));
