@@ -32,6 +32,8 @@ export interface TyphaClientOptions {
   readonly find: (refresh: boolean) => Promise<readonly TyphaAddress[]>;
   readonly tls?: TlsSettings | undefined;
   readonly readTimeoutMs?: number;
+  /** How long the server may leave unread what we say. */
+  readonly writeTimeoutMs?: number;
   readonly dialTimeoutMs?: number;
   readonly retryMs?: number;
   readonly log?: Logger;
@@ -43,6 +45,7 @@ export interface TyphaClientOptions {
 }
 
 const READ_TIMEOUT_MS = 30_000;
+const WRITE_TIMEOUT_MS = 10_000;
 const DIAL_TIMEOUT_MS = 10_000;
 const RETRY_MS = 100;
 const PAUSE_MS = 1_000;
@@ -266,7 +269,10 @@ class Session {
   #pong(payload: Buffer): void {
     const { time } = parseJson(payload);
     if (this.#socket.writableNeedDrain) return; // a server that does not read our pongs will not miss one
-    this.#socket.write(jsonFrame(FRAME.pong, { time }));
+    if (this.#socket.write(jsonFrame(FRAME.pong, { time }))) return;
+    const limitMs = this.#options.writeTimeoutMs ?? WRITE_TIMEOUT_MS;
+    const deadline = setTimeout(() => this.#close("the server does not read"), limitMs);
+    for (const event of ["drain", "close"]) this.#socket.once(event, () => clearTimeout(deadline));
   }
 
   /** Something must come within this time. */

@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { connect, createServer, type Server, type Socket } from "node:net";
+import { createLogger } from "../../../src/lib/log.ts";
 import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
 import { encodeRecords } from "../../../src/typha/records.ts";
 import { eventually, set, stateOf, TestConsumer, TestServer } from "./harness.ts";
@@ -59,6 +60,30 @@ test("TC-T14 a server that falls silent is left for another", async () => {
   good.felix.onStatus("in-sync");
   await using client = TestConsumer.connect([silent.address, good.address], { readTimeoutMs: 200 });
   await eventually(() => client.status === "in-sync");
+});
+
+test("TC-T14 a server that talks but does not read is left for another", async () => {
+  const deaf = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => {
+      socket.pause();
+      socket.write(jsonFrame(FRAME.serverHello, { version: 1, syncer: "felix", features: [], connectionId: "1" }));
+      const ping = jsonFrame(FRAME.ping, { time: "x".repeat(500_000) });
+      const talking = setInterval(() => socket.write(ping), 2);
+      socket.once("close", () => clearInterval(talking));
+    });
+  });
+  await new Promise<void>((resolve) => deaf.listen(0, "127.0.0.1", resolve));
+  await using good = await TestServer.start();
+  good.felix.onStatus("in-sync");
+  const { port } = deaf.address() as { port: number };
+  const warnings: string[] = [];
+  const log = createLogger({ level: "warn", write: ({ fields }) => warnings.push(String(fields["reason"])) });
+  const addresses = [{ host: "127.0.0.1", port }, good.address];
+  await using client = TestConsumer.connect(addresses, { writeTimeoutMs: 200, log });
+  await eventually(() => client.status === "in-sync");
+  expect(warnings).toEqual(["the server does not read"]);
+  deaf.close();
 });
 
 test("garbage from a server is no reason to fail, only to look for another", async () => {
