@@ -139,6 +139,8 @@ async function loadOnce(
     tell("BPFEnabled: there is no eBPF dataplane here; rules are written with nftables or iptables");
     engine.update({ "internal override": overrides });
   }
+  if (engine.config.DebugPort > 0)
+    tell("DebugPort: no port serves profiles here; SIGUSR1 and SIGUSR2 write them to files");
   for (const problem of engine.resolved.problems) tell(problem);
   checkConfig(engine.resolved);
   options.onSettings(engine.config);

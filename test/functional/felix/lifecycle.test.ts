@@ -234,6 +234,13 @@ test("an entry that is not valid shows in the metrics, and the rest goes on", as
   expect(felix.output).toContain("bad");
 });
 
+test("asked for a port with profiles, which it has not, the agent says what it has", async () => {
+  await using felix = await FelixProcess.prepare();
+  felix.start({ FELIX_DEBUGPORT: "6060" });
+  await felix.untilReady();
+  expect(felix.output).toContain("SIGUSR1 and SIGUSR2");
+});
+
 test("FC-021 asked for eBPF, which it has not, the agent says so and works with what it has", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({ FELIX_BPFENABLED: "true" });
