@@ -40,8 +40,10 @@ const POLICIES: readonly Resource[] = [
 
 export async function demonstrate(lab: Lab, terminal: Terminal): Promise<void> {
   const nodes = lab.plan.nodes.map(({ name }) => name);
-  await terminal.step("a shop: frontend, backend, database", () =>
-    addPods(
+  await terminal.step("a shop: frontend, backend, database", async () => {
+    // Shown before, the policy would still be there.
+    lab.calicoctl(["delete", "--skip-not-exists", "-f", "-"], JSON.stringify(POLICIES));
+    await addPods(
       lab,
       APPS.map((app, i) => ({
         namespace: NAMESPACE,
@@ -49,8 +51,8 @@ export async function demonstrate(lab: Lab, terminal: Terminal): Promise<void> {
         node: nodes[i % nodes.length] ?? "node1",
         labels: { app },
       })),
-    ),
-  );
+    );
+  });
   const title = (text: string) => terminal.line(`\n${paint(terminal.colour, "bold", text)}`);
   title("without policy everybody reaches everybody:");
   terminal.line(await matrixWhen(lab, terminal.colour, 9));
