@@ -122,7 +122,11 @@ function tables(made: BgpPlan): string {
     sections.push(
       section(
         "Filters",
-        made.bgpFilters.map((filter) => `${filter.function}: ${filter.rules.length} rules\n`).join(""),
+        made.bgpFilters
+          .map(
+            (filter) => `${filter.function}: ${filter.rules.length} ${filter.rules.length === 1 ? "rule" : "rules"}\n`,
+          )
+          .join(""),
       ),
     );
   if (made.problems.length > 0)
