@@ -35,9 +35,9 @@ const before: readonly Stage[] = [
   { name: "build", what: "the executable", run: (out) => script(out, "build.ts") },
 ];
 const lanes: readonly (readonly Stage[])[] = [
-  suites((name) => name === "functional"),
+  suites((name) => name !== "kubernetes"),
   [
-    ...suites((name) => name !== "functional"),
+    ...suites((name) => name === "kubernetes"),
     {
       name: "golden",
       what: "recordings of the original system",
