@@ -1,5 +1,5 @@
 // The thin client against a real API server: what it sends is what Kubernetes understands.
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect } from "bun:test";
 import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
 import {
   KubeApi,
@@ -8,15 +8,8 @@ import {
   KubeStatusError,
   type KubeWatchEvent,
 } from "../../src/datastore/kubernetes/api-client.ts";
-import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
-
-const found = await findApiServer();
-if ("missing" in found) {
-  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
-  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
-  console.error(loud);
-}
-const suite = "missing" in found ? test.skip : test; // no API server can be had on this machine
+import { type ApiServer, startApiServer } from "./api-server.ts";
+import { found, suite } from "./available.ts";
 
 let server: ApiServer;
 let api: KubeApi;

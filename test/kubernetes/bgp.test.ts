@@ -1,5 +1,5 @@
 // The BGP service beside a real API server: passwords from its secrets, addresses of its services.
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,15 +8,8 @@ import { createSyncer, type KubeApi, openKubeApi, openSqliteInMemory } from "../
 import { silentLogger } from "../../src/lib/log.ts";
 import { API_VERSION, type KindName } from "../../src/model/index.ts";
 import { eventually } from "../functional/bgp/routers.ts";
-import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
-
-const found = await findApiServer();
-if ("missing" in found) {
-  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
-  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
-  console.error(loud);
-}
-const suite = "missing" in found ? test.skip : test; // no API server can be had on this machine
+import { type ApiServer, startApiServer } from "./api-server.ts";
+import { found, suite } from "./available.ts";
 
 let server: ApiServer;
 let api: KubeApi;

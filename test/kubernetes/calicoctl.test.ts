@@ -6,15 +6,8 @@ import { CommandLine } from "../../src/calicoctl/testing/command-line.ts";
 import { openDatastore } from "../../src/datastore/index.ts";
 import { parseCidr } from "../../src/lib/ip.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
-import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
-
-const found = await findApiServer();
-if ("missing" in found) {
-  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
-  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
-  console.error(loud);
-}
-const suite = "missing" in found ? test.skip : test; // no API server can be had on this machine
+import { type ApiServer, startApiServer } from "./api-server.ts";
+import { found, suite } from "./available.ts";
 
 let server: ApiServer;
 beforeAll(async () => {

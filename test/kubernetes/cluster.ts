@@ -1,7 +1,5 @@
 // What the suites of this folder share: an API server with our custom resource definitions installed, an
-// administrator's client, and the configuration a driver is opened with. Where none can be had the suites are skipped,
-// loudly; with REQUIRE_KUBERNETES=1 they fail instead.
-import { test } from "bun:test";
+// administrator's client, and the configuration a driver is opened with.
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +8,8 @@ import { runCommandLine } from "../../src/calicoctl/index.ts";
 import type { KubernetesConfig } from "../../src/datastore/index.ts";
 import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
 import { KubeApi, type KubeObject, KubeStatusError } from "../../src/datastore/kubernetes/api-client.ts";
-import { type ApiServer, findApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
+import { type ApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
+import { found, isAvailable, suite } from "./available.ts";
 
 const CRDS = join(import.meta.dir, "../../manifests/crds");
 /** Recordings of the original system, when they lie beside the checkout. */
@@ -18,15 +17,7 @@ export const RECORDINGS = join(import.meta.dir, "../../../shared/golden");
 const V1 = "/apis/crd.projectcalico.org/v1";
 const DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-const found = await findApiServer();
-if ("missing" in found) {
-  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
-  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
-  console.error(loud);
-}
-/** `test`, or `test.skip` where no API server can be had. */
-export const suite = "missing" in found ? test.skip : test;
-export const isAvailable = !("missing" in found);
+export { isAvailable, suite };
 
 export interface Cluster extends AsyncDisposable {
   readonly server: ApiServer;

@@ -5,16 +5,11 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { load } from "js-yaml";
 import { canRun, CniHost, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
-import { type ApiServer, findApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
+import { type ApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
+import { found, suite as apiSuite } from "./available.ts";
 import { type Forwarder, forwardInto } from "./host-forwarder.ts";
 
-const found = canRun ? await findApiServer() : { missing: "needs root and the executable" };
-if ("missing" in found) {
-  const loud = `KUBERNETES TESTS OF THE CNI PLUGIN SKIPPED: ${found.missing}`;
-  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
-  console.error(loud);
-}
-const suite = "missing" in found ? test.skip : test;
+const suite = canRun ? apiSuite : test.skip; // needs root and the executable
 const crds = join(import.meta.dir, "../../manifests/crds");
 const recordings = join(import.meta.dir, "../../../shared/golden/cni/kubernetes");
 const CALICO = "/apis/crd.projectcalico.org/v1";
@@ -46,7 +41,7 @@ const itemsOf = async (path: string) =>
   })[];
 
 beforeAll(async () => {
-  if ("missing" in found) return;
+  if (!canRun || "missing" in found) return;
   server = await startApiServer(found.path);
   for (const file of readdirSync(crds))
     await api(

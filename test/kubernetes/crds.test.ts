@@ -1,19 +1,13 @@
 // Our custom resource definitions on a real API server: it takes them, keeps what programs of the field write, and
 // refuses what it should.
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { load } from "js-yaml";
 import { delay } from "../../src/lib/retry.ts";
-import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
+import { type ApiServer, startApiServer } from "./api-server.ts";
+import { found, suite } from "./available.ts";
 
-const found = await findApiServer();
-if ("missing" in found) {
-  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
-  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
-  console.error(loud);
-}
-const suite = "missing" in found ? test.skip : test; // no API server can be had on this machine
 const crds = join(import.meta.dir, "../../manifests/crds");
 const recordings = join(import.meta.dir, "../../../shared/golden/datamodel/kubernetes");
 

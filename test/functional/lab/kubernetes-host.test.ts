@@ -23,7 +23,7 @@ const missing = await obtainPause().then(
   },
 );
 if (missing !== undefined) console.error(`KUBERNETES NODE TESTS SKIPPED: ${missing}`);
-const suite = missing === undefined ? test : test.skip;
+const suite = missing === undefined ? test : test.skip; // the programs of a node can neither be found nor built
 
 const folder = new LabFolder(LAB);
 const host = new KubernetesHost(folder, "node1");
