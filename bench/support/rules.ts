@@ -1,6 +1,6 @@
 // The cluster the dataplane benchmarks program, and the way to program it: 1,000 policies, ten on each endpoint.
 import { spawnSync } from "node:child_process";
-import type { DataplaneMessage, PolicyId, ProtoRule } from "../../src/calc/index.ts";
+import type { DataplaneMessage, PolicyId } from "../../src/calc/index.ts";
 import { rulesConfig } from "../../src/dataplane/index.ts";
 import { detectFeatures } from "../../src/dataplane/iptables/detect.ts";
 import { createRulePlanes, type RulesKernel } from "../../src/dataplane/rule-planes.ts";
@@ -9,35 +9,15 @@ import { ConfigEngine } from "../../src/felix/config/index.ts";
 import { Ipsets, Iptables, Nft } from "../../src/kernel/index.ts";
 import type { Cidr } from "../../src/lib/ip.ts";
 import { silentLogger } from "../../src/lib/log.ts";
+import { rule } from "../../test/functional/dataplane/messages.ts";
+
+export { rule };
 
 export const POLICIES = 1000;
 const POLICIES_PER_ENDPOINT = 10;
 export const interfaceName = (e: number): string => `cali${e.toString(16).padStart(11, "0")}`;
 export const address = (n: number): string => `10.${64 + (n >> 16)}.${(n >> 8) & 255}.${n & 255}/32`;
 
-export const rule = (more: Partial<ProtoRule>): ProtoRule => ({
-  action: "allow",
-  srcNet: [],
-  srcPorts: [],
-  dstNet: [],
-  dstPorts: [],
-  srcIpSetIds: [],
-  dstIpSetIds: [],
-  srcNamedPortIpSetIds: [],
-  dstNamedPortIpSetIds: [],
-  dstIpPortSetIds: [],
-  notSrcNet: [],
-  notSrcPorts: [],
-  notDstNet: [],
-  notDstPorts: [],
-  notSrcIpSetIds: [],
-  notDstIpSetIds: [],
-  notSrcNamedPortIpSetIds: [],
-  notDstNamedPortIpSetIds: [],
-  original: {},
-  ruleId: "",
-  ...more,
-});
 export const id = (p: number): PolicyId => ({
   kind: "NetworkPolicy",
   namespace: `ns${p % 10}`,

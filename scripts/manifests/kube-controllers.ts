@@ -1,6 +1,14 @@
 // The Deployment of the controllers: one replica, replaced rather than doubled.
 import { IMAGE } from "./image.ts";
-import { API_ADDRESS, type Container, fromConfig, type KubernetesObject, NAMESPACE, value } from "./objects.ts";
+import {
+  API_ADDRESS,
+  type Container,
+  disruptionBudget,
+  fromConfig,
+  type KubernetesObject,
+  NAMESPACE,
+  value,
+} from "./objects.ts";
 
 const name = "calico-kube-controllers";
 const labels = { "k8s-app": name };
@@ -8,12 +16,7 @@ const labels = { "k8s-app": name };
 export function kubeControllers(datastore: "kubernetes" | "etcdv3"): readonly KubernetesObject[] {
   const withEtcd = datastore === "etcdv3";
   return [
-    {
-      apiVersion: "policy/v1",
-      kind: "PodDisruptionBudget",
-      metadata: { name, namespace: NAMESPACE, labels },
-      spec: { maxUnavailable: 1, selector: { matchLabels: labels } },
-    },
+    disruptionBudget(name, labels),
     {
       apiVersion: "apps/v1",
       kind: "Deployment",

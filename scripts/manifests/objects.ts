@@ -91,3 +91,11 @@ export const EVERYWHERE = {
     { effect: "NoExecute", operator: "Exists" },
   ],
 } as const;
+
+/** At most one of them is away at a time. */
+export const disruptionBudget = (name: string, labels: Readonly<Record<string, string>>): KubernetesObject => ({
+  apiVersion: "policy/v1",
+  kind: "PodDisruptionBudget",
+  metadata: { name, namespace: NAMESPACE, labels },
+  spec: { maxUnavailable: 1, selector: { matchLabels: labels } },
+});

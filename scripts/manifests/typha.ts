@@ -1,6 +1,14 @@
 // Typha: one watch of the API server for many nodes.
 import { IMAGE } from "./image.ts";
-import { API_ADDRESS, type Container, EVERYWHERE, type KubernetesObject, NAMESPACE, value } from "./objects.ts";
+import {
+  API_ADDRESS,
+  type Container,
+  disruptionBudget,
+  EVERYWHERE,
+  type KubernetesObject,
+  NAMESPACE,
+  value,
+} from "./objects.ts";
 
 const name = "calico-typha";
 const labels = { "k8s-app": name };
@@ -15,12 +23,7 @@ export function typha(): readonly KubernetesObject[] {
       metadata: { name, namespace: NAMESPACE, labels },
       spec: { ports: [{ port: PORT, protocol: "TCP", targetPort: name, name }], selector: labels },
     },
-    {
-      apiVersion: "policy/v1",
-      kind: "PodDisruptionBudget",
-      metadata: { name, namespace: NAMESPACE, labels },
-      spec: { maxUnavailable: 1, selector: { matchLabels: labels } },
-    },
+    disruptionBudget(name, labels),
     {
       apiVersion: "apps/v1",
       kind: "Deployment",

@@ -17,26 +17,13 @@ for (const backend of BACKENDS)
   describe(backend, () => {
     test("ICMP type with code, also negated, and an ICMP protocol by number on both families", async () => {
       await using dataplane = new WorldDataplane({ backend, pods: PODS, host: ["192.168.0.1" as IpAddress] });
-      const icmp = (type: number, code: number) => ({
-        packet: {
-          source: PODS[0].addresses[0]!,
-          destination: PODS[1].addresses[0]!,
-          protocol: 1,
-          icmp: { type, code },
-        },
-        from: "pod0",
-        to: "pod1",
-      });
-      const icmp6 = (type: number, code: number) => ({
-        packet: {
-          source: PODS[0].addresses[1]!,
-          destination: PODS[1].addresses[1]!,
-          protocol: 58,
-          icmp: { type, code },
-        },
-        from: "pod0",
-        to: "pod1",
-      });
+      const message = (protocol: 1 | 58, type: number, code: number) => {
+        const [source, destination] = PODS.map(({ addresses }) => addresses[protocol === 1 ? 0 : 1]!);
+        const packet = { source: source!, destination: destination!, protocol, icmp: { type, code } };
+        return { packet, from: "pod0", to: "pod1" };
+      };
+      const icmp = (type: number, code: number) => message(1, type, code);
+      const icmp6 = (type: number, code: number) => message(58, type, code);
       const packets = [icmp(8, 0), icmp(8, 1), icmp(13, 0), icmp6(128, 0), icmp6(128, 1)];
       const passes = async (matches: Parameters<typeof rule>[0]) => {
         await dataplane.send(policy("p", [rule(matches)]));
