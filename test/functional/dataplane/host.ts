@@ -35,10 +35,11 @@ import {
 } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger, formatText } from "../../../src/lib/log.ts";
-import { TestNamespace } from "../kernel/namespace.ts";
+import type { TestNamespace } from "../kernel/namespace.ts";
 import { workload } from "./messages.ts";
 
 export * from "./messages.ts";
+import { TestSpaces } from "./spaces.ts";
 
 export type Backend = "nftables" | "legacy" | "nft";
 export const BACKENDS: readonly Backend[] = ["nftables", "legacy", "nft"];
@@ -63,8 +64,7 @@ export class DataplaneHost implements AsyncDisposable {
   static patienceMs = 20_000;
   readonly backend: Backend;
   readonly namespace: TestNamespace;
-  readonly #spaces: TestNamespace[] = [];
-  readonly #handles: NetworkNamespace[] = [];
+  readonly #spaces = new TestSpaces();
   readonly #disposables: Disposable[] = [];
   readonly prober = new PacketProber();
   readonly reports: DataplaneReport[] = [];
@@ -86,9 +86,9 @@ export class DataplaneHost implements AsyncDisposable {
   private constructor(backend: Backend, settings: Readonly<Record<string, string>>) {
     this.backend = backend;
     this.#settings = settings;
-    this.namespace = this.#space("h");
-    this.handle = this.#open(this.namespace);
-    const peer = this.#space("o");
+    this.namespace = this.#spaces.make("dph");
+    this.handle = this.#spaces.open(this.namespace);
+    const peer = this.#spaces.make("dpo");
     const ip = (...args: string[]) => execFileSync("ip", args);
     const { name } = this.namespace;
     ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", peer.name);
@@ -107,7 +107,7 @@ export class DataplaneHost implements AsyncDisposable {
     ip("-n", peer.name, "link", "set", "eth0", "up");
     ip("-n", peer.name, "route", "add", "10.65.0.0/16", "via", "192.0.2.10");
     ip("-n", peer.name, "route", "add", "fd00:65::/64", "via", "2001:db8::10");
-    this.outside = { namespace: this.#open(peer).fd, name: "outside" };
+    this.outside = { namespace: this.#spaces.open(peer).fd, name: "outside" };
     this.hostTarget = { namespace: this.handle.fd, name: "host" };
   }
 
@@ -115,27 +115,13 @@ export class DataplaneHost implements AsyncDisposable {
     return new DataplaneHost(backend, settings);
   }
 
-  #space(letter: string): TestNamespace {
-    const space = new TestNamespace(`dp${letter}${this.#spaces.length}`);
-    this.#spaces.push(space);
-    // Addresses shall be good at once.
-    space.enter(() => {
-      for (const which of ["all", "default"]) procSysctls.write(["net", "ipv6", "conf", which, "accept_dad"], 0);
-    });
-    return space;
-  }
-  #open(space: TestNamespace): NetworkNamespace {
-    const handle = NetworkNamespace.named(space.name);
-    this.#handles.push(handle);
-    return handle;
-  }
   inside<T>(body: () => T extends PromiseLike<unknown> ? never : T): T {
     return withNamespace(this.handle, body);
   }
 
   /** A pod with its wire, as CNI would leave it. */
   addPod(name: string, index: number): Pod {
-    const space = this.#space("p");
+    const space = this.#spaces.make("dpp");
     const interfaceName = `cali${name}${index}`;
     const v4 = `10.65.0.${index}` as IpAddress;
     const v6 = `fd00:65::${index.toString(16)}` as IpAddress;
@@ -165,7 +151,7 @@ export class DataplaneHost implements AsyncDisposable {
     ip("-n", space.name, "route", "add", "default", "via", "169.254.1.1", "dev", "eth0");
     ip("-n", space.name, "neigh", "replace", "fe80::ecee:eeff:feee:eeee", "lladdr", "ee:ee:ee:ee:ee:ee", "dev", "eth0");
     ip("-n", space.name, "-6", "route", "add", "default", "via", "fe80::ecee:eeff:feee:eeee", "dev", "eth0");
-    const pod: Pod = { name, interfaceName, v4, v6, target: { namespace: this.#open(space).fd, name } };
+    const pod: Pod = { name, interfaceName, v4, v6, target: { namespace: this.#spaces.open(space).fd, name } };
     this.pods.set(name, pod);
     return pod;
   }
@@ -353,8 +339,7 @@ export class DataplaneHost implements AsyncDisposable {
     } finally {
       this.prober[Symbol.dispose]();
       for (const part of this.#disposables) part[Symbol.dispose]();
-      for (const handle of this.#handles) handle[Symbol.dispose]();
-      for (const space of this.#spaces) space[Symbol.dispose]();
+      this.#spaces[Symbol.dispose]();
     }
   }
 }

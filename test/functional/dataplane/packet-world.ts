@@ -5,8 +5,9 @@ import { NetworkNamespace, openRouteKernel, procSysctls, withNamespace } from ".
 import * as sys from "../../../src/kernel/sys.ts";
 import { addressBytes, type IpAddress } from "../../../src/lib/ip.ts";
 import type { Packet } from "../../../src/policy/index.ts";
-import { TestNamespace } from "../kernel/namespace.ts";
+import type { TestNamespace } from "../kernel/namespace.ts";
 import { ipPacket, nonceOf } from "./raw-packet.ts";
+import { TestSpaces } from "./spaces.ts";
 
 const AF_PACKET = 17;
 const ETH_P_ALL = 0x0003;
@@ -34,8 +35,7 @@ const mac = (text: string) => Uint8Array.from(text.split(":").map((part) => Numb
 export class PacketWorld implements Disposable {
   readonly host: TestNamespace;
   readonly handle: NetworkNamespace;
-  readonly #spaces: TestNamespace[] = [];
-  readonly #handles: NetworkNamespace[] = [];
+  readonly #spaces = new TestSpaces();
   readonly #wires = new Map<string, Wire>();
   readonly #hostSockets: number[] = [];
   readonly #raw4: number;
@@ -44,15 +44,15 @@ export class PacketWorld implements Disposable {
   #nonce = 1;
 
   constructor(pods: readonly WorldPod[], hostAddresses: readonly IpAddress[]) {
-    this.host = this.#space("wh");
-    this.handle = this.#open(this.host);
+    this.host = this.#spaces.make("wh");
+    this.handle = this.#spaces.open(this.host);
     withNamespace(this.handle, () => {
       procSysctls.write(["net", "ipv4", "ip_forward"], 1);
       procSysctls.write(["net", "ipv6", "conf", "all", "forwarding"], 1);
       for (const which of ["all", "default"]) procSysctls.write(["net", "ipv4", "conf", which, "rp_filter"], 0);
       procSysctls.write(["net", "ipv4", "icmp_ratelimit"], 0);
     });
-    const outside = this.#space("wo");
+    const outside = this.#spaces.make("wo");
     const ip = (...args: string[]) => execFileSync("ip", args, { stdio: "pipe" });
     const host = this.host.name;
     this.#wire("outside", "eth0", "02:00:00:00:00:99", outside);
@@ -77,7 +77,7 @@ export class PacketWorld implements Disposable {
     }
     for (const [i, pod] of pods.entries()) {
       const podMac = `02:00:00:00:01:0${i}`;
-      this.#wire(pod.name, pod.interfaceName, podMac, this.#space("wp"));
+      this.#wire(pod.name, pod.interfaceName, podMac, this.#spaces.make("wp"));
       for (const address of pod.addresses)
         ip("-n", host, "neigh", "replace", address, "lladdr", podMac, "dev", pod.interfaceName, "nud", "permanent");
     }
@@ -96,20 +96,6 @@ export class PacketWorld implements Disposable {
       return [sys.socket(sys.AF_INET, sys.SOCK_RAW, IPPROTO_RAW), raw6] as const;
     });
     [this.#raw4, this.#raw6] = raw;
-  }
-
-  #space(letter: string): TestNamespace {
-    const space = new TestNamespace(`${letter}${this.#spaces.length}`);
-    this.#spaces.push(space);
-    space.enter(() => {
-      for (const which of ["all", "default"]) procSysctls.write(["net", "ipv6", "conf", which, "accept_dad"], 0);
-    });
-    return space;
-  }
-  #open(space: TestNamespace): NetworkNamespace {
-    const handle = NetworkNamespace.named(space.name);
-    this.#handles.push(handle);
-    return handle;
   }
 
   /** A pair with the host's end in the host, and at the far end one who listens and says nothing. */
@@ -136,7 +122,7 @@ export class PacketWorld implements Disposable {
     );
     ip("-n", space.name, "link", "set", "far", "arp", "off", "up");
     ip("-n", host, "link", "set", hostInterface, "up");
-    const handle = this.#open(space);
+    const handle = this.#spaces.open(space);
     using kernel = openRouteKernel(handle);
     const index = kernel.links.get("far")?.index ?? 0;
     const fd = space.enter(() => {
@@ -229,7 +215,6 @@ export class PacketWorld implements Disposable {
   [Symbol.dispose](): void {
     for (const fd of [...this.#hostSockets, this.#raw4, this.#raw6]) sys.close(fd);
     for (const { fd } of this.#wires.values()) sys.close(fd);
-    for (const handle of this.#handles) handle[Symbol.dispose]();
-    for (const space of this.#spaces) space[Symbol.dispose]();
+    this.#spaces[Symbol.dispose]();
   }
 }

@@ -1,0 +1,29 @@
+// The network namespaces of one test, taken down together.
+import { NetworkNamespace, procSysctls } from "../../../src/kernel/index.ts";
+import { TestNamespace } from "../kernel/namespace.ts";
+
+export class TestSpaces implements Disposable {
+  readonly #spaces: TestNamespace[] = [];
+  readonly #handles: NetworkNamespace[] = [];
+
+  /** Addresses in it are good at once. */
+  make(prefix: string): TestNamespace {
+    const space = new TestNamespace(`${prefix}${this.#spaces.length}`);
+    this.#spaces.push(space);
+    space.enter(() => {
+      for (const which of ["all", "default"]) procSysctls.write(["net", "ipv6", "conf", which, "accept_dad"], 0);
+    });
+    return space;
+  }
+
+  open(space: TestNamespace): NetworkNamespace {
+    const handle = NetworkNamespace.named(space.name);
+    this.#handles.push(handle);
+    return handle;
+  }
+
+  [Symbol.dispose](): void {
+    for (const handle of this.#handles) handle[Symbol.dispose]();
+    for (const space of this.#spaces) space[Symbol.dispose]();
+  }
+}
