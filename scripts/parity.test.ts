@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { idsOf, parseNotes, parseRows, render } from "./parity.ts";
+import { idsOf, parseDifferences, parseNotes, parseRows, render } from "./parity.ts";
 
 test("parity: IDs in the names of tests count, those in comments and skipped tests do not", () => {
   const source = [
@@ -26,4 +26,10 @@ test("parity: a row's state is its note's, else done with a test, else not yet",
 test("parity: a note must say a state and a reason", () => {
   expect(() => parseNotes("DM-001: soon # why")).toThrow("want");
   expect(() => parseNotes("DM-001: later")).toThrow("want");
+});
+
+test("parity: deliberate differences stand in the table with their reasons, and need one", () => {
+  const differences = parseDifferences("# head\nbgp: mesh/a|b # one session per node\n");
+  expect(render([], new Map(), new Map(), differences)).toContain("| bgp | mesh/a\\|b | one session per node |");
+  expect(() => parseDifferences("bgp: mesh/a")).toThrow("want");
 });

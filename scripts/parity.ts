@@ -18,6 +18,11 @@ export interface Note {
   readonly state: State;
   readonly why: string;
 }
+export interface Difference {
+  readonly suite: string;
+  readonly check: string;
+  readonly why: string;
+}
 
 const AREAS: readonly { readonly prefix: string; readonly title: string }[] = [
   { prefix: "DM-", title: "Data model and datastores" },
@@ -43,6 +48,7 @@ if (import.meta.main) {
     parseRows(readFileSync(join(root, "test/parity-rows.txt"), "utf8")),
     parseNotes(readFileSync(join(root, "test/parity-notes.txt"), "utf8")),
     findTests(root),
+    parseDifferences(readFileSync(join(root, "test/golden-exceptions.txt"), "utf8")),
   );
   if (!process.argv.includes("--check")) {
     mkdirSync(join(root, "docs"), { recursive: true });
@@ -73,6 +79,15 @@ export function parseNotes(text: string): Map<string, Note> {
   );
 }
 
+/** Where we differ from the recordings on purpose: `suite: beginning of the check's name # reason`. */
+export function parseDifferences(text: string): Difference[] {
+  return meaningful(text).map((line) => {
+    const [, suite = "", check = "", why = ""] = /^([\w -]+): (.+?) # (.+)$/.exec(line) ?? [];
+    if (why === "") throw new Error(`golden-exceptions.txt: want "suite: check # why", got ${line}`);
+    return { suite, check, why };
+  });
+}
+
 function meaningful(text: string): string[] {
   return text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
 }
@@ -80,11 +95,12 @@ function meaningful(text: string): string[] {
 /** Which test files carry which ID in the name of a test that runs. */
 export function findTests(root: string): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
-  for (const folder of ["src", "test"]) {
+  for (const folder of ["src", "scripts", "test"]) {
     if (!existsSync(join(root, folder))) continue;
     for (const name of readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).sort()) {
       // Suites that several drivers run stand beside the files that run them.
       if (!(folder === "test" ? name.endsWith(".ts") : name.endsWith(".test.ts"))) continue;
+      if (name === "parity.test.ts") continue; // its IDs are examples
       for (const id of idsOf(readFileSync(join(root, folder, name), "utf8")))
         found.set(id, (found.get(id) ?? new Set()).add(`${folder}/${name}`));
     }
@@ -107,6 +123,7 @@ export function render(
   rows: readonly Row[],
   notes: ReadonlyMap<string, Note>,
   tests: ReadonlyMap<string, ReadonlySet<string>>,
+  differences: readonly Difference[] = [],
 ): string {
   const judged = rows.map((row) => {
     const files = [...(tests.get(row.id) ?? [])];
@@ -134,5 +151,12 @@ export function render(
     ...summary,
     `| **all** | ${STATES.map((state) => count("", state)).join(" | ")} |\n`,
     ...tables,
+    ...(differences.length > 0 ? [differenceTable(differences)] : []),
   ].join("\n");
+}
+
+function differenceTable(differences: readonly Difference[]): string {
+  const cell = (text: string) => text.replaceAll("|", "\\|");
+  const lines = differences.map(({ suite, check, why }) => `| ${suite} | ${cell(check)} | ${cell(why)} |`);
+  return `## Where ours differs from the recordings on purpose\n\nFrom \`test/golden-exceptions.txt\`; anything else that differs fails \`make golden\`.\n\n| suite | checks that begin with | reason |\n|---|---|---|\n${lines.join("\n")}\n`;
 }
