@@ -3,10 +3,11 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Bird, BgpService } from "../../src/bgp/index.ts";
+import { BgpService } from "../../src/bgp/index.ts";
 import { createSyncer, type KubeApi, openKubeApi, openSqliteInMemory } from "../../src/datastore/index.ts";
 import { silentLogger } from "../../src/lib/log.ts";
-import { API_VERSION, type KindName } from "../../src/model/index.ts";
+import type { KindName } from "../../src/model/index.ts";
+import { agreeableBird as bird, put as putInto } from "../functional/bgp/bare-service.ts";
 import { eventually } from "../functional/bgp/routers.ts";
 import { type ApiServer, startApiServer } from "./api-server.ts";
 import { found, suite } from "./available.ts";
@@ -27,17 +28,10 @@ afterAll(async () => {
   await server?.[Symbol.asyncDispose]();
 });
 
-/** Takes every file. */
-const bird: Bird = { check: async () => undefined, reload: async () => "reconfigured" };
-
 suite("NB-090 NB-133 secrets and services are followed while they change", async () => {
   const folder = mkdtempSync(join(tmpdir(), "calico-bgp-kube-"));
   const datastore = await openSqliteInMemory();
-  const put = (kind: KindName, name: string, spec: object) =>
-    datastore.apply({
-      key: { type: "resource", kind, name },
-      value: { apiVersion: API_VERSION, kind, metadata: { name }, spec },
-    });
+  const put = (kind: KindName, name: string, spec: object) => putInto(datastore, kind, name, spec);
   await put("Node", "n1", { bgp: { ipv4Address: "10.0.0.1/24" } });
   await put("BGPConfiguration", "default", {
     nodeToNodeMeshEnabled: false,

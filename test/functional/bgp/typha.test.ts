@@ -3,25 +3,20 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Bird, BgpService } from "../../../src/bgp/index.ts";
+import { BgpService } from "../../../src/bgp/index.ts";
 import { createSyncer, openSqliteInMemory } from "../../../src/datastore/index.ts";
 import { parseCidr } from "../../../src/lib/ip.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
-import { API_VERSION, type KindName } from "../../../src/model/index.ts";
+import type { KindName } from "../../../src/model/index.ts";
 import { openNodeSyncer } from "../../../src/node/node-syncer.ts";
 import { TestServer } from "../typha/harness.ts";
+import { agreeableBird as bird, put as putInto } from "./bare-service.ts";
 import { eventually } from "./routers.ts";
-
-const bird: Bird = { check: async () => undefined, reload: async () => "reconfigured" };
 
 test("NB-074 through Typha, further changes too, and through another one when the first dies", async () => {
   const folder = mkdtempSync(join(tmpdir(), "calico-bgp-typha-"));
   const datastore = await openSqliteInMemory();
-  const put = (kind: KindName, name: string, spec: object) =>
-    datastore.apply({
-      key: { type: "resource", kind, name },
-      value: { apiVersion: API_VERSION, kind, metadata: { name }, spec },
-    });
+  const put = (kind: KindName, name: string, spec: object) => putInto(datastore, kind, name, spec);
   await put("Node", "n1", { bgp: { ipv4Address: "10.0.0.1/24" } });
   await put("Node", "n2", { bgp: { ipv4Address: "10.0.0.2/24" } });
   for (const number of [1, 2])
