@@ -4,7 +4,7 @@
 // without the two --no-compile-autoload flags the binary would execute a bunfig.toml or .env
 // found in the directory it is started from.
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 
 const root = join(import.meta.dir, "..");
@@ -26,6 +26,8 @@ const workers = ["kernel/event-worker.ts", "kernel/request-worker.ts"];
 const version = (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string }).version;
 const commit = revision();
 mkdirSync(dist, { recursive: true });
+/** Whoever runs the executable meanwhile has the old one or the new one, never half of it ("text file busy"). */
+const fresh = join(dist, `.calico-${process.pid}`);
 execFileSync(
   process.execPath,
   [
@@ -35,13 +37,15 @@ execFileSync(
     `--define=BUILD_COMMIT=${JSON.stringify(commit)}`,
     join(root, "src/main.ts"),
     ...workers.map((worker) => join(root, "src", worker)),
-    `--outfile=${join(dist, "calico")}`,
+    `--outfile=${fresh}`,
   ],
   { cwd: root, stdio: ["ignore", "ignore", "inherit"] },
 );
+renameSync(fresh, join(dist, "calico"));
 for (const role of roles) {
-  rmSync(join(dist, role), { force: true });
-  symlinkSync("calico", join(dist, role));
+  const link = `${fresh}-${role}`;
+  symlinkSync("calico", link);
+  renameSync(link, join(dist, role));
 }
 console.log(`build: dist/calico v${version} (${commit}), roles ${roles.join(" ")}`);
 

@@ -6,6 +6,7 @@
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { areRecordingsThere, suites } from "./golden-suites.ts";
 
 interface Count {
   passed: number;
@@ -28,23 +29,15 @@ interface Stage {
 const root = join(import.meta.dir, "..");
 const reports = join(root, ".cache/reports");
 
-/** One after the other. Most of what the two lanes do is wait for packets and clocks, so they run side by side. */
 const before: readonly Stage[] = [
   { name: "check", what: "types, lint, format, import direction", run: (out) => script(out, "check.ts") },
   { name: "unit", what: "unit and property tests", run: (out) => bunTest(out, "unit", ["src", "scripts"]) },
   { name: "build", what: "the executable", run: (out) => script(out, "build.ts") },
 ];
-const lanes: readonly (readonly Stage[])[] = [
-  suites((name) => name !== "kubernetes"),
-  [
-    ...suites((name) => name === "kubernetes"),
-    {
-      name: "golden",
-      what: "recordings of the original system",
-      run: (out) => script(out, "golden.ts"),
-      mayRepeat: true,
-    },
-  ],
+/** Most of what these do is wait for packets and clocks, so two run side by side; the long ones begin. */
+const between: readonly Stage[] = [
+  ...folders("functional", "kubernetes"),
+  ...(areRecordingsThere ? Object.keys(suites).map((suite) => golden(suite)) : [golden()]),
 ];
 const after: readonly Stage[] = [
   {
@@ -53,7 +46,7 @@ const after: readonly Stage[] = [
     run: (out) => script(out, "parity.ts", ["--check"]),
   },
 ];
-const stages = [...before, ...lanes.flat(), ...after];
+const stages = [...before, ...between, ...after];
 
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !stages.some((stage) => stage.name === name));
@@ -69,8 +62,9 @@ const repeats: Stage[] = [];
 /** How many tests of those files failed. */
 let failedTests = 0;
 await walk(before, write);
-// The first lane is seen as it goes, the other stage by stage.
-await Promise.all(lanes.map((lane, i) => walk(lane, i === 0 ? write : undefined)));
+// What the first of the two does is seen as it goes, the other's stage by stage.
+const queue = between.values();
+await Promise.all([walk(queue, write), walk(queue, undefined)]);
 await walk(
   repeats.map((stage) => ({ ...stage, mayRepeat: false })),
   write,
@@ -84,8 +78,8 @@ function write(text: string): void {
   process.stdout.write(text);
 }
 
-async function walk(lane: readonly Stage[], live: Output | undefined): Promise<void> {
-  for (const stage of lane) {
+async function walk(stages: Iterable<Stage>, live: Output | undefined): Promise<void> {
+  for (const stage of stages) {
     if (wanted.length > 0 && !wanted.includes(stage.name)) continue;
     const kept: string[] = [];
     const out = live ?? ((text: string) => void kept.push(text));
@@ -126,19 +120,23 @@ function describe(count: Count): string {
   return `${count.passed} passed, ${count.failed} failed${skipped}`;
 }
 
-/** One stage per folder of test/ that holds tests: functional, interop, … */
-function suites(isWanted: (name: string) => boolean): Stage[] {
+/** One stage per folder of test/ that holds tests, the named ones first. */
+function folders(...first: readonly string[]): Stage[] {
   const folder = join(root, "test");
-  if (!existsSync(folder)) return [];
   const apart = new Set(["conformance", "chaos", "soak", "vm", "e2e"]); // their own make targets
-  return readdirSync(folder, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory() && !apart.has(entry.name) && isWanted(entry.name))
-    .filter((entry) => holdsTests(join(folder, entry.name)))
-    .map((entry) => ({
-      name: entry.name,
-      what: `tests of test/${entry.name}`,
-      run: (out) => bunTest(out, entry.name, [`test/${entry.name}`]),
-    }));
+  const found = readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && !apart.has(entry.name) && holdsTests(join(folder, entry.name)))
+    .map((entry) => entry.name);
+  return [...first, ...found.filter((name) => !first.includes(name))].map((name) => ({
+    name,
+    what: `tests of test/${name}`,
+    run: (out) => bunTest(out, name, [`test/${name}`]),
+  }));
+}
+
+function golden(...suite: readonly string[]): Stage {
+  const what = ["recordings of the original system", ...suite].join(", ");
+  return { name: "golden", what, run: (out) => script(out, "golden.ts", suite), mayRepeat: true };
 }
 
 function holdsTests(folder: string): boolean {
