@@ -19,10 +19,13 @@ export interface ReadFilters {
 export function readFilters(state: BgpState, problems: Problem[]): ReadFilters {
   const unreadable = new Set<string>();
   const readable = [...state.filters.values()].flatMap((filter) => {
+    const own: Problem[] = [];
     try {
-      return [
-        ([4, 6] as const).map((family) => DIRECTIONS.flatMap((direction) => functionOf(filter, family, direction))),
-      ];
+      const functions = ([4, 6] as const).map((family) =>
+        DIRECTIONS.flatMap((direction) => functionOf(filter, family, direction, own)),
+      );
+      problems.push(...own);
+      return [functions];
     } catch (error) {
       if (!isValueError(error)) throw error;
       unreadable.add(filter.name);
@@ -31,19 +34,8 @@ export function readFilters(state: BgpState, problems: Problem[]): ReadFilters {
     }
   });
   const functions = [0, 1].flatMap((i) => readable.flatMap((byFamily) => byFamily[i] ?? []));
-  for (const { name, rules, family, direction } of functions)
-    for (const [i, rule] of rules.entries())
-      if (isEmptyRange(rule))
-        problems.push({
-          object: `BGPFilter(${name})`,
-          problem: `spec.${direction}V${family}[${i}].prefixLength: no length lies between ${rule.prefixLength?.min} and ${rule.prefixLength?.max}`,
-        });
   return { functions, unreadable };
 }
-
-/** Lengths that make no range: nothing lies in it. */
-export const isEmptyRange = (rule: FilterRule): boolean =>
-  rule.prefixLength !== undefined && rule.prefixLength.min > rule.prefixLength.max;
 
 /** The calls a session makes: named filters in the order they are named, where they exist and have something to say. */
 export function filterCalls(
@@ -61,8 +53,23 @@ export function filterCalls(
   });
 }
 
-function functionOf(filter: BgpFilter, family: IpVersion, direction: "import" | "export"): readonly FilterFunction[] {
-  const rules = filter.spec.objects(`${direction}V${family}`).map((rule) => ruleOf(rule, family));
+function functionOf(
+  filter: BgpFilter,
+  family: IpVersion,
+  direction: "import" | "export",
+  problems: Problem[],
+): readonly FilterFunction[] {
+  const field = `${direction}V${family}`;
+  const rules = filter.spec.objects(field).flatMap((each, i) => {
+    const rule = ruleOf(each, family);
+    const { min, max } = rule.prefixLength ?? { min: 0, max: 0 };
+    if (min <= max) return [rule];
+    const why = `spec.${field}[${i}].prefixLength: no length lies between ${min} and ${max}`;
+    const possible = withoutLengths(rule);
+    const sequel = possible === undefined ? "the rule never matches: left out" : "the condition always holds: left out";
+    problems.push({ object: `BGPFilter(${filter.name})`, problem: `${why}: ${sequel}` });
+    return possible === undefined ? [] : [possible];
+  });
   if (rules.length === 0) return [];
   return [
     {
@@ -74,6 +81,12 @@ function functionOf(filter: BgpFilter, family: IpVersion, direction: "import" | 
       rules,
     },
   ];
+}
+
+/** No prefix has a length of an empty range: a rule that asks for one never matches, one that asks for any other always. */
+function withoutLengths(rule: FilterRule): FilterRule | undefined {
+  const { operator, cidr: _cidr, prefixLength: _lengths, ...rest } = rule;
+  return operator === "NotEqual" || operator === "NotIn" ? rest : undefined;
 }
 
 const functionName = (filter: string, direction: "import" | "export", family: IpVersion): string =>

@@ -56,6 +56,7 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   "mesh-own-as@node1": "a node without AS number has the cluster's, not that of its peer",
   "mesh-own-as@node3": "a node without AS number has the cluster's, not that of its peer",
   "global-without-as": "no session with AS 0",
+  "prefix-lengths": "a rule that asks for a length of an empty range is left out",
   "listen-port-node-and-global-port-match@node2": "a node's own port is the one it listens on",
   "reflector-by-address-global-two@node1": "reflectors of one cluster are not each other's clients",
   "reflector-by-address-global-two@node2": "reflectors of one cluster are not each other's clients",

@@ -1,7 +1,6 @@
 // BGPFilters, communities, aggregation and the two route policies as BIRD's functions and filters.
 import type { IpVersion } from "../../lib/ip.ts";
 import { unreachable } from "../../lib/unreachable.ts";
-import { isEmptyRange } from "../filter-plan.ts";
 import type { BgpPlan, FilterFunction, FilterOperation, FilterRule, RouteStep } from "../plan-types.ts";
 import { anyOf, block, community, communityAttribute, type Lines, prefix, prefixSet, symbol } from "./text.ts";
 
@@ -79,23 +78,19 @@ export function filterFunction(filter: FilterFunction): Lines {
 
 function ruleLines(rule: FilterRule): Lines {
   const conditions = conditionsOf(rule);
-  if (conditions === "never") return [];
   const body = [...(rule.operations ?? []).map(operationLine), `${rule.action};`];
   return conditions.length === 0
     ? body
     : block(`if (${conditions.map((each) => `(${each})`).join(" && ")}) then`, body);
 }
 
-/** All must hold; "never" when they cannot. */
-function conditionsOf(rule: FilterRule): readonly string[] | "never" {
+/** All must hold. */
+function conditionsOf(rule: FilterRule): readonly string[] {
   const conditions: string[] = [];
   if (rule.peerType !== undefined) conditions.push(rule.peerType === "iBGP" ? "same_as" : "!same_as");
   if (rule.cidr !== undefined && rule.operator !== undefined) {
     const isNegated = rule.operator === "NotEqual" || rule.operator === "NotIn";
-    // No prefix has a length that lies in an empty range.
-    if (isEmptyRange(rule)) {
-      if (!isNegated) return "never";
-    } else if (rule.prefixLength !== undefined)
+    if (rule.prefixLength !== undefined)
       conditions.push(`net ${isNegated ? "!~" : "~"} ${prefixSet(rule.cidr, rule.prefixLength)}`);
     else conditions.push(`net ${OPERATORS[rule.operator]} ${prefix(rule.cidr)}`);
   }

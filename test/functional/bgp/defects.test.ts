@@ -102,11 +102,18 @@ test("prefix lengths that make no range never match, and are reported", () => {
     exportV4: [
       { cidr: "10.0.0.0/16", matchOperator: "In", prefixLength: { min: 8, max: 12 }, action: "Accept" },
       { cidr: "10.1.0.0/16", matchOperator: "In", prefixLength: { min: 30, max: 20 }, action: "Accept" },
+      { cidr: "10.2.0.0/16", matchOperator: "NotIn", prefixLength: { max: 8 }, interface: "eth0", action: "Accept" },
       { action: "Reject" },
     ],
+    importV4: [{ cidr: "10.0.0.0/16", matchOperator: "Equal", prefixLength: { max: 12 }, action: "Accept" }],
   });
   const made = planOf([node("n1", "10.0.0.1/24"), pool, filter, tor("t", { filters: ["f"] })]);
-  expect(reported(made, "BGPFilter(f)")).toBe(2);
+  expect(reported(made, "BGPFilter(f)")).toBe(4);
+  // Nor are they in the plan: what it lists is what BIRD is given.
+  expect(made.bgpFilters.map(({ direction, rules }) => [direction, rules])).toEqual([
+    ["export", [{ interface: "eth0", action: "accept" }, { action: "reject" }]],
+  ]);
+  expect(made.peers[0]?.importFilters).toEqual([]);
   expect(names(made)).toEqual(["Global_10_0_0_254"]);
   isTaken(made);
 });
