@@ -2,7 +2,7 @@ export { birdConfiguration, isUsablePassword, type RenderInputs } from "./bird/c
 export { BgpCollector } from "./collect.ts";
 export { type LocalInputs, NoSuchNode, plan } from "./plan.ts";
 export type * from "./plan-types.ts";
-export { hashedRouterId } from "./router-id.ts";
+export { hashedRouterId, routerIdOf } from "./router-id.ts";
 export { asNumberOf, type LocalWorkload } from "./sessions.ts";
 export { type BgpNode, type BgpPeer, type BgpState, matchesNode, type Problem, type SecretRef } from "./state.ts";
 export { BIRD_SOCKETS, BirdControl, BirdRefused, BirdUnreachable, connectBird } from "./bird/control.ts";
@@ -19,4 +19,4 @@ export {
 export { type Bird, birdProcess } from "./service/install.ts";
 export { BgpService, type BgpServiceOptions, CONFIG_FILE } from "./service/service.ts";
 export type { PasswordSource } from "./service/secrets.ts";
-export { sessionCause, type SessionSurroundings } from "./session-cause.ts";
+export { asMismatch, sessionCause, type SessionSurroundings } from "./session-cause.ts";

@@ -22,12 +22,12 @@ type Explain = (session: BirdSession, around: SessionSurroundings, said: string)
 
 const PROTOCOL_ERRORS: readonly (readonly [RegExp, Explain])[] = [
   [
-    /Bad peer AS(?:: (\d+))?/i,
+    /Bad peer AS/i,
     (s, _, said) => {
-      const other = /Bad peer AS: (\d+)/i.exec(said)?.[1];
-      return other === undefined
+      const actual = actualAs(said);
+      return actual === undefined
         ? `the AS numbers do not match: we are ${s.localAs ?? "?"} and expect ${s.neighborAs ?? "?"}, and the other side does not agree; compare with what it expects`
-        : `the AS numbers do not match: we expect ${s.neighborAs ?? "?"} and it is ${other}; correct asNumber`;
+        : `the AS numbers do not match: we expect ${s.neighborAs ?? "?"} and it is ${actual}; correct asNumber`;
     },
   ],
   [/Hold timer expired/i, () => "the hold timer expired: the other side fell silent; packets are lost, or it hangs"],
@@ -71,6 +71,22 @@ const SOCKET_ERRORS: readonly (readonly [RegExp, Explain])[] = [
       `the other side hung up: it does not expect us${source === undefined ? " from this address" : ` from ${source.address}`} (wrong source address), or it waits after an error`,
   ],
 ];
+
+/** What the other side says of itself. In what it sends to us the number is ours, as it saw it. */
+const actualAs = (said: string): number | undefined => {
+  const [, number] = /^(?!.*Received).*Bad peer AS: (\d+)/i.exec(said) ?? [];
+  return number === undefined ? undefined : Number(number);
+};
+
+/** Set when the AS numbers are what keeps a session down: the other side's own, where it was told. */
+export function asMismatch(
+  session: BirdSession,
+  { heard = "" }: SessionSurroundings = {},
+): { readonly actual: number | undefined } | undefined {
+  const said = [session.lastError ?? session.info, heard].filter((text) => /Bad peer AS/i.test(text));
+  if (session.bgpState === "Established" || said.length === 0) return undefined;
+  return { actual: said.map(actualAs).find((number) => number !== undefined) };
+}
 
 /** Undefined for a session that is up. */
 export function sessionCause(session: BirdSession, around: SessionSurroundings = {}): string | undefined {

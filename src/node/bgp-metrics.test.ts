@@ -29,6 +29,7 @@ const session = (
   imported: 7,
   exported: 3,
   updatesReceived: 9,
+  isAwaited: false,
   ...over,
 });
 const bird: BirdFacts = {
@@ -76,6 +77,9 @@ test("a session's protocol error is remembered from BIRD's log", async () => {
     session: "Global_10_0_0_1",
     error: "Bad peer AS: 65100",
   });
+  expect(parseErrorLine("<RMT> Node_10_0_0_1: Received: Bad peer AS: 64512")?.error).toBe(
+    "Received: Bad peer AS: 64512",
+  );
   expect(parseErrorLine("<INFO> Started")).toBeUndefined();
   const folder = mkdtempSync(join(tmpdir(), "calico-errors-"));
   try {
@@ -84,7 +88,7 @@ test("a session's protocol error is remembered from BIRD's log", async () => {
     errors.onLine("felix", "<RMT> Node_1: Error: not BIRD's");
     errors.onLine("bird", "<RMT> Node_10_0_0_1: Received: Hold timer expired");
     while (readSessionErrors(file).size === 0) await Bun.sleep(10);
-    expect([...readSessionErrors(file)]).toEqual([["Node_10_0_0_1", "Hold timer expired"]]);
+    expect([...readSessionErrors(file)]).toEqual([["Node_10_0_0_1", "Received: Hold timer expired"]]);
     expect(readSessionErrors(file, Date.now() + 3_600_000).size).toBe(0);
     writeFileSync(file, "torn");
     expect(readSessionErrors(file).size).toBe(0);

@@ -128,14 +128,31 @@ test("NB-012 by the original's rule: at first every peer, later one", async () =
   expect(await probe("bird-ready", peers)).toBeUndefined();
 });
 
-test("NB-013 a graceful restart in progress is not ready, until the node is old", async () => {
+test("NB-013 a graceful restart in progress is not ready while neighbours that are there have yet to speak", async () => {
   written("bird.cfg", 60_000);
-  replies["show status"] = STATUS(
-    new Date(),
-    "0024-Graceful restart recovery in progress\n  Waiting for 1 channels to recover\n",
-  );
   nodename(1000);
-  expect(await probe("bird-ready", options())).toContain("graceful restart in progress");
+  const recovering = (bootedSecondsAgo: number) =>
+    STATUS(new Date(), "0024-Graceful restart recovery in progress\n  Waiting for 1 channels to recover\n").replace(
+      /Last reboot on .*/,
+      `Last reboot on ${localTime(new Date(new Date(2026, 0, 1).getTime() - bootedSecondsAgo * 1000))}`,
+    );
+  const awaited = (...states: string[]) =>
+    PROTOCOLS(...states).replaceAll(
+      /( {5}Local AS: .*\n)/g,
+      "$1   Channel ipv4\n     State:          UP\n     GR recovery:    pending waiting\n",
+    );
+  // BIRD has only just begun: whoever is not there may be on the way.
+  replies["show status"] = recovering(3);
+  replies["show protocols all"] = awaited("Active", "Established");
+  expect(await probe("bird-ready", options())).toContain("waiting for 192.0.2.2,192.0.2.3");
+  // All had their time: one that is down does not make this node unready, one that is up and not done does.
+  replies["show status"] = recovering(12);
+  expect(await probe("bird-ready", options())).toEndWith("graceful restart in progress: waiting for 192.0.2.3");
+  replies["show protocols all"] = awaited("Active", "Passive");
+  expect(await probe("bird-ready", options())).toBeUndefined();
+  // By the original's rule it is not, until the node is old.
+  replies["show protocols all"] = awaited("Established");
+  expect(await probe("bird-ready", options({ CALICO_BIRD_READY: "peers" }))).toContain("graceful restart in progress");
   nodename(60_000);
   expect(await probe("bird-ready", options())).toBeUndefined();
 });

@@ -2,7 +2,7 @@
 // this one unready; `CALICO_BIRD_READY=peers` brings the original's rule back, by which it could.
 import { readFileSync, statSync } from "node:fs";
 import { get } from "node:http";
-import { BIRD_SOCKETS, bgpSessions, connectBird, parseProtocols, parseStatus } from "../bgp/index.ts";
+import { BIRD_SOCKETS, type BirdStatus, bgpSessions, connectBird, parseProtocols, parseStatus } from "../bgp/index.ts";
 import type { Environment } from "../datastore/index.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import { CONFD_FOLDER, SUPERVISOR_FILE } from "./children.ts";
@@ -127,11 +127,33 @@ async function birdIsReady(
     if (applied !== undefined && written > applied + APPLY_WITHIN_MS && Date.now() - written > APPLY_WITHIN_MS)
       return fault("its configuration has not been applied");
   }
-  if (isYoung && status.isRecovering) return fault("graceful restart in progress");
+  if (isYoung && status.isRecovering) {
+    const coming = await stillComing(version, options, status);
+    if (coming.length > 0) return fault(`graceful restart in progress: waiting for ${coming.join(",")}`);
+  }
   return undefined;
 }
 
 const APPLY_WITHIN_MS = 5_000;
+/** BIRD connects after two seconds, and again every five. */
+const CONNECT_WITHIN_MS = 10_000;
+
+/**
+ * Whom BIRD waits for after a restart, of those that may still come: neighbours that are up and have not yet told all
+ * their routes, and while BIRD is young all others. Those that had their time are down, which is not this node's fault.
+ * BIRD goes on waiting for them, so that their routes stay; that takes nothing away from those who are here.
+ */
+async function stillComing(
+  version: IpVersion,
+  options: ProbeOptions,
+  { serverTime, lastReboot }: BirdStatus,
+): Promise<readonly string[]> {
+  const age = (birdTimeMs(serverTime) ?? 0) - (birdTimeMs(lastReboot) ?? 0);
+  const hadTime = options.env["CALICO_BIRD_READY"] !== "peers" && age >= CONNECT_WITHIN_MS;
+  return bgpSessions(parseProtocols(await askBird(version, options, "show protocols all")))
+    .filter(({ isAwaited, bgpState }) => isAwaited && (bgpState === "Established" || !hadTime))
+    .map(({ neighbor, name }) => neighbor ?? name);
+}
 
 /** BIRD's clock is the host's local time, as we ask for it. */
 function birdTimeMs(text: string): number | undefined {

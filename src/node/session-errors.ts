@@ -13,11 +13,15 @@ export interface SessionError {
   readonly error: string;
 }
 
-/** `2026-01-01 10:00:00.000 <RMT> Global_10_0_0_1: Error: Bad peer AS: 65100` */
+/**
+ * `2026-01-01 10:00:00.000 <RMT> Global_10_0_0_1: Error: Bad peer AS: 65100`; what the other side says of us keeps its
+ * `Received: `, for the number in it is then ours.
+ */
 export function parseErrorLine(line: string): { readonly session: string; readonly error: string } | undefined {
-  const [, session, error] =
-    /<\w+> ((?:Global|Node|Mesh|Local_Workload)_\w+): (?:Error|Received): (.+?)\s*$/.exec(line) ?? [];
-  return session === undefined || error === undefined ? undefined : { session, error };
+  const [, session, way, error] =
+    /<\w+> ((?:Global|Node|Mesh|Local_Workload)_\w+): (Error|Received): (.+?)\s*$/.exec(line) ?? [];
+  if (session === undefined || error === undefined) return undefined;
+  return { session, error: way === "Received" ? `Received: ${error}` : error };
 }
 
 export class SessionErrors {

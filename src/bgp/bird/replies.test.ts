@@ -67,6 +67,7 @@ describe("NB-142 BIRD 2's answers", () => {
         imported: 7,
         exported: 3,
         updatesReceived: 9,
+        isAwaited: false,
       },
       {
         name: "Global_fd00__1_port_1179",
@@ -83,6 +84,7 @@ describe("NB-142 BIRD 2's answers", () => {
         imported: 0,
         exported: 0,
         updatesReceived: 0,
+        isAwaited: false,
       },
     ]);
   });
@@ -180,6 +182,7 @@ describe("why a session is down", () => {
     imported: 0,
     exported: 0,
     updatesReceived: 0,
+    isAwaited: false,
   });
   const cases = [
     ["Active", "Socket: Connection refused", "nobody listens"],
@@ -196,6 +199,9 @@ describe("why a session is down", () => {
     const closed = session("Active", "Socket: Connection closed");
     expect(sessionCause(closed)).toContain("hung up");
     expect(sessionCause(closed, { heard: "Bad peer AS: 65101" })).toContain("we expect 64512 and it is 65101");
+    // What the other side sends names the number it saw, which is ours.
+    for (const said of [session("Idle", "Received: Bad peer AS: 64512"), closed])
+      expect(sessionCause(said, { heard: "Received: Bad peer AS: 64512" })).toContain("the other side does not agree");
     expect(sessionCause(closed, { source: { address: "10.0.0.9", isHere: false } })).toContain("carries 10.0.0.9");
     expect(sessionCause(session("Active", "Socket: No route to host"), { hasRoute: true })).toContain("on the wire");
     const signatures = { missing: 0, unexpected: 3, wrong: 0 };

@@ -52,6 +52,8 @@ export interface BirdSession {
   readonly imported: number;
   readonly exported: number;
   readonly updatesReceived: number;
+  /** After a restart, until it has told its routes again: BIRD leaves the kernel's as they are meanwhile. */
+  readonly isAwaited: boolean;
 }
 
 /** From `show protocols` or `show protocols all`. Lines of other sorts are passed over. */
@@ -110,6 +112,7 @@ export function bgpSessions(protocols: readonly BirdProtocol[]): readonly BirdSe
         imported: Number(imported),
         exported: Number(exported),
         updatesReceived: Number(/^\d+/.exec(details.get("Import updates") ?? "")?.[0] ?? 0),
+        isAwaited: /\bpending\b/.test(details.get("GR recovery") ?? ""),
       };
     });
 }

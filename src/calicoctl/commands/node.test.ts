@@ -30,6 +30,7 @@ const session = (
   imported: 0,
   exported: 0,
   updatesReceived: 0,
+  isAwaited: false,
 });
 
 test("TC-C35 NB-141 sessions are a table by peer type, with the cause of those that are not up", () => {
