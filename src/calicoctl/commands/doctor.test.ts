@@ -35,5 +35,5 @@ test("doctor --from reads a folder", async () => {
   using line = new CommandLine();
   line.file("cluster/nodes.yaml", [node("n1", "10.0.0.1"), node("n2", "10.0.0.1")].join("---\n"));
   const answer = await line.run("doctor", "--from", `${line.folder}/cluster`);
-  expect(answer).toMatchObject({ code: 3, out: expect.stringContaining("nodes n1 and n2 all carry 10.0.0.1") });
+  expect(answer).toMatchObject({ code: 3, out: expect.stringContaining("nodes n1 and n2 both carry 10.0.0.1") });
 });

@@ -1,11 +1,13 @@
 // Every finding on the smallest cluster or host that has the fault, and none on one that has not.
 import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
 import type { BirdSession } from "../../bgp/index.ts";
 import { parseNetwork, tryParseAddress } from "../../lib/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
 import { examine } from "./examine.ts";
 import { clusterFacts, type HostFacts, type HostLink, type StoredBlock } from "./facts.ts";
 import type { Finding } from "./finding.ts";
+import { planAll } from "./plans.ts";
 import { printFindings } from "./print.ts";
 
 const resource = (kind: KindName, name: string, spec: object, labels: Record<string, string> = {}, more: object = {}) =>
@@ -60,6 +62,7 @@ const session = (neighbor: string, over: Partial<BirdSession>): BirdSession => (
   imported: 0,
   exported: 0,
   updatesReceived: 0,
+  isAwaited: false,
   ...over,
 });
 
@@ -167,7 +170,10 @@ describe("nodes' addresses", () => {
 
   test("one address on two nodes", () => {
     const found = look([PODS, node("n1", "10.0.0.1/24"), node("n2", "10.0.0.1/24")]);
-    expect(only(found, "duplicate-address")).toMatchObject({ address: "10.0.0.1" });
+    expect(only(found, "duplicate-address")).toMatchObject({
+      address: "10.0.0.1",
+      problem: "nodes n1 and n2 both carry 10.0.0.1",
+    });
     expect(ids(found)).not.toContain("duplicate-router-id");
   });
 
@@ -186,7 +192,37 @@ describe("peerings", () => {
       peer("p", { node: "n1", peerIP: "10.0.0.2", asNumber: 65000 }),
       peer("q", { peerSelector: "all()" }),
     ]);
-    expect(only(found, "as-mismatch")).toMatchObject({ node: "n2", setting: "BGPPeer(p) spec.asNumber: 64512" });
+    const finding = only(found, "as-mismatch");
+    expect(finding).toMatchObject({ node: "n2", setting: "BGPPeer(p) spec.asNumber: 64512" });
+    expect(finding.fix).toContain(
+      `node n2 is to be in AS 64512: calicoctl patch bgppeer p -p '{"spec":{"asNumber":64512}}'`,
+    );
+    expect(finding.fix).toContain(
+      `AS 65000 is meant: calicoctl patch node n2 -p '{"spec":{"bgp":{"asNumber":65000}}}'`,
+    );
+  });
+
+  test("a session that two AS numbers keep down: who, with whom, which numbers, and the command that cures it", () => {
+    const rack = peer("rack", { peerIP: "10.0.0.254", asNumber: 65100 });
+    const told = (over: Partial<BirdSession>, heard?: string, neighbor = "10.0.0.254") =>
+      only(
+        look([PODS, ...THREE, rack], {
+          ...healthy,
+          birds: { 4: { routerId: "10.0.0.1", sessions: [session(neighbor, over)] }, 6: undefined },
+          surroundings: () => (heard === undefined ? {} : { heard }),
+        }),
+        "session-down",
+      ).fix;
+    expect(told({ neighborAs: 65100, lastError: "Socket: Connection closed" }, "Bad peer AS: 65200")).toBe(
+      `node n1 expects AS 65100 of peer 10.0.0.254, which is in AS 65200: calicoctl patch bgppeer rack -p '{"spec":{"asNumber":65200}}', or let 10.0.0.254 be in AS 65100`,
+    );
+    const refused = told({ neighborAs: 65100 }, "Received: Bad peer AS: 64512");
+    expect(refused).toContain("node n1 is in AS 64512 and expects AS 65100 of peer 10.0.0.254");
+    expect(refused).toContain("calicoctl patch node n1 -p");
+    expect(refused).toContain("calicoctl patch bgppeer rack -p");
+    expect(told({ lastError: "Error: Bad peer AS: 64999" }, undefined, "10.0.0.2")).toContain(
+      `node n2 (10.0.0.2), which is in AS 64999: calicoctl patch node n2 -p '{"spec":{"bgp":{"asNumber":64999}}}'`,
+    );
   });
 
   test("selectors and names that match nothing, filters that are not there", () => {
@@ -276,6 +312,101 @@ describe("peerings", () => {
     expect(ids(found)).toEqual(["left-out", "left-out"]);
     expect(found.find(({ object }) => object === "BGPPeer(bare)")?.evidence).toEqual(["in the plan of n1, n2 and n3"]);
   });
+});
+
+describe("sorts of nodes", () => {
+  test("a thousand nodes that all peer with all are one sort, and three of them are looked at", () => {
+    const nodes = Array.from({ length: 1000 }, (_, i) => node(`n${i}`, `10.${i >> 8}.${i & 255}.1/16`));
+    const all = [PODS, meshOff, ...nodes, peer("all", { nodeSelector: "all()", peerSelector: "all()" })];
+    const plans = planAll(clusterFacts(all));
+    expect(plans.sorts.map((sort) => [sort.nodes.length, sort.samples.length, sort.hasSessions])).toEqual([
+      [1000, 3, true],
+    ]);
+    expect(look(all)).toEqual([]);
+    const alone = look([
+      ...all,
+      node("alone", "10.99.0.1/16"),
+      peer("some", { nodeSelector: "x == 'y'", peerSelector: "all()" }),
+    ]);
+    expect(ids(alone)).toContain("selector-matches-nothing");
+  });
+
+  const arbNode = fc.record({
+    role: fc.constantFrom("", "rr", "leaf"),
+    rack: fc.constantFrom("a", "b"),
+    as: fc.constantFrom(undefined, 64999),
+    reflects: fc.boolean(),
+    nic: fc.constantFrom(undefined, "10.9.0"),
+    isV6: fc.boolean(),
+  });
+  const selector = fc.constantFrom(
+    "all()",
+    "role == 'rr'",
+    "role == 'leaf'",
+    "rack == 'a'",
+    "rack == 'b'",
+    "has(none)",
+  );
+  const arbPeer = fc.oneof(
+    fc.record({ nodeSelector: selector, peerSelector: selector }),
+    fc.record({
+      nodeSelector: selector,
+      peerIP: fc.constantFrom("10.0.0.2", "10.9.0.254"),
+      asNumber: fc.constantFrom(64512, 64999),
+    }),
+    fc.record({
+      node: fc.constantFrom("n1", "n3"),
+      peerIP: fc.constantFrom("10.9.0.3", "10.8.0.1"),
+      asNumber: fc.constant(65001),
+    }),
+  );
+
+  test("what is found by sorts is what is found node by node", () =>
+    fc.assert(
+      fc.property(
+        fc.array(arbNode, { minLength: 1, maxLength: 14 }),
+        fc.array(arbPeer, { maxLength: 4 }),
+        (nodes, peers) => {
+          const resources = [
+            PODS,
+            meshOff,
+            ...nodes.map(({ role, rack, as, reflects, nic, isV6 }, i) =>
+              node(
+                `n${i}`,
+                `10.0.0.${i}/24`,
+                {
+                  ...(as === undefined ? {} : { asNumber: as }),
+                  ...(reflects && role === "rr" ? { routeReflectorClusterID: "1.0.0.1" } : {}),
+                  ...(isV6 ? { ipv6Address: `fd00::${i}/64` } : {}),
+                },
+                { role, rack },
+                nic === undefined
+                  ? {}
+                  : {
+                      interfaces: [
+                        { name: "eth0", addresses: [`10.0.0.${i}`] },
+                        { name: "eth1", addresses: [`${nic}.${i}`] },
+                      ],
+                    },
+              ),
+            ),
+            ...peers.map((spec, i) => peer(`p${i}`, spec)),
+          ];
+          // A configuration of its own makes every node a sort of its own, and changes nothing else.
+          const apart = nodes.map((_, i) => resource("BGPConfiguration", `node.n${i}`, {}));
+          const summary = (found: readonly Finding[]) =>
+            [
+              ...new Set(
+                found.map(({ id, object, node: name, interface: nic }) =>
+                  [id, id === "left-out" ? object : `${object} ${name} ${nic}`].join(" "),
+                ),
+              ),
+            ].sort();
+          expect(summary(look(resources))).toEqual(summary(look([...resources, ...apart])));
+        },
+      ),
+      { numRuns: 300 },
+    ));
 });
 
 describe("pools", () => {

@@ -5,7 +5,7 @@ import { fullConntrack, fullNeighbourTable, missingFeatures, mixedBackends, sysc
 import { mtuFaults, noPodGateway, partsDown, sessionsDown } from "./host-network.ts";
 import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterface } from "./node-addresses.ts";
 import { asMismatches, isolatedNodes, leftOut, matchNothing, shadowedPeers, silentReflectors } from "./peerings.ts";
-import { planAll } from "./plans.ts";
+import { planAll, type Plans } from "./plans.ts";
 import { overlappingPools, poolsOnHosts, poolsOnServices, tooFewBlocks } from "./pools.ts";
 
 export function examine(cluster: ClusterFacts, host?: HostFacts): readonly Finding[] {
@@ -14,7 +14,7 @@ export function examine(cluster: ClusterFacts, host?: HostFacts): readonly Findi
     ...missingAddresses(cluster, host),
     ...otherInterface(cluster, plans, host),
     ...duplicateAddresses(cluster),
-    ...duplicateRouterIds(cluster, plans, host),
+    ...duplicateRouterIds(cluster, host),
     ...asMismatches(cluster),
     ...isolatedNodes(cluster, plans),
     ...silentReflectors(cluster, plans),
@@ -26,11 +26,16 @@ export function examine(cluster: ClusterFacts, host?: HostFacts): readonly Findi
     ...tooFewBlocks(cluster),
   ];
   found.push(...leftOut(cluster, plans, new Set(found.map(({ object }) => object)), host));
-  if (host !== undefined) found.push(...examineHost(cluster, host, found));
+  if (host !== undefined) found.push(...examineHost(cluster, plans, host, found));
   return found.sort((a, b) => rank(a) - rank(b));
 }
 
-function* examineHost(cluster: ClusterFacts, host: HostFacts, found: readonly Finding[]): Generator<Finding> {
+function* examineHost(
+  cluster: ClusterFacts,
+  plans: Plans,
+  host: HostFacts,
+  found: readonly Finding[],
+): Generator<Finding> {
   const isTold = ({ node, peer }: Finding) => node === host.node && peer !== undefined;
   yield* partsDown(host);
   yield* sysctlFaults(cluster, host);
@@ -40,7 +45,7 @@ function* examineHost(cluster: ClusterFacts, host: HostFacts, found: readonly Fi
   yield* mixedBackends(host);
   yield* fullConntrack(host);
   yield* fullNeighbourTable(host);
-  yield* sessionsDown(host, new Set(found.filter(isTold).map(({ peer }) => peer ?? "")));
+  yield* sessionsDown(cluster, plans, host, new Set(found.filter(isTold).map(({ peer }) => peer ?? "")));
 }
 
 const rank = ({ severity }: Finding): number => (severity === "error" ? 0 : 1);

@@ -28,3 +28,7 @@ export function listed(names: readonly string[], most = 4): string {
 }
 
 export const plural = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
+
+/** The command that gives a resource these values. */
+export const patch = (kind: string, name: string, spec: object): string =>
+  `calicoctl patch ${kind} ${name} -p '${JSON.stringify({ spec })}'`;

@@ -1,7 +1,8 @@
 // Whether packets fit their way, pods find their gateway, sessions are up and the node's parts run.
-import { type BirdSession, sessionCause } from "../../bgp/index.ts";
+import { asMismatch, type BirdSession, sessionCause } from "../../bgp/index.ts";
 import type { ClusterFacts, HostFacts, HostLink } from "./facts.ts";
-import { type Finding, listed } from "./finding.ts";
+import { type Finding, listed, patch } from "./finding.ts";
+import { nodesByAddress, type Plans } from "./plans.ts";
 
 /** What each tunnel adds to a packet, and the settings that say how large one may be. */
 const TUNNELS = {
@@ -100,7 +101,12 @@ export function* noPodGateway(host: HostFacts): Generator<Finding> {
 }
 
 /** @param told neighbours whose session is already explained by a finding of its own */
-export function* sessionsDown(host: HostFacts, told: ReadonlySet<string>): Generator<Finding> {
+export function* sessionsDown(
+  cluster: ClusterFacts,
+  plans: Plans,
+  host: HostFacts,
+  told: ReadonlySet<string>,
+): Generator<Finding> {
   for (const version of [4, 6] as const)
     for (const session of host.birds[version]?.sessions ?? []) {
       const cause = session.kind === "other" ? undefined : sessionCause(session, host.surroundings(session));
@@ -113,12 +119,39 @@ export function* sessionsDown(host: HostFacts, told: ReadonlySet<string>): Gener
         problem: `${host.node} has no session with ${neighbor}: ${session.bgpState || session.state}`,
         cause,
         evidence: [`BIRD: ${describe(session)}`],
-        fix: `calicoctl bgp plan ${host.node} shows why there is this session; calicoctl node status follows it`,
+        fix:
+          asFix(cluster, plans, host, session) ??
+          `calicoctl bgp plan ${host.node} shows why there is this session; calicoctl node status follows it`,
         node: host.node,
         peer: neighbor,
       };
     }
 }
+
+/** Which number to change where, when two AS numbers keep a session down. */
+function asFix(cluster: ClusterFacts, plans: Plans, host: HostFacts, session: BirdSession): string | undefined {
+  const mismatch = asMismatch(session, host.surroundings(session));
+  if (mismatch === undefined) return undefined;
+  const { neighbor = session.name, localAs = "?", neighborAs = "?" } = session;
+  const other = nodesByAddress(cluster).get(neighbor);
+  const because = plans.sortOf.get(host.node)?.outside.find((each) => each.neighbor === neighbor)?.because;
+  const bgpPeer = /^BGPPeer (\S+)$/.exec(because ?? "")?.[1];
+  if (mismatch.actual !== undefined) {
+    const cure =
+      bgpPeer !== undefined
+        ? patch("bgppeer", bgpPeer, { asNumber: mismatch.actual })
+        : other !== undefined
+          ? patch("node", other, { bgp: { asNumber: mismatch.actual } })
+          : `set asNumber ${mismatch.actual} where ${neighborAs} stands`;
+    return `node ${host.node} expects AS ${neighborAs} of ${otherSide(neighbor, other)}, which is in AS ${mismatch.actual}: ${cure}, or let ${other ?? neighbor} be in AS ${neighborAs}`;
+  }
+  const forThisSession =
+    bgpPeer === undefined ? "" : `, or for this session alone ${patch("bgppeer", bgpPeer, { localASNumber: "AS" })}`;
+  return `node ${host.node} is in AS ${localAs} and expects AS ${neighborAs} of ${otherSide(neighbor, other)}, which expects another AS of it: tell it AS ${localAs}, or give the node the AS it expects (${patch("node", host.node, { bgp: { asNumber: "AS" } })}, and AS=… for its calico-node where AS is set${forThisSession})`;
+}
+
+const otherSide = (neighbor: string, node: string | undefined): string =>
+  node === undefined ? `peer ${neighbor}` : `node ${node} (${neighbor})`;
 
 const describe = (session: BirdSession): string =>
   `${session.name} ${session.state} since ${session.since}, ${session.info || session.bgpState}${

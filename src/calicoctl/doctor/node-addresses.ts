@@ -1,8 +1,17 @@
 // Whether every Node carries an address of its own, that its host has, and that its peers expect.
-import { cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip.ts";
+import { routerIdOf } from "../../bgp/index.ts";
+import {
+  type Cidr,
+  cidrContains,
+  cidrLength,
+  type IpAddress,
+  type IpVersion,
+  ipVersion,
+  maskCidr,
+} from "../../lib/ip.ts";
 import type { ClusterFacts, HostFacts, NodeFacts, NodeInterface } from "./facts.ts";
 import { type Finding, listed } from "./finding.ts";
-import type { PeerFacts, Plans } from "./plans.ts";
+import { nodesByAddress, type PeerFacts, type Plans } from "./plans.ts";
 
 const VERSIONS = [4, 6] as const;
 const variable = (version: IpVersion): string => (version === 4 ? "IP" : "IP6");
@@ -61,7 +70,7 @@ export function* duplicateAddresses(cluster: ClusterFacts): Generator<Finding> {
         id: "duplicate-address",
         severity: "error",
         object: `Node(${names[0]})`,
-        problem: `nodes ${listed(names)} all carry ${address}`,
+        problem: `nodes ${listed(names)} ${names.length === 2 ? "both" : "all"} carry ${address}`,
         cause:
           "others open one session to that address and reach whichever host answers; the routes of the others are lost. Often a host was cloned, or a Node of a host that is gone was left behind",
         evidence: names.map((name) => `Node(${name}) spec.bgp.ipv${version}Address is ${address}`),
@@ -75,13 +84,13 @@ export function* duplicateAddresses(cluster: ClusterFacts): Generator<Finding> {
 }
 
 /** Router ids as the nodes last told them, as BIRD on this host has it, else as they follow from the resources. */
-export function* duplicateRouterIds(cluster: ClusterFacts, plans: Plans, host?: HostFacts): Generator<Finding> {
+export function* duplicateRouterIds(cluster: ClusterFacts, host?: HostFacts): Generator<Finding> {
   const ids = [...cluster.nodes.values()].map((node) => {
     const own = host?.node === node.name ? (host.birds[4] ?? host.birds[6])?.routerId : undefined;
     const said = own || cluster.reported.get(node.name)?.routerId;
     return {
       name: node.name,
-      id: said || plans.get(node.name)?.routerId || "",
+      id: said || routerIdOf(node, undefined, []),
       how: said ? "as BIRD says" : "planned",
     };
   });
@@ -106,44 +115,92 @@ export function* duplicateRouterIds(cluster: ClusterFacts, plans: Plans, host?: 
 
 /** The classic: two interfaces, the Node carries one's address, the peering was made for the other's. */
 export function* otherInterface(cluster: ClusterFacts, plans: Plans, host?: HostFacts): Generator<Finding> {
+  const nodesIn = nodeFinder(cluster);
   for (const node of cluster.nodes.values()) {
-    const interfaces = interfacesOf(node, host);
-    for (const peer of plans.get(node.name)?.peers ?? []) {
-      const fault = fromOtherInterface(node, peer, interfaces);
-      if (fault === undefined || stateOf(cluster, host, node.name, peer.neighbor) === "Established") continue;
-      yield expectsOther(cluster, host, node, peer, fault);
+    const sort = plans.sortOf.get(node.name);
+    const told = new Set<string>();
+    for (const other of sort === undefined ? [] : otherNetworks(node, interfacesOf(node, host))) {
+      const isFault = (peer: PeerFacts) =>
+        peer.fromNodeAddress &&
+        peer.neighbor !== other.address &&
+        isIn(other.network, peer) &&
+        !isIn(other.own, peer) &&
+        !told.has(peer.neighbor) &&
+        stateOf(cluster, host, node.name, peer.neighbor) !== "Established";
+      const outside = sort?.outside.filter(isFault) ?? [];
+      // Of the nodes there one will do: the same setting cures the sessions with all of them.
+      const inside = sessionsWith(plans, node, nodesIn(other.network)).find(isFault);
+      for (const peer of inside === undefined ? outside : [...outside, inside]) {
+        told.add(peer.neighbor);
+        yield expectsOther(cluster, host, node, peer, other);
+      }
     }
   }
   yield* peersAtOtherInterface(cluster, host);
 }
 
-interface OtherInterface {
+const isIn = (network: Cidr, { neighbor }: PeerFacts): boolean =>
+  neighbor.includes(":") === network.includes(":") && cidrContains(network, neighbor as IpAddress);
+
+interface OtherNetwork {
+  /** The network of the Node's own address, and the interface that has it. */
+  readonly own: Cidr;
   readonly carrier: string | undefined;
   readonly nic: string;
   readonly address: IpAddress;
+  readonly network: Cidr;
 }
 
-/** Set when the peer is a neighbour of another interface than the one whose address the session uses. */
-function fromOtherInterface(
-  node: NodeFacts,
-  peer: PeerFacts,
-  interfaces: readonly NodeInterface[],
-): OtherInterface | undefined {
-  const network = node.networks[peer.family];
-  const neighbor = peer.neighbor as IpAddress;
-  if (network === undefined || peer.sourceAddress !== network.address || peer.kind === "localWorkload")
-    return undefined;
-  if (cidrContains(maskCidr(network.address, network.length), neighbor)) return undefined;
-  const carrier = holderOf(interfaces, network.address);
-  const usual = peer.family === 4 ? 24 : 64;
-  for (const nic of interfaces)
-    for (const { address, length } of nic.addresses) {
-      if (nic === carrier || ipVersion(address) !== peer.family || address === neighbor) continue;
-      // Recorded addresses have no prefix: the Node's own is the best guess, unless it is that of a single host.
-      const guess = length ?? (network.length < (peer.family === 4 ? 31 : 127) ? network.length : usual);
-      if (cidrContains(maskCidr(address, guess), neighbor)) return { carrier: carrier?.name, nic: nic.name, address };
+/** The networks a node is on with other interfaces than the one whose address its Node carries. */
+function* otherNetworks(node: NodeFacts, interfaces: readonly NodeInterface[]): Generator<OtherNetwork> {
+  for (const version of VERSIONS) {
+    const own = node.networks[version];
+    if (own === undefined) continue;
+    const carrier = holderOf(interfaces, own.address);
+    const usual = version === 4 ? 24 : 64;
+    for (const nic of interfaces)
+      for (const { address, length } of nic.addresses) {
+        if (nic === carrier || ipVersion(address) !== version) continue;
+        // Recorded addresses have no prefix: the Node's own is the best guess, unless it is that of a single host.
+        const guess = length ?? (own.length < (version === 4 ? 31 : 127) ? own.length : usual);
+        yield {
+          own: maskCidr(own.address, own.length),
+          carrier: carrier?.name,
+          nic: nic.name,
+          address,
+          network: maskCidr(address, guess),
+        };
+      }
+  }
+}
+
+/** Finds the nodes whose address lies in a network. */
+function nodeFinder(cluster: ClusterFacts): (network: Cidr) => readonly NodeFacts[] {
+  const byLength = new Map<string, ReadonlyMap<string, readonly NodeFacts[]>>();
+  return (network) => {
+    const version = ipVersion(network);
+    const length = cidrLength(network);
+    const all =
+      byLength.get(`${version} ${length}`) ??
+      Map.groupBy(cluster.nodes.values(), ({ networks }) => {
+        const address = networks[version]?.address;
+        return address === undefined ? "" : maskCidr(address, length);
+      });
+    byLength.set(`${version} ${length}`, all);
+    return all.get(network) ?? [];
+  };
+}
+
+/** A node's sessions with some others. */
+function* sessionsWith(plans: Plans, node: NodeFacts, others: readonly NodeFacts[]): Generator<PeerFacts> {
+  for (const other of others)
+    for (const version of VERSIONS) {
+      const sort = plans.sortOf.get(other.name);
+      const sample = sort && plans.sortOf.get(node.name)?.towards[version].get(sort);
+      const neighbor = other.networks[version]?.address;
+      if (sample === undefined || neighbor === undefined || other.name === node.name) continue;
+      yield { ...sample, neighbor, because: sample.because.replace(/, node .*$/, `, node ${other.name}`) };
     }
-  return undefined;
 }
 
 function expectsOther(
@@ -151,7 +208,7 @@ function expectsOther(
   host: HostFacts | undefined,
   node: NodeFacts,
   peer: PeerFacts,
-  { carrier, nic, address }: OtherInterface,
+  { carrier, nic, address }: OtherNetwork,
 ): Finding {
   const own = node.networks[peer.family]?.address ?? "";
   const setting = methodFor(peer.family, nic);
@@ -179,15 +236,21 @@ function expectsOther(
 
 /** BGPPeers made for an address that a node has on another interface than the one its Node carries. */
 function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefined): Generator<Finding> {
+  const carried = nodesByAddress(cluster);
+  const holders = Map.groupBy(
+    [...cluster.nodes.values()].flatMap((node) =>
+      interfacesOf(node, host).flatMap((nic) => nic.addresses.map(({ address }) => ({ node, nic, address }))),
+    ),
+    ({ address }) => address,
+  );
   for (const peer of cluster.bgp.peers.values()) {
     const wanted = peer.peerAddress?.address;
-    if (wanted === undefined || [...cluster.nodes.values()].some((node) => carries(node, wanted))) continue;
-    for (const node of cluster.nodes.values()) {
+    if (wanted === undefined || carried.has(wanted)) continue;
+    for (const { node, nic } of holders.get(wanted) ?? []) {
       const interfaces = interfacesOf(node, host);
-      const nic = holderOf(interfaces, wanted);
       const version = ipVersion(wanted);
       const own = node.networks[version]?.address;
-      if (nic === undefined || own === undefined) continue;
+      if (own === undefined) continue;
       const carrier = holderOf(interfaces, own);
       const setting = methodFor(version, nic.name);
       yield {
@@ -211,9 +274,6 @@ function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefin
     }
   }
 }
-
-const carries = (node: NodeFacts, address: IpAddress): boolean =>
-  node.networks[ipVersion(address)]?.address === address;
 
 /** As BIRD on this host has it, or as the node last reported. */
 export function stateOf(

@@ -1,27 +1,23 @@
 // Whether the peerings that are written down lead anywhere, and whether routes find their way along them.
 import { asNumberOf, type BgpNode, type BgpPeer, matchesNode } from "../../bgp/index.ts";
-import type { IpAddress } from "../../lib/ip.ts";
-import { ipVersion } from "../../lib/ip.ts";
 import type { ClusterFacts, HostFacts } from "./facts.ts";
-import { type Finding, listed, plural } from "./finding.ts";
-import type { Plans } from "./plans.ts";
+import { type Finding, listed, patch, plural } from "./finding.ts";
+import { type NodeSort, nodesByAddress, type Plans } from "./plans.ts";
 
 const isGlobal = (peer: BgpPeer): boolean => peer.node === undefined && peer.nodeSelector === undefined;
 
-function nodesOf(cluster: ClusterFacts, peer: BgpPeer): readonly BgpNode[] {
-  const nodes = [...cluster.nodes.values()];
-  const { nodeSelector } = peer;
-  if (nodeSelector !== undefined) return nodes.filter((node) => matchesNode(nodeSelector, node));
-  return peer.node === undefined ? nodes : nodes.filter(({ name }) => name === peer.node);
+function nodesOf({ nodes }: ClusterFacts, { node, nodeSelector }: BgpPeer): readonly BgpNode[] {
+  if (nodeSelector !== undefined) return [...nodes.values()].filter((each) => matchesNode(nodeSelector, each));
+  if (node === undefined) return [...nodes.values()];
+  const named = nodes.get(node);
+  return named === undefined ? [] : [named];
 }
 
-const nodeAt = (cluster: ClusterFacts, address: IpAddress): BgpNode | undefined =>
-  [...cluster.nodes.values()].find((node) => node.networks[ipVersion(address)]?.address === address);
-
 export function* asMismatches(cluster: ClusterFacts): Generator<Finding> {
+  const byAddress = nodesByAddress(cluster);
   for (const peer of cluster.bgp.peers.values()) {
     const address = peer.peerAddress?.address;
-    const node = address === undefined ? undefined : nodeAt(cluster, address);
+    const node = cluster.nodes.get(byAddress.get(address ?? "") ?? "");
     if (address === undefined || node === undefined || peer.asNumber === undefined) continue;
     const actual = asNumberOf(cluster.bgp, node);
     if (peer.asNumber === actual) continue;
@@ -37,7 +33,7 @@ export function* asMismatches(cluster: ClusterFacts): Generator<Finding> {
           ? `Node(${node.name}) has no AS number, so the cluster's counts: ${actual}`
           : `Node(${node.name}) spec.bgp.asNumber is ${actual}`,
       ],
-      fix: `set spec.asNumber of BGPPeer ${peer.name} to ${actual}, or AS=${peer.asNumber} for calico-node on ${node.name}`,
+      fix: `if node ${node.name} is to be in AS ${actual}: ${patch("bgppeer", peer.name, { asNumber: actual })}. If AS ${peer.asNumber} is meant: ${patch("node", node.name, { bgp: { asNumber: peer.asNumber } })}, and AS=${peer.asNumber} for its calico-node where AS is set`,
       node: node.name,
       address,
       peer: address,
@@ -100,36 +96,39 @@ const labelsOf = (nodes: readonly BgpNode[]): readonly string[] =>
 export function* shadowedPeers(cluster: ClusterFacts): Generator<Finding> {
   const peers = [...cluster.bgp.peers.values()].filter((peer) => peer.peerAddress !== undefined);
   const inOrder = [...peers.filter(isGlobal), ...peers.filter((peer) => !isGlobal(peer))];
-  const key = (peer: BgpPeer) => `${peer.peerAddress?.address} ${peer.peerAddress?.port ?? 179}`;
-  for (const [at, [first, ...rest]] of Map.groupBy(inOrder, key))
-    for (const peer of rest) {
-      if (first === undefined) continue;
-      const earlier = inOrder.slice(0, inOrder.indexOf(peer)).filter((other) => key(other) === at);
-      const winner = earlier.find((other) => common(cluster, other, peer).length > 0);
-      if (winner === undefined) continue;
-      const both = common(cluster, winner, peer);
-      const address = peer.peerAddress?.address ?? "";
-      yield {
-        id: "two-peers-one-address",
-        severity: "warning",
-        object: `BGPPeer(${peer.name})`,
-        problem: `BGPPeer ${peer.name} is not used on ${listed(both)}: BGPPeer ${winner.name} has ${address} already`,
-        cause:
-          "a node has one session with an address and port; BGPPeers for all nodes come before those for some, then the order of their names decides",
-        evidence: [
-          `BGPPeer(${winner.name}) spec.peerIP is ${address}${isGlobal(winner) ? ", for all nodes" : ""}`,
-          `BGPPeer(${peer.name}) spec.peerIP is ${address}${isGlobal(peer) ? ", for all nodes" : ""}`,
-        ],
-        fix: `delete one of the two, or let them select different nodes`,
-        peer: address,
-        setting: `BGPPeer(${peer.name})`,
-      };
+  const key = ({ peerAddress }: BgpPeer) => `${peerAddress?.address} ${peerAddress?.port ?? 179}`;
+  for (const rivals of Map.groupBy(inOrder, key).values()) {
+    if (rivals.length < 2) continue;
+    const used = new Map<string, BgpPeer>(); // by node
+    for (const peer of rivals) {
+      const lost = new Map<BgpPeer, string[]>();
+      for (const { name } of nodesOf(cluster, peer)) {
+        const winner = used.get(name);
+        if (winner === undefined) used.set(name, peer);
+        else lost.set(winner, [...(lost.get(winner) ?? []), name]);
+      }
+      for (const [winner, nodes] of lost) yield shadowed(peer, winner, nodes);
     }
+  }
 }
 
-function common(cluster: ClusterFacts, a: BgpPeer, b: BgpPeer): readonly string[] {
-  const names = new Set(nodesOf(cluster, a).map(({ name }) => name));
-  return nodesOf(cluster, b).flatMap(({ name }) => (names.has(name) ? [name] : []));
+function shadowed(peer: BgpPeer, winner: BgpPeer, nodes: readonly string[]): Finding {
+  const address = peer.peerAddress?.address ?? "";
+  return {
+    id: "two-peers-one-address",
+    severity: "warning",
+    object: `BGPPeer(${peer.name})`,
+    problem: `BGPPeer ${peer.name} is not used on ${listed(nodes)}: BGPPeer ${winner.name} has ${address} already`,
+    cause:
+      "a node has one session with an address and port; BGPPeers for all nodes come before those for some, then the order of their names decides",
+    evidence: [
+      `BGPPeer(${winner.name}) spec.peerIP is ${address}${isGlobal(winner) ? ", for all nodes" : ""}`,
+      `BGPPeer(${peer.name}) spec.peerIP is ${address}${isGlobal(peer) ? ", for all nodes" : ""}`,
+    ],
+    fix: `delete one of the two, or let them select different nodes`,
+    peer: address,
+    setting: `BGPPeer(${peer.name})`,
+  };
 }
 
 /** Objects, or parts of them, that BGP does without, and why. */
@@ -139,18 +138,19 @@ export function* leftOut(
   told: ReadonlySet<string>,
   host?: HostFacts,
 ): Generator<Finding> {
-  const problems = new Map<string, { object: string; problem: string; nodes: string[] }>();
-  const add = (object: string, problem: string, node?: string) => {
-    const entry = problems.get(`${object} ${problem}`) ?? { object, problem, nodes: [] };
+  const problems = new Map<string, { object: string; problem: string; of: Set<string> }>();
+  const add = (object: string, problem: string, nodes: readonly string[]) => {
+    const entry = problems.get(`${object} ${problem}`) ?? { object, problem, of: new Set() };
     problems.set(`${object} ${problem}`, entry);
-    if (node !== undefined && !entry.nodes.includes(node)) entry.nodes.push(node);
+    for (const node of nodes) entry.of.add(node);
   };
-  for (const { object, problem } of cluster.bgp.problems) add(object, problem);
-  const here = host === undefined ? [] : [[host.node, { problems: host.planProblems }] as const];
-  for (const [node, { problems: own }] of [...plans, ...here])
-    for (const { object, problem } of own) add(object, problem, node);
-  for (const { object, problem, nodes } of problems.values()) {
+  for (const { object, problem } of cluster.bgp.problems) add(object, problem, []);
+  const here = host === undefined ? [] : [{ nodes: [host.node], problems: host.planProblems }];
+  for (const { nodes, problems: own } of [...plans.sorts, ...here])
+    for (const { object, problem } of own) add(object, problem, nodes);
+  for (const { object, problem, of } of problems.values()) {
     if (told.has(object)) continue;
+    const nodes = [...cluster.nodes.keys()].filter((name) => of.has(name));
     yield {
       id: "left-out",
       severity: "warning",
@@ -173,7 +173,7 @@ export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<F
     isMeshOn &&
     node.clusterId === undefined &&
     nodes.some((other) => other.name !== node.name && other.clusterId === undefined);
-  const alone = nodes.filter((node) => !isMeshed(node) && plans.get(node.name)?.peers.length === 0);
+  const alone = nodes.filter((node) => !isMeshed(node) && plans.sortOf.get(node.name)?.hasSessions === false);
   if (alone.length === 0) return;
   const names = alone.map(({ name }) => name);
   const hasReflector = nodes.some(({ clusterId }) => clusterId !== undefined);
@@ -216,44 +216,48 @@ export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<F
 /** A node between others that does not pass their routes on: inside one AS only reflectors do. */
 export function* silentReflectors(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
   if (cluster.bgp.configurations.get("default")?.meshEnabled !== false) return;
-  const byAddress = new Map(
-    [...cluster.nodes.values()].flatMap((node) =>
-      ([4, 6] as const).flatMap((version) => {
-        const address = node.networks[version]?.address;
-        return address === undefined ? [] : [[address as string, node.name] as const];
-      }),
-    ),
-  );
-  const inside = new Map<string, ReadonlySet<string>>();
-  for (const [name, { peers }] of plans)
-    inside.set(name, new Set(peers.flatMap((p) => (p.sameAs ? (byAddress.get(p.neighbor) ?? []) : []))));
-  const reflectors = new Set([...cluster.nodes.values()].filter((node) => node.clusterId).map(({ name }) => name));
-  const meet = (a: string, b: string) =>
-    inside.get(a)?.has(b) || [...(inside.get(a) ?? [])].some((via) => reflectors.has(via) && inside.get(b)?.has(via));
-  const hubs = [...cluster.nodes.keys()].flatMap((name) => {
-    if (reflectors.has(name)) return [];
-    const others = [...(inside.get(name) ?? [])].slice(0, 20);
-    for (const [i, a] of others.entries())
-      for (const b of others.slice(i + 1)) if (!meet(a, b)) return [{ name, a, b, count: inside.get(name)?.size ?? 0 }];
-    return [];
+  const isReflector = (sort: NodeSort) => cluster.nodes.get(sort.nodes[0] ?? "")?.clusterId !== undefined;
+  const meet = (a: NodeSort, b: NodeSort) =>
+    a.inside.has(b) || [...a.inside].some((via) => isReflector(via) && b.inside.has(via));
+  const hubs = plans.sorts.flatMap((sort) => {
+    const strangers = isReflector(sort) ? undefined : strangersOf(sort, meet);
+    const count = [...sort.inside].reduce((sum, each) => sum + each.nodes.length - Number(each === sort), 0);
+    return strangers === undefined ? [] : [{ sort, strangers, count }];
   });
   // A client with several reflectors that do not meet is no hub: who has the most neighbours is the one meant to reflect.
   const most = Math.max(0, ...hubs.map(({ count }) => count));
-  for (const { name, a, b } of hubs.filter(({ count }) => count === most))
-    yield {
-      id: "reflector-without-cluster-id",
-      severity: "error",
-      object: `Node(${name})`,
-      problem: `node ${name} stands between others and reflects nothing: ${a} and ${b} both peer with it and do not learn each other's routes`,
-      cause:
-        "inside one AS a router does not pass on what it learnt there, unless it is a route reflector; a Node becomes one by its routeReflectorClusterID",
-      evidence: [
-        `Node(${name}) has no spec.bgp.routeReflectorClusterID`,
-        `${name} peers with ${listed([...(inside.get(name) ?? [])])}`,
-        `${a} and ${b} have neither a session nor a reflector in common`,
-      ],
-      fix: `calicoctl patch node ${name} -p '{"spec":{"bgp":{"routeReflectorClusterID":"244.0.0.1"}}}' (one id for all reflectors that serve the same nodes)`,
-      node: name,
-      setting: `Node(${name}) spec.bgp.routeReflectorClusterID: 244.0.0.1`,
-    };
+  for (const { sort, strangers } of hubs.filter(({ count }) => count === most))
+    for (const name of sort.nodes) yield silentReflector(name, sort, strangers);
+}
+
+/** Two sorts among a node's neighbours of which not all learn each other's routes. */
+function strangersOf(sort: NodeSort, meet: (a: NodeSort, b: NodeSort) => boolean): [NodeSort, NodeSort] | undefined {
+  const around = [...sort.inside].slice(0, 20); // enough to tell
+  for (const [i, a] of around.entries())
+    for (const b of around.slice(i)) {
+      const areTwo = a !== b || a.nodes.length > (a === sort ? 2 : 1);
+      if (areTwo && !meet(a, b)) return [a, b];
+    }
+  return undefined;
+}
+
+function silentReflector(name: string, sort: NodeSort, [one, two]: readonly [NodeSort, NodeSort]): Finding {
+  const a = one.samples.find((each) => each !== name);
+  const b = two.samples.find((each) => each !== name && each !== a);
+  return {
+    id: "reflector-without-cluster-id",
+    severity: "error",
+    object: `Node(${name})`,
+    problem: `node ${name} stands between others and reflects nothing: ${a} and ${b} both peer with it and do not learn each other's routes`,
+    cause:
+      "inside one AS a router does not pass on what it learnt there, unless it is a route reflector; a Node becomes one by its routeReflectorClusterID",
+    evidence: [
+      `Node(${name}) has no spec.bgp.routeReflectorClusterID`,
+      `${name} peers with ${listed([...sort.inside].flatMap(({ nodes }) => nodes).filter((other) => other !== name))}`,
+      `${a} and ${b} have neither a session nor a reflector in common`,
+    ],
+    fix: `${patch("node", name, { bgp: { routeReflectorClusterID: "244.0.0.1" } })} (one id for all reflectors that serve the same nodes)`,
+    node: name,
+    setting: `Node(${name}) spec.bgp.routeReflectorClusterID: 244.0.0.1`,
+  };
 }

@@ -1,32 +1,128 @@
-// Every node's BGP plan but for the mesh.
-import { type BgpPlan, type PlannedPeer, plan } from "../../bgp/index.ts";
+// What the nodes do in BGP but for the mesh, computed once for each sort of node. Nodes that differ in name and address
+// only do the same, so three of a sort stand for all of it: with everyone peering with everyone, a thousand nodes have a
+// million sessions, and three have six.
+import {
+  asNumberOf,
+  type BgpNode,
+  type BgpState,
+  matchesNode,
+  type PlannedPeer,
+  type Problem,
+  plan,
+} from "../../bgp/index.ts";
+import type { IpVersion } from "../../lib/ip.ts";
 import type { ClusterFacts } from "./facts.ts";
 
-/** Of a session what findings need: with all nodes peering with all nodes there are a million of them in a thousand nodes. */
-export type PeerFacts = Pick<PlannedPeer, "family" | "kind" | "neighbor" | "sourceAddress" | "because"> & {
+/** Of a session what findings need. */
+export type PeerFacts = Pick<PlannedPeer, "family" | "kind" | "neighbor" | "because"> & {
   readonly sameAs: boolean;
+  /** Whether it is opened from the Node's address. */
+  readonly fromNodeAddress: boolean;
 };
 
-export interface PlanFacts extends Pick<BgpPlan, "routerId" | "problems"> {
-  readonly peers: readonly PeerFacts[];
+/** Nodes that differ in name and address only. */
+export class NodeSort {
+  /** Sessions with others than nodes. */
+  readonly outside: PeerFacts[] = [];
+  /** One session of those with nodes of a sort, by family. */
+  readonly towards: Record<IpVersion, Map<NodeSort, PeerFacts>> = { 4: new Map(), 6: new Map() };
+  readonly problems: Problem[] = [];
+
+  constructor(readonly nodes: readonly string[]) {}
+
+  /** Enough for one of them, and for two others that it might stand between. */
+  get samples(): readonly string[] {
+    return this.nodes.slice(0, 3);
+  }
+
+  get hasSessions(): boolean {
+    return this.outside.length + this.towards[4].size + this.towards[6].size > 0;
+  }
+
+  /** Sorts of nodes it peers with inside its AS. */
+  readonly inside = new Set<NodeSort>();
 }
 
-export type Plans = ReadonlyMap<string, PlanFacts>;
+export interface Plans {
+  readonly sorts: readonly NodeSort[];
+  readonly sortOf: ReadonlyMap<string, NodeSort>;
+}
 
-/** Secrets are the nodes' to know: that one is missing cannot be told from here. */
-export const planAll = ({ withoutMesh }: ClusterFacts): Plans =>
-  new Map(
-    [...withoutMesh.nodes.keys()].map((name) => {
-      const { routerId, problems, peers } = plan(withoutMesh, name, { hasSecret: () => true });
-      return [name, { routerId, problems, peers: peers.map(peerFacts) }];
-    }),
+export function planAll({ withoutMesh: state }: ClusterFacts): Plans {
+  const key = sorter(state);
+  const sorts = [...Map.groupBy(state.nodes.values(), key).values()].map(
+    (nodes) => new NodeSort(nodes.map(({ name }) => name)),
   );
+  const sortOf = new Map(sorts.flatMap((sort) => sort.nodes.map((name) => [name, sort] as const)));
+  const samples = new Set(sorts.flatMap((sort) => sort.samples));
+  const reduced: BgpState = { ...state, nodes: new Map([...state.nodes].filter(([name]) => samples.has(name))) };
+  const byAddress = nodesByAddress(reduced);
+  for (const sort of sorts)
+    for (const name of sort.samples) {
+      // Secrets are the nodes' to know: that one is missing cannot be told from here.
+      const { peers, problems } = plan(reduced, name, { hasSecret: () => true });
+      if (name === sort.samples[0]) sort.problems.push(...problems);
+      for (const peer of peers) {
+        const other = sortOf.get(byAddress.get(peer.neighbor) ?? "");
+        if (other === undefined) {
+          if (name === sort.samples[0]) sort.outside.push(peerFacts(peer));
+          continue;
+        }
+        sort.towards[peer.family].set(other, peerFacts(peer));
+        if (peer.export.sameAs) sort.inside.add(other);
+      }
+    }
+  return { sorts, sortOf };
+}
+
+export function nodesByAddress({ nodes }: Pick<BgpState, "nodes">): ReadonlyMap<string, string> {
+  return new Map(
+    [...nodes.values()].flatMap(({ name, networks }) =>
+      ([4, 6] as const).flatMap((version) => {
+        const address = networks[version]?.address;
+        return address === undefined ? [] : [[address as string, name] as const];
+      }),
+    ),
+  );
+}
+
+/** Says of a node what its sessions follow from; one that a BGPPeer or a configuration means by itself is its own sort. */
+function sorter(state: BgpState): (node: BgpNode) => string {
+  const peers = [...state.peers.values()];
+  const meant = new Set<string>(peers.flatMap(({ peerAddress }) => peerAddress?.address ?? []));
+  const seen = new Set<string>();
+  for (const { networks } of state.nodes.values())
+    for (const address of [networks[4]?.address, networks[6]?.address]) {
+      if (address === undefined) continue;
+      if (seen.has(address)) meant.add(address); // on several nodes
+      seen.add(address);
+    }
+  const named = new Set(peers.flatMap(({ node }) => node ?? []));
+  const selectors = peers.flatMap(({ nodeSelector, peerSelector }) =>
+    [nodeSelector, peerSelector].filter((each) => each !== undefined),
+  );
+  return (node) => {
+    const { name, networks, clusterId } = node;
+    const addresses = [networks[4]?.address, networks[6]?.address];
+    const isAlone =
+      named.has(name) ||
+      state.configurations.has(`node.${name}`) ||
+      addresses.some((address) => address !== undefined && meant.has(address));
+    return [
+      isAlone ? name : "",
+      addresses.map((address) => (address === undefined ? "-" : "+")).join(""),
+      asNumberOf(state, node),
+      clusterId ?? "",
+      selectors.map((selector) => (matchesNode(selector, node) ? "1" : "0")).join(""),
+    ].join(" ");
+  };
+}
 
 const peerFacts = ({ family, kind, neighbor, sourceAddress, because, export: { sameAs } }: PlannedPeer): PeerFacts => ({
   family,
   kind,
   neighbor,
-  sourceAddress,
   because,
   sameAs,
+  fromNodeAddress: sourceAddress !== null,
 });

@@ -120,7 +120,8 @@ export function* tooFewBlocks(cluster: ClusterFacts): Generator<Finding> {
       };
     const blocks = 2 ** Math.min(52, pool.blockSize - cidrLength(pool.cidr));
     const taken = cluster.blocks.filter(({ cidr }) => cidrContains(pool.cidr, cidr));
-    const without = nodes.filter(({ name }) => !taken.some(({ host }) => host === name));
+    const takers = new Set(taken.map(({ host }) => host));
+    const without = nodes.filter(({ name }) => !takers.has(name));
     const isTooSmall = blocks < nodes.length;
     if (!isForPods || (!isTooSmall && (taken.length < blocks || without.length === 0))) continue;
     yield {
@@ -134,7 +135,7 @@ export function* tooFewBlocks(cluster: ClusterFacts): Generator<Finding> {
           : "borrows single addresses from other nodes' blocks, each with a route of its own in every kernel"
       }`,
       evidence: [
-        `${plural(taken.length, "block")} taken by ${plural(new Set(taken.map(({ host }) => host)).size, "node")}`,
+        `${plural(taken.length, "block")} taken by ${plural(takers.size, "node")}`,
         ...(without.length === 0 ? [] : [`without a block: ${listed(without.map(({ name }) => name))}`]),
       ],
       fix: "add a pool, or make one with smaller blocks (a larger spec.blockSize) and retire this one; calicoctl ipam split divides a pool",
