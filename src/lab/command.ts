@@ -113,8 +113,10 @@ async function run(argv: readonly string[]): Promise<number> {
     case "set": {
       requireRoot();
       const [node = "", ...words] = positionals;
+      const started = performance.now();
       await changeSettings(Lab.open(name), node, words);
-      terminal.line(`calico-node on ${node} runs with ${words.join(" ")}`);
+      const seconds = ((performance.now() - started) / 1000).toFixed(1);
+      terminal.line(`calico-node on ${node} runs with ${words.join(" ")}, ready after ${seconds} s`);
       return 0;
     }
     case "break":

@@ -3,13 +3,16 @@ import type { Lab } from "./lab.ts";
 import { UsageError } from "./options.ts";
 import { stopProcess } from "./process.ts";
 import { startNode } from "./programs.ts";
-import { untilReady } from "./up.ts";
+import { untilReady } from "./readiness.ts";
 
 const STOP_WITHIN_MS = 10_000;
 /** A node that comes back waits for its neighbours first. */
 const READY_WITHIN_MS = 60_000;
 
-/** @param words `NAME=value`; with an empty value the name is as in the lab's plan again */
+/**
+ * @param words `NAME=value`; with an empty value the name is as in the lab's plan again
+ * @throws when it is to be waited for, and the node ends or is not ready in time
+ */
 export async function changeSettings(
   lab: Lab,
   name: string,

@@ -1,6 +1,6 @@
 // What stands and what does not, per host.
 import type { Lab } from "./lab.ts";
-import { datastoreEnvironment, rolePath } from "./programs.ts";
+import { whyNotReady } from "./readiness.ts";
 import { paint, table } from "./terminal.ts";
 
 export interface HostStatus {
@@ -26,14 +26,8 @@ export async function labStatus(lab: Lab): Promise<HostStatus[]> {
       const runs = host.program("bird") !== undefined;
       return { ...base, state: runs ? "ready" : "not ready", detail: runs ? "bird runs" : "bird is not running" };
     }
-    if (host.program("calico-node") === undefined)
-      return { ...base, state: "not ready", detail: "calico-node is not running" };
-    const bird = lab.options.backend === "bird" ? ["-bird-ready"] : [];
-    const probe = host.run([rolePath("calico-node"), "-felix-ready", ...bird], {
-      environment: { ...datastoreEnvironment(lab.options, lab.plan), NODENAME: planned.name },
-    });
-    const detail = (probe.stderr || probe.stdout).trim().split("\n")[0] ?? "";
-    return { ...base, state: probe.code === 0 ? "ready" : "not ready", detail: probe.code === 0 ? "" : detail };
+    const fault = whyNotReady(lab, planned.name);
+    return { ...base, state: fault === undefined ? "ready" : "not ready", detail: fault ?? "" };
   });
 }
 

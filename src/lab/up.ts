@@ -7,11 +7,12 @@ import { cidrLength, type IpAddress, parseAddress } from "../lib/ip.ts";
 import { delay } from "../lib/retry.ts";
 import { buildFabric, connectHost } from "./fabric.ts";
 import { LabFolder, type LabPod } from "./folder.ts";
-import { labPatience, lastLine, LabHost } from "./host.ts";
+import { labPatience, LabHost } from "./host.ts";
 import { Lab } from "./lab.ts";
 import { type LabOptions, UsageError } from "./options.ts";
 import { addPod, endpointName } from "./pods.ts";
-import { datastoreEnvironment, rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
+import { rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
+import { untilReady } from "./readiness.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** A machine that emulates another takes its time: CALICO_LAB_PATIENCE multiplies every wait. */
@@ -56,7 +57,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   await terminal.step(`calico-node on ${lab.plan.nodes.length} hosts`, async () => {
     for (const router of lab.plan.routers) startRouter(folder, router);
     for (const node of lab.plan.nodes) startNode(folder, options, lab.plan, node, lab.record.settings?.[node.name]);
-    await Promise.all(lab.plan.nodes.map((node) => untilReady(lab, node.name)));
+    await Promise.all(lab.plan.nodes.map((node) => untilReady(lab, node.name, READY_WAIT_MS)));
     labelNodes(lab);
   });
   const wanted = plannedPods(lab);
@@ -157,24 +158,6 @@ function plannedPods(lab: Lab): Omit<LabPod, "addresses">[] {
       labels: { app: `app${i + 1}` },
     })),
   );
-}
-
-export async function untilReady(lab: Lab, node: string, withinMs = READY_WAIT_MS): Promise<void> {
-  const host = lab.host(node);
-  const probe = [rolePath("calico-node"), "-felix-ready", ...(lab.options.backend === "bird" ? ["-bird-ready"] : [])];
-  const environment = { ...datastoreEnvironment(lab.options, lab.plan), NODENAME: node };
-  const deadline = performance.now() + withinMs;
-  for (;;) {
-    const answer = host.run(probe, { environment });
-    if (answer.code === 0) return;
-    if (host.program("calico-node") === undefined)
-      throw new Error(`calico-node on ${node} ended: ${lastLine(lab.folder.log(host.programName("calico-node")))}`);
-    if (performance.now() > deadline)
-      throw new Error(
-        `${node} is not ready: ${(answer.stderr || answer.stdout).trim()} (log: ${lab.folder.log(host.programName("calico-node"))})`,
-      );
-    await delay(100);
-  }
 }
 
 async function eventually(what: string, attempt: () => unknown, log: string): Promise<void> {
