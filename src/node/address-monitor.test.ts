@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, openSqliteInMemory } from "../datastore/index.ts";
-import { silentLogger } from "../lib/log.ts";
+import { createLogger, silentLogger } from "../lib/log.ts";
 import { API_VERSION } from "../model/index.ts";
 import { checkAddresses, monitorAddresses } from "./address-monitor.ts";
 import { shutDown } from "./network-condition.ts";
@@ -45,6 +45,30 @@ test("NB-052 the loop goes on after a failure and ends when told", async () => {
   }
   controller.abort();
   await running;
+  await store.close();
+});
+
+test("NB-052 what every look finds again is told once", async () => {
+  const store = await openSqliteInMemory();
+  const client = new Client(store);
+  await client.create(node("n1", "192.0.2.7/24"));
+  const told: string[] = [];
+  const log = createLogger({ level: "debug", write: ({ sentence }) => told.push(sentence) });
+  let looks = 0;
+  const settings = { ...readSettings({ IP: "192.0.2.7/24" }), pollIntervalMs: 2 }; // an address this host does not have
+  const counting = new Proxy(store, {
+    get: (target, name) => {
+      if (name === "get") looks++;
+      const value: unknown = Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const controller = new AbortController();
+  const running = monitorAddresses(counting, "n1", settings, log, controller.signal);
+  for (const end = Date.now() + 5000; looks < 5; await Bun.sleep(2)) if (Date.now() > end) throw new Error("no looks");
+  controller.abort();
+  await running;
+  expect(told.filter((sentence) => sentence.includes("on no interface"))).toHaveLength(1);
   await store.close();
 });
 

@@ -1,6 +1,6 @@
 // Keeps the Node's addresses equal to the host's: looks again every now and then, and writes what changed.
 import { Client, Conflict, type Datastore } from "../datastore/index.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import { createLogger, describeError, type Logger, type LogRecord } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import { NodeFailure } from "./failure.ts";
 import { readHostInterfaces } from "./host-interfaces.ts";
@@ -19,15 +19,32 @@ export async function monitorAddresses(
   signal: AbortSignal,
 ): Promise<void> {
   const client = new Client(store, { log });
+  const news = newsOnly(log);
   while (!signal.aborted) {
     await delay(settings.pollIntervalMs, signal).catch(() => {});
     if (signal.aborted) return;
     try {
-      await checkAddresses(client, node, settings, log);
+      await checkAddresses(client, node, settings, news.log);
     } catch (error) {
-      log.warn("the node's addresses could not be checked", { error: describeError(error) });
+      news.log.warn("the node's addresses could not be checked", { error: describeError(error) });
     }
+    news.tell();
   }
+}
+
+/** What was found at the look before too is not told again. */
+function newsOnly(log: Logger): { readonly log: Logger; tell(): void } {
+  let found: LogRecord[] = [];
+  let before = new Set<string>();
+  const textOf = ({ level, sentence, fields }: LogRecord) => JSON.stringify([level, sentence, fields]);
+  return {
+    log: createLogger({ level: "debug", write: (record) => found.push(record) }),
+    tell: () => {
+      for (const record of found) if (!before.has(textOf(record))) log[record.level](record.sentence, record.fields);
+      before = new Set(found.map(textOf));
+      found = [];
+    },
+  };
 }
 
 /** @returns whether the Node was written */

@@ -33,15 +33,15 @@ interface Candidate extends IpNetwork {
 export async function autodetect(method: string, inputs: DetectionInputs): Promise<IpNetwork | undefined> {
   const [, word = "", argument = ""] = /^([^=]*)(?:=(.*))?$/s.exec(method) ?? [];
   if (method === "" || method === "first-found")
-    return firstOf(inputs, (name) => !isSkipped(name), "has the highest interface index");
+    return firstOf(inputs, (name) => !isSkipped(name), "it is an interface of the host's own");
   if (word === "interface" && argument !== "") {
     const wanted = patterns(argument, method);
-    return firstOf(inputs, (name) => wanted.some((pattern) => pattern.test(name)), `matches ${argument}`);
+    return firstOf(inputs, (name) => wanted.some((pattern) => pattern.test(name)), `it matches ${argument}`);
   }
   if (word === "skip-interface" && argument !== "") {
     const unwanted = patterns(argument, method);
     const isWanted = (name: string) => !isSkipped(name) && !unwanted.some((pattern) => pattern.test(name));
-    return firstOf(inputs, isWanted, `is not skipped by ${argument}`);
+    return firstOf(inputs, isWanted, `it is not skipped by ${argument}`);
   }
   if (word === "cidr") return inCidrs(inputs, argument);
   if (word === "can-reach" && argument !== "") return towards(inputs, argument);
@@ -87,31 +87,41 @@ function inCidrs(inputs: DetectionInputs, argument: string): IpNetwork | undefin
     .toReversed()
     .flatMap((iface) => usable(iface, inputs.version))
     .filter(({ address }) => cidrs.some((cidr) => cidrContains(cidr, address)));
-  return choose(candidates, `lies in ${argument}`, inputs.log, inputs.version);
+  return choose(candidates, `it lies in ${argument}`, inputs.log, inputs.version);
 }
 
+/** @param candidates the best first: of several interfaces the one added last, of its addresses the first */
 function choose(candidates: readonly Candidate[], why: string, log: Logger, version: IpVersion): IpNetwork | undefined {
   const [first, ...others] = candidates;
   if (first === undefined) return undefined;
-  const fields = { address: `${first.address}/${first.length}`, interface: first.interface };
+  const fields = { address: textOf(first), interface: first.interface };
+  const reason = (other: Candidate) =>
+    other.interface === first.interface ? "a later address of the same interface" : `added before ${first.interface}`;
   if (others.length === 0) log.info(`using autodetected IPv${version} address`, fields);
   else
-    log.warn(
-      `several interfaces could be the node's IPv${version} address; name one with IP or the autodetection method`,
-      {
-        ...fields,
-        because: why,
-        lost: others.map((other) => `${other.interface} ${other.address}/${other.length}`).join(", "),
-      },
-    );
+    log.warn(`several addresses could be the node's for IPv${version}; name one with IP or the autodetection method`, {
+      ...fields,
+      because: `${why}; of several interfaces the one added last wins, with its first address`,
+      lost: others.map((other) => `${other.interface} ${textOf(other)} (${reason(other)})`).join(", "),
+    });
   return { address: first.address, length: first.length };
 }
 
+const textOf = ({ address, length }: IpNetwork): string => `${address}/${length}`;
+
 async function towards(inputs: DetectionInputs, destination: string): Promise<IpNetwork | undefined> {
   const source = await (inputs.sourceTowards ?? sourceTowards)(destination, inputs.version);
-  if (source === undefined) return undefined;
+  if (source === undefined) {
+    inputs.log.error("autodetection by can-reach: there is no name, or no route, to it", { destination });
+    return undefined;
+  }
   const found = onHost(inputs.interfaces, source, inputs.version);
-  inputs.log.info(`using autodetected IPv${inputs.version} address`, { address: source, towards: destination });
+  if (found === undefined) inputs.log.error("the address towards a destination is on no interface", { source });
+  else
+    inputs.log.info(`using autodetected IPv${inputs.version} address`, {
+      address: textOf(found),
+      towards: destination,
+    });
   return found;
 }
 

@@ -36,11 +36,15 @@ export async function completeStartup(
   }
   if (signal.aborted) return;
   await sayUp(settings, node, log, signal);
-  rmSync(shutdownFile(env), { force: true });
 }
 
-async function sayUp(settings: NodeSettings, node: string, log: Logger, signal: AbortSignal): Promise<void> {
-  if (settings.backend === "none") return;
+/** Tells Kubernetes, where there is one, and takes back what the last shutdown said. */
+export async function sayUp(settings: NodeSettings, node: string, log: Logger, signal: AbortSignal): Promise<void> {
+  if (settings.backend !== "none") await tellUp(settings, node, log, signal);
+  rmSync(shutdownFile(settings.env), { force: true });
+}
+
+async function tellUp(settings: NodeSettings, node: string, log: Logger, signal: AbortSignal): Promise<void> {
   const api = await findKubernetes(settings.env);
   if (api === undefined) return;
   for (const until = Date.now() + PATCH_WITHIN_MS; ; await delay(1000, signal))

@@ -157,8 +157,18 @@ test("NB-026 who lost the detection, and why, is in the log; so is an address of
   const { records } = await configure({});
   expect(records[0]).toMatchObject({
     level: "warn",
-    fields: { address: "198.51.100.11/24", interface: "eth1", lost: "eth0 192.0.2.11/24" },
+    fields: {
+      address: "198.51.100.11/24",
+      interface: "eth1",
+      because: expect.stringContaining("the one added last wins"),
+      lost: "eth0 192.0.2.11/24 (added before eth1)",
+    },
   });
+  for (const method of ["interface=eth.*", "skip-interface=ens.*", "cidr=192.0.2.0/24,198.51.100.0/24"])
+    expect((await configure({ method })).records[0]?.fields).toMatchObject({
+      because: expect.stringContaining(method.slice(method.indexOf("=") + 1)),
+      lost: "eth0 192.0.2.11/24 (added before eth1)",
+    });
   const strange = await configure({ ip: "203.0.113.9/28" });
   expect(strange.records.map(({ sentence }) => sentence)).toContain(
     "the node's address is on no interface of this host",

@@ -21,7 +21,6 @@ After=network-online.target
 Type=exec
 EnvironmentFile=-${environmentFile}
 ExecStart=${executable}
-ExecReload=/bin/kill -HUP $MAINPID
 KillMode=mixed
 TimeoutStopSec=20
 Restart=always

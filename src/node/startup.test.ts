@@ -64,6 +64,19 @@ test("NB-035 a second start writes the Node only when something changed", async 
   expect((await bench.get("Node", "n1")).metadata.resourceVersion).not.toBe(before!);
 });
 
+test("NB-035 nor when others have added to the Node what comes behind the interfaces", async () => {
+  using bench = new Bench();
+  await bench.start({ CALICO_K8S_NODE_REF: "k8s-n1", AS: "64999" });
+  await bench.with(async (client) => {
+    const node = await client.get({ kind: "Node", name: "n1" });
+    await client.update({ ...node, spec: { ...node.spec, ipv4VXLANTunnelAddr: "192.168.0.1" } });
+  });
+  const before = (await bench.get("Node", "n1")).metadata.resourceVersion;
+  expect((await bench.get("Node", "n1")).spec).toHaveProperty("interfaces");
+  await bench.start({ CALICO_K8S_NODE_REF: "k8s-n1", AS: "64999" });
+  expect((await bench.get("Node", "n1")).metadata.resourceVersion).toBe(before!);
+});
+
 test("NB-032 an address another node has is refused by that node's name, unless told not to look", async () => {
   using bench = new Bench();
   await bench.start({ NODENAME: "first" });

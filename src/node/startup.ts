@@ -88,7 +88,7 @@ async function configureNode(
   const { spec: addressed, changed } = await addressesOrClear(client, stored, settings, facts, log);
   if (changed && settings.checksConflicts) await refuseConflict(client, stored, name, addressed, settings, log);
   const spec = withReference(withAsNumber(addressed, settings), settings);
-  if (JSON.stringify(spec) === JSON.stringify(before) && !changed) return;
+  if (!changed && Bun.deepEquals(spec, before)) return;
   try {
     await writeNode(client, stored, name, spec);
   } catch (error) {
@@ -146,8 +146,11 @@ async function refuseConflict(
   const nodes = items.map((node) => ({ name: node.metadata.name, spec: node.spec }));
   const conflict = findConflict(name, spec, nodes);
   if (conflict === undefined) {
-    const [old, now] = [stored?.spec.bgp?.ipv4Address, spec.bgp?.ipv4Address];
-    if (old !== undefined && old !== now) log.warn("the node's IPv4 address changes", { from: old, to: now });
+    for (const version of [4, 6] as const) {
+      const [old, now] = [stored?.spec, spec].map((each) => each?.bgp?.[`ipv${version}Address`]);
+      if (old !== undefined && old !== now)
+        log.warn(`the node's IPv${version} address changes`, { from: old, to: now });
+    }
     return;
   }
   if (stored !== undefined) await clearDetected(client, stored, settings);
