@@ -1,13 +1,16 @@
-// BGP at size. Run as root: bun bench/bgp.ts [render] [peers] [join]
+// BGP at size. Run as root: bun bench/bgp.ts [render] [doctor] [peers] [join-mesh] [join-reflectors]
 //   render  plan and configuration of one node among 1,000, and BIRD reading it
+//   doctor  what the doctor computes for 1,000 and 4,000 nodes: mesh, reflectors, all peering with all, a rack router each
 //   peers   500 peers × 100 routes into one node of ours, beside BIRD alone: no filters, and the same 2 s before it connects
-//   join    a node joins 50 others, mesh and reflectors: until all of them have its route in the kernel
+//   join-…  a node joins 50 others, mesh and reflectors: until all of them have its route in the kernel
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BgpCollector, BirdControl, birdConfiguration, plan } from "../src/bgp/index.ts";
-import { API_VERSION, type KindName } from "../src/model/index.ts";
+import { examine } from "../src/calicoctl/doctor/examine.ts";
+import { clusterFacts } from "../src/calicoctl/doctor/facts.ts";
+import { API_VERSION, type KindName, type Resource } from "../src/model/index.ts";
 import { eventually, RouterNetwork } from "../test/functional/bgp/routers.ts";
 
 const wanted = process.argv.slice(2);
@@ -45,6 +48,48 @@ function render(): void {
   console.log(
     `render, 1,000 nodes in a mesh: plan ${median(planned).toFixed(1)} ms, text of one family ${median(written).toFixed(1)} ms (${Math.round(Bun.file(file).size / 1024)} kB), BIRD reads it in ${median(read).toFixed(0)} ms`,
   );
+}
+
+function doctor(): void {
+  const resource = (kind: KindName, name: string, spec: object, labels: Record<string, string> = {}) =>
+    ({ apiVersion: API_VERSION, kind, metadata: { name, labels }, spec }) as Resource;
+  const meshOff = resource("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false });
+  const peer = (name: string, spec: object) => resource("BGPPeer", name, spec);
+  const names = (size: number) => Array.from({ length: size }, (_, i) => `n${i}`);
+  const cases: Readonly<Record<string, (size: number) => readonly Resource[]>> = {
+    mesh: () => [],
+    reflectors: () => [meshOff, peer("rr", { nodeSelector: "all()", peerSelector: "has(rr)" })],
+    "all peer with all": () => [meshOff, peer("all", { nodeSelector: "all()", peerSelector: "all()" })],
+    "a router each": (size) => [
+      meshOff,
+      ...names(size).map((node, i) => peer(node, { node, peerIP: `172.16.${i >> 8}.${i & 255}`, asNumber: 65000 })),
+    ],
+  };
+  for (const [what, more] of Object.entries(cases)) {
+    const times = [1000, 4000].map((size) => {
+      const nodes = names(size).map((name, i) =>
+        resource(
+          "Node",
+          name,
+          {
+            bgp: {
+              ipv4Address: `10.${i >> 8}.${i & 255}.1/8`,
+              ...(what === "reflectors" && i < 2 ? { routeReflectorClusterID: "244.0.0.1" } : {}),
+            },
+          },
+          { "kubernetes.io/hostname": name, ...(i < 2 ? { rr: "" } : {}) },
+        ),
+      );
+      const resources = [resource("IPPool", "p", { cidr: "192.168.0.0/16" }), ...nodes, ...more(size)];
+      const rounds = Array.from({ length: 5 }, () => {
+        const start = performance.now();
+        examine(clusterFacts(resources));
+        return performance.now() - start;
+      });
+      return median(rounds).toFixed(0);
+    });
+    console.log(`doctor, ${what}: 1,000 nodes ${times[0]} ms, 4,000 nodes ${times[1]} ms`);
+  }
 }
 
 /** One BIRD that is 500 routers (it waits for us; the ports, which it never uses, keep its protocols apart) of another AS, each with 100 routes. */
@@ -186,8 +231,9 @@ async function joining(topology: "mesh" | "reflectors"): Promise<void> {
 
 try {
   if (isWanted("render")) render();
+  if (isWanted("doctor")) doctor();
   if (isWanted("peers")) await peers();
-  if (isWanted("join")) for (const topology of ["mesh", "reflectors"] as const) await joining(topology);
+  for (const topology of ["mesh", "reflectors"] as const) if (isWanted(`join-${topology}`)) await joining(topology);
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

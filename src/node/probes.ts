@@ -141,7 +141,7 @@ const CONNECT_WITHIN_MS = 10_000;
 /**
  * Whom BIRD waits for after a restart, of those that may still come: neighbours that are up and have not yet told all
  * their routes, and while BIRD is young all others. Those that had their time are down, which is not this node's fault.
- * BIRD goes on waiting for them, so that their routes stay; that takes nothing away from those who are here.
+ * BIRD goes on waiting for them for its minute: their routes stay as long, and new ones of anyone come in after it.
  */
 async function stillComing(
   version: IpVersion,

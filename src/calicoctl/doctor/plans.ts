@@ -4,6 +4,7 @@
 import {
   asNumberOf,
   type BgpNode,
+  type BgpPeer,
   type BgpState,
   matchesNode,
   type PlannedPeer,
@@ -57,10 +58,11 @@ export function planAll({ withoutMesh: state }: ClusterFacts): Plans {
   const samples = new Set(sorts.flatMap((sort) => sort.samples));
   const reduced: BgpState = { ...state, nodes: new Map([...state.nodes].filter(([name]) => samples.has(name))) };
   const byAddress = nodesByAddress(reduced);
+  const peersOf = peerFinder(state);
   for (const sort of sorts)
     for (const name of sort.samples) {
       // Secrets are the nodes' to know: that one is missing cannot be told from here.
-      const { peers, problems } = plan(reduced, name, { hasSecret: () => true });
+      const { peers, problems } = plan({ ...reduced, peers: peersOf(name) }, name, { hasSecret: () => true });
       if (name === sort.samples[0]) sort.problems.push(...problems);
       for (const peer of peers) {
         const other = sortOf.get(byAddress.get(peer.neighbor) ?? "");
@@ -73,6 +75,23 @@ export function planAll({ withoutMesh: state }: ClusterFacts): Plans {
       }
     }
   return { sorts, sortOf };
+}
+
+/** The BGPPeers that can matter to a node: not those for another by name, unless it is the one they lead to. */
+function peerFinder(state: BgpState): (node: string) => BgpState["peers"] {
+  const others: BgpPeer[] = [];
+  const named = new Map<string, BgpPeer[]>();
+  const leadTo = Map.groupBy(state.peers.values(), ({ peerAddress }) => peerAddress?.address);
+  for (const peer of state.peers.values())
+    if (peer.node === undefined || peer.peerSelector !== undefined) others.push(peer);
+    else named.set(peer.node, [...(named.get(peer.node) ?? []), peer]);
+  return (name) => {
+    const { networks } = state.nodes.get(name) ?? {};
+    const here = [networks?.[4]?.address, networks?.[6]?.address].filter((address) => address !== undefined);
+    const own = [...(named.get(name) ?? []), ...here.flatMap((address) => leadTo.get(address) ?? [])];
+    const all = own.length === 0 ? others : [...others, ...own].sort((a, b) => (a.name < b.name ? -1 : 1));
+    return new Map(all.map((peer) => [peer.name, peer]));
+  };
 }
 
 export function nodesByAddress({ nodes }: Pick<BgpState, "nodes">): ReadonlyMap<string, string> {

@@ -149,6 +149,34 @@ test("kill -9 of the node itself, its light loops with it: the rest runs on, and
   expect(pings.lost()).toEqual({});
 }, 120_000);
 
+test("NB-012 NB-013 a neighbour that is dead keeps a restarted node neither unready nor without what it had", async () => {
+  const [node, , dead] = lab.plan.nodes;
+  const [nic] = dead?.interfaces ?? [];
+  if (node === undefined || dead === undefined || nic === undefined) throw new Error("no node1, no node3");
+  const process = lab.host("node1").program("calico-node");
+  if (process === undefined) throw new Error("node1 does not run");
+  const before = routes("node1");
+  setPlug(lab.folder, dead, nic, false);
+  try {
+    await endProcesses([process], 15_000);
+    startNode(lab.folder, lab.options, lab.plan, node);
+    await untilReady(lab, "node1", 45_000);
+    expect(probe("node1", "-bird-ready", "-bird6-ready").code).toBe(0);
+    // It is BIRD alone that still waits; what it had is all there.
+    expect(bird("node1", 4, "show status")).toContain("Graceful restart recovery in progress");
+    expect(bird("node1", 4, "show protocols")).toMatch(/Mesh_10_77_0_12 .*Established/);
+    expect(routes("node1")).toEqual(before);
+    // By the original's rule the dead one counts.
+    const strict = lab.host("node1").run([rolePath("calico-node"), "-bird-ready"], {
+      environment: { ...datastoreEnvironment(lab.options, lab.plan), CALICO_BIRD_READY: "peers" },
+    });
+    expect(strict).toMatchObject({ code: 1, stdout: expect.stringContaining("10.77.0.13") });
+  } finally {
+    setPlug(lab.folder, dead, nic, true);
+  }
+  for (const name of ["node1", "node3"]) await eventually(() => isWhole(name), 70_000, `${name} is whole`);
+}, 180_000);
+
 test("NB-143 a CalicoNodeStatus is answered by the node it asks", async () => {
   lab.apply([
     {
