@@ -3,6 +3,7 @@
 //
 //   E2E_RUNS=nftables-vxlan,iptables-bgp   only these
 //   E2E_FOCUS='should deny egress'         only specs whose name matches
+//   E2E_ROLLS=10                           as many rolling updates after the specs, instead of one
 //   E2E_KEEP=1                             leave the last cluster standing (calico lab down --name e2e)
 import { cpSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -28,6 +29,7 @@ const RUNS = {
 } as const;
 type Run = keyof typeof RUNS;
 
+const ROLLS = Number(process.env["E2E_ROLLS"] ?? "1");
 const terminal = openTerminal();
 const reports = join(import.meta.dir, "../.cache/reports");
 mkdirSync(reports, { recursive: true });
@@ -74,12 +76,14 @@ async function* oneRun(run: Run): AsyncGenerator<Line> {
   for (const failure of summary.failures) terminal.line(`  failed: ${failure} (${log})`);
   const { passed, failed } = summary;
   yield { text: renderSummary(`${run}, NetworkPolicy specs`, summary), passed, failed };
-  const roll = await rollUnderTraffic(cluster);
-  for (const fault of roll.faults.slice(0, 50)) terminal.line(`  ${fault}`);
-  yield verdict(
-    `${run}, rolling update: ${roll.sent} probes, ${roll.lost} lost; ${roll.denied} denied, ${roll.arrived} arrived`,
-    roll.sent > 0 && roll.lost === 0 && roll.arrived === 0,
-  );
+  for (let i = 1; i <= ROLLS; i++) {
+    const roll = await rollUnderTraffic(cluster, { evidence: join(reports, `e2e-${run}-roll-${i}`) });
+    for (const fault of roll.faults.slice(0, 50)) terminal.line(`  ${fault}`);
+    yield verdict(
+      `${run}, rolling update: ${roll.sent} probes, ${roll.lost} lost; ${roll.denied} denied, ${roll.arrived} arrived`,
+      roll.sent > 0 && roll.lost === 0 && roll.arrived === 0,
+    );
+  }
   const left = await uninstall(cluster);
   for (const trace of left) terminal.line(`  left behind: ${trace}`);
   yield verdict(`${run}, uninstalled: ${left.length} things left behind`, left.length === 0);

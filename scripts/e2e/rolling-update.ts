@@ -1,16 +1,22 @@
 // A rolling restart of calico-node under traffic: every probe is a new connection or a new datagram flow between pods on
-// different nodes. None of those allowed may be lost, none of those denied may arrive.
-import { closeSync, openSync, readFileSync } from "node:fs";
+// different nodes. None of those allowed may be lost, none of those denied may arrive. Meanwhile other namespaces with
+// pods and policies are deleted.
+import { readFileSync } from "node:fs";
 import { spawn } from "node:child_process";
 import { PacketProber, type ProbeRequest, type ProbeTarget } from "../../src/kernel/index.ts";
+import type { LabPod } from "../../src/lab/folder.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
+import { addClusterPods, clusterPods } from "../../src/lab/kubernetes/pods.ts";
 import { baseEnvironment } from "../../src/lab/host.ts";
-import { AGNHOST_IMAGE } from "../../src/lab/kubernetes/image-names.ts";
 import { parseAddress } from "../../src/lib/ip.ts";
+import { endTenants, makeTenants } from "./tenants.ts";
+import { Witness } from "./witness.ts";
 
 const PORT = 8080;
 const NAMESPACE = "rolling-update";
 const PACE_MS = 20;
+const SLOW_MS = 500;
+const AFTERMATH_MS = 5000;
 
 export interface RollingUpdate {
   readonly sent: number;
@@ -22,37 +28,43 @@ export interface RollingUpdate {
   readonly faults: readonly string[];
 }
 
-interface Pod {
-  readonly metadata: { readonly name: string };
-  readonly spec: { readonly nodeName: string };
-  readonly status: { readonly podIP?: string };
+export interface RollingOptions {
+  /** Where what happened is written, and kept when a probe went astray. */
+  readonly evidence: string;
 }
 
-export async function rollUnderTraffic(cluster: KubernetesCluster): Promise<RollingUpdate> {
+export async function rollUnderTraffic(
+  cluster: KubernetesCluster,
+  { evidence }: RollingOptions,
+): Promise<RollingUpdate> {
+  makeTenants(cluster);
   cluster.kubectl(
     ["apply", "--filename=-"],
-    JSON.stringify({ apiVersion: "v1", kind: "List", items: objects(cluster) }),
+    JSON.stringify({ apiVersion: "v1", kind: "List", items: [NAMESPACE_OBJECT, POLICY] }),
   );
-  const wait = ["wait", `--namespace=${NAMESPACE}`, "--for=condition=Ready", "pod", "--all", "--timeout=120s"];
-  cluster.kubectl(wait);
-  const { items } = cluster.get<{ items: readonly Pod[] }>([`--namespace=${NAMESPACE}`, "pods"]);
-  const targets = new Map(items.map((pod) => [pod.metadata.name, openPod(cluster, pod)]));
+  const nodes = cluster.lab.plan.nodes.map(({ name }) => name);
+  const wanted = ["server", "client", "intruder"].map((name, i) => ({
+    namespace: NAMESPACE,
+    name,
+    node: nodes[i % nodes.length] ?? "node1",
+    labels: { role: name },
+  }));
+  addClusterPods(cluster, wanted);
+  const pods = clusterPods(cluster).filter(({ namespace }) => namespace === NAMESPACE);
+  using open = cluster.lab.openPods(pods);
   using prober = new PacketProber();
   try {
-    const target = (name: string): ProbeTarget => {
-      const found = targets.get(name);
-      if (found === undefined) throw new Error(`pod ${name} is not there`);
-      return found;
-    };
-    const addressOf = (name: string) => {
-      const pod = items.find(({ metadata }) => metadata.name === name);
-      return parseAddress(pod?.status.podIP ?? "");
+    const pod = (name: string): LabPod & { readonly target: ProbeTarget } => {
+      const found = pods.find((each) => each.name === name);
+      const target = found === undefined ? undefined : open.targets.get(found);
+      if (found === undefined || target === undefined) throw new Error(`pod ${name} is not there`);
+      return { ...found, target };
     };
     for (const name of ["server", "client"])
-      for (const protocol of ["tcp", "udp"] as const) prober.listen(target(name), protocol, PORT);
+      for (const protocol of ["tcp", "udp"] as const) prober.listen(pod(name).target, protocol, PORT);
     const request = (from: string, to: string, protocol: "tcp" | "udp" | "icmp"): ProbeRequest => ({
-      from: target(from),
-      to: addressOf(to),
+      from: pod(from).target,
+      to: parseAddress(pod(to).addresses[0] ?? ""),
       protocol,
       port: PORT,
     });
@@ -62,9 +74,18 @@ export async function rollUnderTraffic(cluster: KubernetesCluster): Promise<Roll
     ]);
     const denied = (["tcp", "udp", "icmp"] as const).map((protocol) => request("intruder", "server", protocol));
     await enforced(prober, allowed, denied);
-    return await countWhile(prober, allowed, denied, () => restart(cluster));
+    const witness = new Witness(cluster, evidence);
+    let result: RollingUpdate | undefined;
+    try {
+      result = await countWhile(prober, allowed, denied, witness, async () => {
+        await Promise.all([restart(cluster), endTenants(cluster)]);
+        await Bun.sleep(AFTERMATH_MS); // what the last agent does once it is ready counts too
+      });
+      return result;
+    } finally {
+      await witness.end(result === undefined || result.lost + result.arrived > 0);
+    }
   } finally {
-    for (const { namespace } of targets.values()) closeSync(namespace);
     cluster.tryKubectl(["delete", "namespace", NAMESPACE, "--wait=true"]);
   }
 }
@@ -83,38 +104,47 @@ async function countWhile(
   prober: PacketProber,
   allowed: readonly ProbeRequest[],
   denied: readonly ProbeRequest[],
+  witness: Witness,
   work: () => Promise<void>,
 ): Promise<RollingUpdate> {
   const counts = { sent: 0, lost: 0, denied: 0, arrived: 0 };
   const faults: string[] = [];
   const overflowsBefore = arpOverflows();
   const begun = performance.now();
-  const note = (what: string, { from, to, protocol }: ProbeRequest) =>
-    faults.push(`${((performance.now() - begun) / 1000).toFixed(1)} s: ${protocol} ${from.name} to ${to} ${what}`);
   let isOver = false;
   const keepSending = async (
     requests: readonly ProbeRequest[],
     timeoutMs: number,
-    count: (reached: boolean, request: ProbeRequest) => void,
+    count: (reached: boolean, fault: (what: string) => void) => void,
   ) => {
-    while (!isOver) {
+    for (let round = 1; !isOver; round++) {
       const started = performance.now();
+      const sentAt = new Date().toISOString();
       const outcomes = await prober.probe(requests, { timeoutMs });
-      for (const [i, request] of requests.entries()) count(outcomes[i]?.result === "reached", request);
-      await Bun.sleep(Math.max(0, PACE_MS - (performance.now() - started)));
+      const took = performance.now() - started;
+      if (took > SLOW_MS && timeoutMs > SLOW_MS)
+        witness.note(`round ${round} sent ${sentAt} took ${took.toFixed(0)} ms`);
+      for (const [i, { from, to, protocol }] of requests.entries())
+        count(outcomes[i]?.result === "reached", (what) => {
+          const probe = `${protocol} ${from.name} to ${to}, round ${round}, sent ${sentAt}`;
+          witness.note(`${probe}: ${what} ${JSON.stringify(outcomes[i])}`);
+          void witness.snapshot();
+          faults.push(`${((started - begun) / 1000).toFixed(1)} s: ${probe} ${what}`);
+        });
+      await Bun.sleep(Math.max(0, PACE_MS - took));
     }
   };
-  const sending = keepSending(allowed, 3000, (reached, request) => {
+  const sending = keepSending(allowed, 3000, (reached, fault) => {
     counts.sent++;
     if (reached) return;
     counts.lost++;
-    note("was lost", request);
+    fault("was lost");
   });
-  const trying = keepSending(denied, 100, (reached, request) => {
+  const trying = keepSending(denied, 100, (reached, fault) => {
     counts.denied++;
     if (!reached) return;
     counts.arrived++;
-    note("arrived", request);
+    fault("arrived");
   });
   try {
     await work();
@@ -148,44 +178,16 @@ async function restart(cluster: KubernetesCluster): Promise<void> {
   }
 }
 
-/** One pod a node, and a policy under which the server hears the client alone. */
-function objects(cluster: KubernetesCluster): object[] {
-  const nodes = cluster.lab.plan.nodes.map(({ name }) => name);
-  const pod = (name: string, index: number) => ({
-    apiVersion: "v1",
-    kind: "Pod",
-    metadata: { name, namespace: NAMESPACE, labels: { role: name } },
-    spec: {
-      nodeName: nodes[index % nodes.length],
-      terminationGracePeriodSeconds: 0,
-      containers: [{ name: "agnhost", image: AGNHOST_IMAGE, args: ["pause"], imagePullPolicy: "Never" }],
-    },
-  });
-  return [
-    { apiVersion: "v1", kind: "Namespace", metadata: { name: NAMESPACE } },
-    {
-      apiVersion: "networking.k8s.io/v1",
-      kind: "NetworkPolicy",
-      metadata: { name: "only-the-client", namespace: NAMESPACE },
-      spec: {
-        podSelector: { matchLabels: { role: "server" } },
-        policyTypes: ["Ingress"],
-        ingress: [{ from: [{ podSelector: { matchLabels: { role: "client" } } }] }],
-      },
-    },
-    ...["server", "client", "intruder"].map(pod),
-  ];
-}
+const NAMESPACE_OBJECT = { apiVersion: "v1", kind: "Namespace", metadata: { name: NAMESPACE } };
 
-/** The pod's network namespace, found on its node by its address. */
-function openPod(cluster: KubernetesCluster, pod: Pod): ProbeTarget {
-  const host = cluster.places.find((place) => place.host.name === pod.spec.nodeName)?.host;
-  const holder = host?.holder;
-  if (host === undefined || holder === undefined) throw new Error(`node ${pod.spec.nodeName} is down`);
-  for (const name of host.run(["ls", "/run/netns"]).stdout.trim().split("\n")) {
-    const { stdout } = host.run(["ip", "-n", name, "-4", "-o", "address"]);
-    if (stdout.includes(` ${pod.status.podIP}/`))
-      return { namespace: openSync(`/proc/${holder.pid}/root/run/netns/${name}`, "r"), name: pod.metadata.name };
-  }
-  throw new Error(`${pod.metadata.name}: no namespace on ${host.name} has ${pod.status.podIP}`);
-}
+/** The server hears the client alone. */
+const POLICY = {
+  apiVersion: "networking.k8s.io/v1",
+  kind: "NetworkPolicy",
+  metadata: { name: "only-the-client", namespace: NAMESPACE },
+  spec: {
+    podSelector: { matchLabels: { role: "server" } },
+    policyTypes: ["Ingress"],
+    ingress: [{ from: [{ podSelector: { matchLabels: { role: "client" } } }] }],
+  },
+};

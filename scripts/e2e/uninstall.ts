@@ -10,13 +10,27 @@ const TRACES: readonly { readonly what: string; readonly command: readonly strin
     command: ["ip", "-o", "link"],
     ours: /\b(cali[0-9a-z]+|vxlan[\w.-]*calico|tunl0|wireguard\.cali)\b/,
   },
-  { what: "route", command: ["ip", "route", "show", "table", "all"], ours: /proto (80|bird|12)\b|dev (cali|vxlan)/ },
+  ...(["-4", "-6"] as const).flatMap((family) => [
+    {
+      what: "route",
+      command: ["ip", family, "route", "show", "table", "all"],
+      ours: /proto (80|bird|12)\b|dev (cali|vxlan)|^blackhole/,
+    },
+    // Beyond the kernel's own three.
+    { what: "rule", command: ["ip", family, "rule"], ours: /^(?!0:|32766:|32767:|$)/ },
+    { what: "neighbour", command: ["ip", family, "neigh", "show", "proxy"], ours: /./ },
+  ]),
   { what: "nft table", command: ["nft", "list", "tables"], ours: /calico/ },
-  { what: "iptables chain", command: ["iptables-save"], ours: /cali[-:]/ },
-  { what: "iptables (legacy) chain", command: ["iptables-legacy-save"], ours: /cali[-:]/ },
-  { what: "ipset", command: ["ipset", "list", "-name"], ours: /^cali4/ },
-  { what: "CNI file", command: ["ls", "/etc/cni/net.d", "/opt/cni/bin"], ours: /calico/ },
-  { what: "file", command: ["ls", "/var/lib/calico", "/run/calico"], ours: /^(?!\/|ls:|$)./ },
+  { what: "nft rule", command: ["nft", "list", "ruleset"], ours: /cali[-:4d]|calico/ },
+  ...["iptables", "iptables-legacy", "ip6tables", "ip6tables-legacy"].map((tool) => ({
+    what: `${tool} chain`,
+    command: [`${tool}-save`],
+    ours: /cali[-:]/,
+  })),
+  { what: "ipset", command: ["ipset", "list", "-name"], ours: /^cali/ },
+  { what: "CNI file", command: ["ls", "-A", "/etc/cni/net.d", "/opt/cni/bin"], ours: /calico/ },
+  { what: "file", command: ["ls", "-A", "/var/lib/calico", "/run/calico", "/var/run/calico"], ours: /^(?!\/|ls:|$)./ },
+  { what: "process", command: ["ps", "-eo", "args"], ours: /^\S*(calico|bird6?)\b/ },
 ];
 
 /** One line per thing left behind. */

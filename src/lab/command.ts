@@ -12,19 +12,19 @@ import { AGNHOST_IMAGE } from "./kubernetes/image-names.ts";
 import { Lab } from "./lab.ts";
 import { measureMatrix, renderMatrix } from "./matrix.ts";
 import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
-import { deletePod, parsePodName, podNamespace } from "./pods.ts";
+import { parsePodName, podNamespace } from "./pods.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
 import { changeSettings } from "./settings.ts";
 import { labStatus, renderStatus } from "./status.ts";
 import { openTerminal, table } from "./terminal.ts";
-import { addPods, up } from "./up.ts";
+import { addPods, removePod, up } from "./up.ts";
 
 export const USAGE = `calico lab: a cluster in network namespaces on this machine
 
   calico lab up [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]
                 [--dataplane nft|iptables] [--datastore sqlite|etcd] [--ipv6]
-  calico lab up --kubernetes           a real Kubernetes cluster: kubelets, containerd, kube-proxy (--nodes, --backend,
-                                       --dataplane as above)
+  calico lab up --kubernetes           a real Kubernetes cluster: kubelets, containerd, kube-proxy (--nodes, --pods,
+                                       --backend, --dataplane as above)
   calico lab kubectl [--name LAB --] … kubectl on that cluster, as its administrator
   calico lab demo                      a shop with a policy, before and after, and why
   calico lab down                      remove it, completely
@@ -65,15 +65,13 @@ async function run(argv: readonly string[]): Promise<number> {
       const started = performance.now();
       const lab = await up(parseLabOptions(values), terminal);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
-      terminal.line(
-        `lab ${name} is up: ${lab.plan.nodes.length} nodes, ${lab.record.pods.length} pods, ${seconds} s\n`,
-      );
+      terminal.line(`lab ${name} is up: ${lab.plan.nodes.length} nodes, ${lab.pods.length} pods, ${seconds} s\n`);
       terminal.line(nextSteps(lab));
       return 0;
     }
     case "demo":
       requireRoot();
-      await demonstrate(withOwnPods(Lab.open(name)), terminal);
+      await demonstrate(Lab.open(name), terminal);
       return 0;
     case "down":
       requireRoot();
@@ -87,7 +85,7 @@ async function run(argv: readonly string[]): Promise<number> {
       return rows.every((row) => row.state === "ready") ? 0 : 3;
     }
     case "matrix": {
-      const lab = withOwnPods(Lab.open(name));
+      const lab = Lab.open(name);
       const cells = await measureMatrix(lab, {
         protocol: protocolOf(values.protocol ?? "tcp"),
         port: portOf(values.port ?? "80"),
@@ -103,7 +101,7 @@ async function run(argv: readonly string[]): Promise<number> {
     case "capture":
       return capture(Lab.open(name), positionals[0], inner);
     case "pod":
-      return pod(withOwnPods(Lab.open(name)), positionals, values, (value, text) => print(value, text));
+      return pod(Lab.open(name), positionals, values, (value, text) => print(value, text));
     case "apply": {
       if (values.filename === undefined) throw new UsageError("apply -f FILE");
       const text = readFileSync(values.filename === "-" ? 0 : values.filename, "utf8");
@@ -123,7 +121,7 @@ async function run(argv: readonly string[]): Promise<number> {
       terminal.line(breakLab(Lab.open(name), positionals));
       return 0;
     case "heal":
-      for (const line of healLab(Lab.open(name))) terminal.line(line);
+      for (const line of await healLab(Lab.open(name))) terminal.line(line);
       return 0;
     case "help":
     case "-h":
@@ -172,13 +170,9 @@ function pod(
   print: (value: unknown, text: () => string) => void,
 ): number {
   if (verb === "list") {
-    const rows = lab.record.pods.map((p) => [
-      `${p.namespace}/${p.name}`,
-      p.node,
-      p.addresses.join(","),
-      labelText(p.labels),
-    ]);
-    print(lab.record.pods, () => table([["POD", "NODE", "ADDRESSES", "LABELS"], ...rows]));
+    const { pods } = lab;
+    const rows = pods.map((p) => [`${p.namespace}/${p.name}`, p.node, p.addresses.join(","), labelText(p.labels)]);
+    print(pods, () => table([["POD", "NODE", "ADDRESSES", "LABELS"], ...rows]));
     return 0;
   }
   if (text === undefined || (verb !== "add" && verb !== "del")) throw new UsageError("pod add|del NAME, or pod list");
@@ -195,8 +189,7 @@ function pod(
     return 0;
   }
   const doomed = lab.pod(text);
-  deletePod(lab.folder, lab.options, lab.plan, doomed);
-  lab.update({ pods: lab.record.pods.filter((p) => p !== doomed) });
+  removePod(lab, doomed);
   print(doomed, () => `pod ${podNamespace(doomed)} is gone`);
   return 0;
 }
@@ -206,7 +199,8 @@ function execute(lab: Lab, where: string | undefined, command: readonly string[]
   const isHost = lab.hostNames.includes(where);
   const pod = isHost ? undefined : lab.pod(where);
   const host = lab.host(pod?.node ?? where);
-  const inside = pod === undefined ? command : ["ip", "netns", "exec", podNamespace(pod), ...command];
+  const namespace = pod === undefined ? undefined : (lab.namespaceNames([pod]).get(pod) ?? podNamespace(pod));
+  const inside = namespace === undefined ? command : ["ip", "netns", "exec", namespace, ...command];
   const base = baseEnvironment();
   const environment = {
     ...base,
@@ -237,7 +231,8 @@ function capture(lab: Lab, node: string | undefined, filter: readonly string[]):
 }
 
 function leastLoaded(lab: Lab): string {
-  const load = (node: string) => lab.record.pods.filter((p) => p.node === node).length;
+  const { pods } = lab;
+  const load = (node: string) => pods.filter((p) => p.node === node).length;
   const [least] = lab.plan.nodes.map(({ name }) => name).sort((a, b) => load(a) - load(b));
   if (least === undefined) throw new UsageError("the lab has no nodes");
   return least;
@@ -251,10 +246,11 @@ function nextSteps(lab: Lab): string {
     const kubectl = `${calico} lab kubectl${flag === "" ? "" : `${flag} --`}`;
     return [
       "try:",
+      `  ${calico} lab demo${flag}                       a policy, before and after, and why`,
       `  ${kubectl} get nodes -o wide`,
       `  ${kubectl} create deployment web --replicas 6 --image ${AGNHOST_IMAGE} -- /agnhost netexec`,
-      `  ${kubectl} get pods -o wide`,
-      `  ${calico} lab exec node1${flag} -- ip route`,
+      `  ${calico} lab matrix --port 8080${flag}         who reaches whom`,
+      `  ${calico} lab exec node1${flag} -- calicoctl get nodes -o wide`,
       `  ${calico} lab down${flag}`,
     ].join("\n");
   }
@@ -299,13 +295,6 @@ function portOf(text: string): number {
   const port = /^\d+$/.test(text) ? Number(text) : Number.NaN;
   if (!(port >= 1 && port <= 65535)) throw new UsageError(`--port ${text}: want 1 to 65535`);
   return port;
-}
-
-/** In a Kubernetes cluster pods are the kubelets'. */
-function withOwnPods(lab: Lab): Lab {
-  if (lab.options.datastore === "kubernetes")
-    throw new UsageError(`lab ${lab.folder.name} is a Kubernetes cluster, its pods are made by calico lab kubectl`);
-  return lab;
 }
 
 function requireRoot(): void {

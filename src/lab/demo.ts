@@ -43,7 +43,7 @@ export async function demonstrate(lab: Lab, terminal: Terminal): Promise<void> {
   await terminal.step("a shop: frontend, backend, database", async () => {
     // Shown before, the policy would still be there.
     lab.calicoctl(["delete", "--skip-not-exists", "-f", "-"], JSON.stringify(POLICIES));
-    await addPods(
+    addPods(
       lab,
       APPS.map((app, i) => ({
         namespace: NAMESPACE,

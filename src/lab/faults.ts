@@ -1,7 +1,7 @@
 // Breaking things on purpose, each in a way that `heal` can undo: a fault is recorded as the words it was asked with
 // before it is made.
-import { FABRIC, setPlug } from "./fabric.ts";
-import type { Lab } from "./lab.ts";
+import { setPlug } from "./fabric.ts";
+import { DATASTORE_FAULT, type Lab } from "./lab.ts";
 import { UsageError } from "./options.ts";
 import { findProcess } from "./process.ts";
 import { startEtcd, startNode, startRouter } from "./programs.ts";
@@ -12,8 +12,11 @@ export const FAULTS = {
   process: "process NODE [NAME]     kill -9 a program of the host (calico-node, felix, bird, …)",
   rules: "rules NODE              flush the packet filter, as a foreign tool would",
   routes: "routes NODE             delete the routes Calico made",
-  datastore: "datastore               stop the datastore (etcd only)",
+  datastore: "datastore               stop the datastore (etcd, or with --kubernetes the API server and its etcd)",
 } as const;
+
+/** Nobody else's business runs on them; SQLite is a file. */
+const DATASTORE_PROGRAMS = { sqlite: [], etcd: ["etcd"], kubernetes: ["kube-apiserver", "etcd"] } as const;
 
 export function breakLab(lab: Lab, words: readonly string[]): string {
   const [kind = "", node = "", detail] = words;
@@ -48,16 +51,19 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
       return `routes of Calico and BIRD on ${node} are gone`;
     }
     case "datastore": {
-      if (lab.options.datastore === "kubernetes")
-        throw new UsageError("break datastore: not with --kubernetes; break link NODE cuts a node off its API server");
-      const etcd = findProcess(lab.folder, "etcd");
-      if (etcd === undefined)
+      const programs = DATASTORE_PROGRAMS[lab.options.datastore].flatMap((program) => {
+        const found = findProcess(lab.folder, program);
+        return found === undefined ? [] : [{ program, pid: found.pid }];
+      });
+      if (programs.length === 0)
         throw new UsageError(
-          `lab ${lab.folder.name} has no etcd to stop (datastore ${lab.options.datastore}, ${FABRIC})`,
+          `lab ${lab.folder.name} has no datastore to stop that runs (datastore ${lab.options.datastore})`,
         );
+      // Who the pods are is not to be had from it afterwards.
+      lab.update({ pods: lab.pods });
       remember();
-      process.kill(etcd.pid, "SIGKILL");
-      return "etcd is stopped";
+      for (const { pid } of programs) process.kill(pid, "SIGKILL");
+      return `stopped: ${programs.map(({ program }) => program).join(", ")}`;
     }
     default:
       throw new UsageError(`break what? ${Object.values(FAULTS).join("; ")}`);
@@ -65,7 +71,7 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
 }
 
 /** Undoes every recorded fault; what repairs itself (rules, routes, killed children) is left to the agents. */
-export function healLab(lab: Lab): string[] {
+export async function healLab(lab: Lab): Promise<string[]> {
   const done: string[] = [];
   for (const fault of lab.record.faults) {
     const [kind, node = "", detail] = fault.split(" ");
@@ -79,6 +85,11 @@ export function healLab(lab: Lab): string[] {
     startEtcd(lab.folder, lab.plan);
     done.push("etcd is started");
   }
+  if (lab.cluster !== undefined && lab.record.faults.includes(DATASTORE_FAULT)) {
+    const { startControlPlane } = await import("./kubernetes/up.ts");
+    await startControlPlane(lab.cluster);
+    done.push("the API server and its etcd are started");
+  }
   for (const router of lab.plan.routers) startRouter(lab.folder, router);
   // A kubelet starts again what was killed there.
   for (const node of lab.options.datastore === "kubernetes" ? [] : lab.plan.nodes) {
@@ -86,7 +97,7 @@ export function healLab(lab: Lab): string[] {
     startNode(lab.folder, lab.options, lab.plan, node, lab.record.settings?.[node.name]);
     done.push(`calico-node on ${node.name} is started`);
   }
-  lab.update({ faults: [] });
+  lab.update(lab.cluster === undefined ? { faults: [] } : { faults: [], pods: [] });
   return done;
 }
 

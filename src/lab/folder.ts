@@ -14,8 +14,12 @@ export interface LabPod {
   readonly labels: Readonly<Record<string, string>>;
 }
 
+/** One that is asked for. */
+export type NewPod = Omit<LabPod, "addresses">;
+
 export interface LabRecord {
   readonly options: LabOptions;
+  /** Of a Kubernetes cluster only what was there when its API server was stopped. */
   readonly pods: readonly LabPod[];
   /** Links cut and processes stopped by `break`, to be undone by `heal`. */
   readonly faults: readonly string[];

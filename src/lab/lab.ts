@@ -4,11 +4,16 @@ import type { ProbeTarget } from "../kernel/index.ts";
 import type { Resource } from "../model/index.ts";
 import { LabFolder, type LabPod, type LabRecord, listLabs } from "./folder.ts";
 import { LabHost } from "./host.ts";
+import { KubernetesCluster } from "./kubernetes/cluster.ts";
 import { KubernetesHost } from "./kubernetes/host.ts";
+import { clusterPods, podNamespaceNames } from "./kubernetes/pods.ts";
 import { type LabOptions, UsageError } from "./options.ts";
 import { type LabPlan, planLab } from "./plan.ts";
 import { parsePodName, podNamespace } from "./pods.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
+
+/** How `break datastore` is remembered. */
+export const DATASTORE_FAULT = "datastore";
 
 export class Lab {
   readonly plan: LabPlan;
@@ -45,11 +50,22 @@ export class Lab {
     return [...this.plan.nodes, ...this.plan.routers].map((host) => host.name);
   }
 
+  /** Undefined in a lab without Kubernetes. */
+  get cluster(): KubernetesCluster | undefined {
+    return this.options.datastore === "kubernetes" ? new KubernetesCluster(this) : undefined;
+  }
+
+  /** While we keep the API server stopped, those it had last. */
+  get pods(): readonly LabPod[] {
+    const { cluster } = this;
+    return cluster === undefined || this.record.faults.includes(DATASTORE_FAULT)
+      ? this.record.pods
+      : clusterPods(cluster);
+  }
+
   pod(text: string): LabPod {
     const { namespace, name } = parsePodName(text);
-    const found = this.record.pods.filter(
-      (pod) => pod.name === name && (!text.includes("/") || pod.namespace === namespace),
-    );
+    const found = this.pods.filter((pod) => pod.name === name && (!text.includes("/") || pod.namespace === namespace));
     const [pod, second] = found;
     if (pod === undefined) throw new UsageError(`lab ${this.folder.name} has no pod ${text}; calico lab pod list`);
     if (second !== undefined) throw new UsageError(`pod ${text} is in several namespaces; say NAMESPACE/${text}`);
@@ -77,6 +93,14 @@ export class Lab {
     if (resources.length > 0) this.calicoctl(["apply", "-f", "-"], JSON.stringify(resources));
   }
 
+  /** Each pod's network namespace, by its name on the pod's host. */
+  namespaceNames(pods: readonly LabPod[]): ReadonlyMap<LabPod, string> {
+    const { cluster } = this;
+    return cluster === undefined
+      ? new Map(pods.map((pod) => [pod, podNamespace(pod)]))
+      : podNamespaceNames(cluster, pods);
+  }
+
   /** Open namespaces of pods, to send packets from and to. Close them with the returned handle. */
   openPods(pods: readonly LabPod[]): { readonly targets: ReadonlyMap<LabPod, ProbeTarget> } & Disposable {
     const targets = new Map<LabPod, ProbeTarget>();
@@ -84,11 +108,11 @@ export class Lab {
       for (const { namespace } of targets.values()) closeSync(namespace);
     };
     try {
-      for (const pod of pods) {
+      for (const [pod, name] of this.namespaceNames(pods)) {
         const holder = this.host(pod.node).holder;
         if (holder === undefined) throw new Error(`host ${pod.node} is down`);
         // The pod's name exists only in its host's mount namespace, which /proc lets us look into.
-        const namespace = openSync(`/proc/${holder.pid}/root/run/netns/${podNamespace(pod)}`, "r");
+        const namespace = openSync(`/proc/${holder.pid}/root/run/netns/${name}`, "r");
         targets.set(pod, { namespace, name: `${pod.namespace}/${pod.name}` });
       }
     } catch (error) {

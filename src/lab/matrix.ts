@@ -1,5 +1,5 @@
 // Who reaches whom, by real packets: every pod to every pod at once.
-import { PacketProber, type ProbeOutcome, type ProbeProtocol } from "../kernel/index.ts";
+import { hasErrno, PacketProber, type ProbeOutcome, type ProbeProtocol } from "../kernel/index.ts";
 import { parseAddress } from "../lib/ip.ts";
 import type { LabPod } from "./folder.ts";
 import type { Lab } from "./lab.ts";
@@ -23,10 +23,15 @@ export interface MatrixOptions {
 
 export async function measureMatrix(lab: Lab, options: MatrixOptions): Promise<MatrixCell[]> {
   const { namespace } = options;
-  const pods = lab.record.pods.filter((pod) => namespace === undefined || pod.namespace === namespace);
+  const pods = lab.pods.filter((pod) => namespace === undefined || pod.namespace === namespace);
   using open = lab.openPods(pods);
   using prober = new PacketProber();
-  for (const target of open.targets.values()) prober.listen(target, options.protocol, options.port);
+  for (const target of open.targets.values())
+    try {
+      prober.listen(target, options.protocol, options.port);
+    } catch (error) {
+      if (!hasErrno(error, "EADDRINUSE")) throw error; // the pod has a server of its own there
+    }
   const pairs = pods.flatMap((from) => pods.flatMap((to) => pairOf(from, to, options.version)));
   const requests = pairs.flatMap(({ from, address }) => {
     const target = open.targets.get(from);

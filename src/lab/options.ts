@@ -50,11 +50,10 @@ export function parseLabOptions(given: Readonly<Record<string, string | boolean 
   return options;
 }
 
-/** What a lab with real kubelets does not do: its pods are made by kubectl, its hosts stand on one network. */
+/** What a lab with real kubelets does not do: its hosts stand on one network. */
 function refuseForKubernetes(options: LabOptions, given: Readonly<Record<string, string | boolean | undefined>>): void {
   const datastore = text(given, "datastore") ?? "kubernetes";
   if (datastore !== "kubernetes") throw new UsageError(`--kubernetes with --datastore ${datastore}: want one of them`);
-  if (options.podsPerNode > 0) throw new UsageError("--pods: with --kubernetes pods are made by kubectl");
   if (options.topology !== "switch") throw new UsageError("--topology: with --kubernetes there is only switch");
   if (options.ipv6) throw new UsageError("--ipv6: with --kubernetes there is only IPv4");
 }

@@ -1,7 +1,7 @@
 // Pods: a namespace inside a host, attached by the real CNI plugin, with the labels and profiles a cluster's
 // controllers would give its endpoint.
 import { createHash } from "node:crypto";
-import type { LabFolder, LabPod } from "./folder.ts";
+import type { LabFolder, LabPod, NewPod } from "./folder.ts";
 import { LabHost } from "./host.ts";
 import { UsageError, type LabOptions } from "./options.ts";
 import type { LabPlan } from "./plan.ts";
@@ -24,7 +24,7 @@ export const podNamespace = (pod: { readonly namespace: string; readonly name: s
   `${pod.namespace}.${pod.name}`;
 
 /** Creates the namespace and runs ADD; the endpoint's labels are set by the caller, for many pods at once. */
-export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: Omit<LabPod, "addresses">): LabPod {
+export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: NewPod): LabPod {
   const host = new LabHost(folder, pod.node);
   const made = host.run(["ip", "netns", "add", podNamespace(pod)]);
   if (made.code !== 0 && !made.stderr.includes("File exists"))
@@ -47,18 +47,12 @@ export function deletePod(folder: LabFolder, options: LabOptions, plan: LabPlan,
 }
 
 /** The endpoint's name as the plugin stores it: segments joined by `-`, an inner `-` doubled. */
-export function endpointName(pod: Omit<LabPod, "addresses">): string {
+export function endpointName(pod: NewPod): string {
   const double = (text: string) => text.replaceAll("-", "--");
   return `${double(pod.node)}-k8s-${double(pod.name)}-eth0`;
 }
 
-function runCni(
-  host: LabHost,
-  command: "ADD" | "DEL",
-  options: LabOptions,
-  plan: LabPlan,
-  pod: Omit<LabPod, "addresses">,
-) {
+function runCni(host: LabHost, command: "ADD" | "DEL", options: LabOptions, plan: LabPlan, pod: NewPod) {
   const plugin = rolePath("calico");
   return host.run([plugin], {
     input: JSON.stringify(networkConfig(options, plan, pod.node)),
@@ -89,7 +83,7 @@ export function networkConfig(options: LabOptions, plan: LabPlan, node: string):
   };
 }
 
-const containerId = (pod: Omit<LabPod, "addresses">): string =>
+const containerId = (pod: NewPod): string =>
   createHash("sha256")
     .update(`${pod.node}/${podNamespace(pod)}`)
     .digest("hex");

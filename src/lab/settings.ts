@@ -19,6 +19,10 @@ export async function changeSettings(
   words: readonly string[],
   options: { readonly wait: boolean } = { wait: true },
 ): Promise<void> {
+  if (lab.cluster !== undefined)
+    throw new UsageError(
+      "set: in a Kubernetes cluster the DaemonSet has calico-node's environment: calico lab kubectl set env -n kube-system daemonset/calico-node NAME=VALUE",
+    );
   const node = lab.plan.nodes.find((each) => each.name === name);
   if (node === undefined || words.length === 0)
     throw new UsageError(`set NODE NAME=VALUE …; nodes are ${lab.plan.nodes.map((each) => each.name).join(", ")}`);

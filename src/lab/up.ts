@@ -6,11 +6,12 @@ import { NetworkNamespace, openRouteKernel } from "../kernel/index.ts";
 import { cidrLength, type IpAddress, parseAddress } from "../lib/ip.ts";
 import { delay } from "../lib/retry.ts";
 import { buildFabric, connectHost } from "./fabric.ts";
-import { LabFolder, type LabPod } from "./folder.ts";
+import { LabFolder, type LabPod, type NewPod } from "./folder.ts";
 import { labPatience, LabHost } from "./host.ts";
+import { addClusterPods, deleteClusterPod } from "./kubernetes/pods.ts";
 import { Lab } from "./lab.ts";
 import { type LabOptions, UsageError } from "./options.ts";
-import { addPod, endpointName } from "./pods.ts";
+import { addPod, deletePod, endpointName } from "./pods.ts";
 import { rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
 import { untilReady } from "./readiness.ts";
 import type { Terminal } from "./terminal.ts";
@@ -34,6 +35,8 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
     // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
     const { upKubernetes } = await import("./kubernetes/up.ts");
     await upKubernetes(lab, terminal);
+    const pods = plannedPods(lab);
+    if (pods.length > 0) await terminal.step(`${pods.length} pods`, () => addPods(lab, pods));
     return lab;
   }
 
@@ -88,7 +91,9 @@ async function untilRouted(lab: Lab): Promise<void> {
 }
 
 /** Adds pods that are not there yet, then gives all their endpoints labels and profiles in one write. */
-export function addPods(lab: Lab, wanted: readonly Omit<LabPod, "addresses">[]): void {
+export function addPods(lab: Lab, wanted: readonly NewPod[]): void {
+  const { cluster } = lab;
+  if (cluster !== undefined) return addClusterPods(cluster, wanted);
   const missing = wanted.filter(
     (pod) => !lab.record.pods.some((p) => p.namespace === pod.namespace && p.name === pod.name),
   );
@@ -101,8 +106,15 @@ export function addPods(lab: Lab, wanted: readonly Omit<LabPod, "addresses">[]):
   labelEndpoints(lab, missing);
 }
 
+export function removePod(lab: Lab, pod: LabPod): void {
+  const { cluster } = lab;
+  if (cluster !== undefined) return deleteClusterPod(cluster, pod);
+  deletePod(lab.folder, lab.options, lab.plan, pod);
+  lab.update({ pods: lab.record.pods.filter((each) => each !== pod) });
+}
+
 /** What a cluster's controllers do when a namespace appears: a profile that allows and carries the labels. */
-function namespaceProfiles(pods: readonly Omit<LabPod, "addresses">[]): Resource[] {
+function namespaceProfiles(pods: readonly NewPod[]): Resource[] {
   return [...new Set(pods.map((pod) => pod.namespace))].map((namespace) => ({
     apiVersion: API_VERSION,
     kind: "Profile",
@@ -115,7 +127,7 @@ function namespaceProfiles(pods: readonly Omit<LabPod, "addresses">[]): Resource
   }));
 }
 
-function labelEndpoints(lab: Lab, pods: readonly Omit<LabPod, "addresses">[]): void {
+function labelEndpoints(lab: Lab, pods: readonly NewPod[]): void {
   const stored = JSON.parse(lab.calicoctl(["get", "workloadendpoints", "--all-namespaces", "-o", "json"])) as {
     readonly items: readonly Resource<"WorkloadEndpoint", { readonly profiles?: readonly string[] }>[];
   };
@@ -149,7 +161,7 @@ function labelNodes(lab: Lab): void {
 }
 
 /** Pods spread over the nodes: web1, web2, … in namespace default. */
-function plannedPods(lab: Lab): Omit<LabPod, "addresses">[] {
+function plannedPods(lab: Lab): NewPod[] {
   return lab.plan.nodes.flatMap((node, n) =>
     Array.from({ length: lab.options.podsPerNode }, (_, i) => ({
       namespace: "default",

@@ -164,7 +164,7 @@ test("no fault opens what policy closes, and all of them heal", async () => {
         losses: losses(passed, isTouched),
       }).toEqual({ what, leaks: [], losses: [] });
     }
-    healLab(lab);
+    await healLab(lab);
     await settle(what, fault[0] === "rules");
     await restore(what, fresh);
     console.log(`chaos: ${what}: healed`);

@@ -23,10 +23,13 @@ export function productImage(): string {
   return path;
 }
 
-/** What an operator sets on the DaemonSet beyond the manifest: this kernel may have no IPIP. */
+/**
+ * What an operator sets on the DaemonSet beyond the manifest: this kernel may have no IPIP, and the manifest's VXLAN
+ * leaves packets between nodes of one network, as all are here, without a tunnel.
+ */
 export function nodeSettings({ backend, dataplane }: LabOptions): Record<string, string> {
   return {
-    ...(backend === "bird" ? { CALICO_IPV4POOL_IPIP: "Never" } : {}),
+    ...(backend === "bird" ? { CALICO_IPV4POOL_IPIP: "Never" } : { CALICO_IPV4POOL_VXLAN: "Always" }),
     FELIX_NFTABLESMODE: dataplane === "nft" ? "Enabled" : "Disabled",
   };
 }
@@ -37,20 +40,26 @@ export async function installNetwork(cluster: KubernetesCluster): Promise<void> 
   cluster.kubectl(["apply", "--filename", networkManifest(options)]);
   cluster.kubectl(["set", "env", "--namespace=kube-system", "daemonset/calico-node", ...settings]);
   await cluster.until("all nodes are Ready", () => cluster.readyNodes().length === plan.nodes.length, WAIT_MS);
-  refuseTunnels(cluster);
+  settlePools(cluster);
   const rolledOut = ["rollout", "status", "--namespace=kube-system", `--timeout=${WAIT_MS / 1000}s`];
   for (const workload of ["daemonset/calico-node", "deployment/calico-kube-controllers"])
     cluster.kubectl([...rolledOut, workload]);
 }
 
+interface PoolObject {
+  readonly metadata: { readonly name: string };
+  readonly spec: { readonly ipipMode?: string; readonly vxlanMode?: string };
+}
+
 /** Between the two commands a node may have made the first pool with the manifest's own settings. */
-function refuseTunnels(cluster: KubernetesCluster): void {
-  if (nodeSettings(cluster.lab.options)["CALICO_IPV4POOL_IPIP"] === undefined) return;
-  const { items } = cluster.get<{ items: readonly { readonly spec: { readonly ipipMode?: string } }[] }>([
-    "ippools.crd.projectcalico.org",
-  ]);
-  if (items.some(({ spec }) => (spec.ipipMode ?? "Never") !== "Never"))
-    throw new Error(
-      "a node made the address pool, with IPIP, before it was told not to; calico lab down, and up again",
-    );
+function settlePools(cluster: KubernetesCluster): void {
+  const settings = nodeSettings(cluster.lab.options);
+  const ipipMode = "Never";
+  const vxlanMode = settings["CALICO_IPV4POOL_VXLAN"] ?? "Never";
+  const { items } = cluster.get<{ items: readonly PoolObject[] }>(["ippools.crd.projectcalico.org"]);
+  for (const { metadata, spec } of items)
+    if ((spec.ipipMode ?? "Never") !== ipipMode || (spec.vxlanMode ?? "Never") !== vxlanMode) {
+      const patch = JSON.stringify({ spec: { ipipMode, vxlanMode } });
+      cluster.kubectl(["patch", "ippools.crd.projectcalico.org", metadata.name, "--type=merge", `--patch=${patch}`]);
+    }
 }

@@ -3,13 +3,13 @@ import { parseLabOptions, UsageError } from "../options.ts";
 import { imageConfig } from "./images.ts";
 import { nodeSettings } from "./network.ts";
 
-test("--kubernetes and --datastore kubernetes are the same lab, whose pods kubectl makes", () => {
+test("--kubernetes and --datastore kubernetes are the same lab, without pods unless it is told", () => {
   const options = parseLabOptions({ kubernetes: true });
   expect(options).toEqual(parseLabOptions({ datastore: "kubernetes" }));
   expect([options.datastore, options.podsPerNode, options.nodes]).toEqual(["kubernetes", 0, 3]);
 });
 
-for (const other of [{ datastore: "etcd" }, { pods: "3" }, { topology: "racks" }, { ipv6: true }])
+for (const other of [{ datastore: "etcd" }, { topology: "racks" }, { ipv6: true }])
   test(`--kubernetes refuses ${JSON.stringify(other)}`, () => {
     expect(() => parseLabOptions({ kubernetes: true, ...other })).toThrow(UsageError);
   });
@@ -18,7 +18,7 @@ test("the node is told what this machine's kernel has", () => {
   const bgp = parseLabOptions({ kubernetes: true, dataplane: "iptables" });
   expect(nodeSettings(bgp)).toEqual({ CALICO_IPV4POOL_IPIP: "Never", FELIX_NFTABLESMODE: "Disabled" });
   const vxlan = parseLabOptions({ kubernetes: true, backend: "vxlan" });
-  expect(nodeSettings(vxlan)).toEqual({ FELIX_NFTABLESMODE: "Enabled" });
+  expect(nodeSettings(vxlan)).toEqual({ CALICO_IPV4POOL_VXLAN: "Always", FELIX_NFTABLESMODE: "Enabled" });
 });
 
 test("an image's configuration names its one layer and its program", () => {

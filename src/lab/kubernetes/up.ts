@@ -27,18 +27,9 @@ export async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCl
   rolePath("calico-node");
   await obtainPrograms(CLUSTER_PROGRAMS, terminal);
   const images = await terminal.step("images", () => [pauseImage(), agnhostImage(), productImage()]);
-  await terminal.step("control plane", async () => {
+  await terminal.step("control plane", () => {
     buildFabric(folder, plan);
-    const { authority } = cluster;
-    authority.kubeconfig(apiServerUrl(cluster.address), ADMIN);
-    startApiServer(folder, authority, cluster.address);
-    await cluster.until("the API server answers", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
-    startManagers(folder, authority, cluster.address);
-    await cluster.until(
-      "the controller manager works",
-      () => cluster.tryKubectl(["get", "serviceaccount", "default"]).code === 0,
-      WAIT_MS,
-    );
+    return startControlPlane(cluster);
   });
   await terminal.step(`${plan.nodes.length} nodes with containerd`, async () => {
     for (const node of plan.nodes) connectHost(folder, node);
@@ -62,4 +53,18 @@ export async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCl
     );
   });
   return cluster;
+}
+
+/** What of it does not run; waits until it works. */
+export async function startControlPlane(cluster: KubernetesCluster): Promise<void> {
+  const { authority, lab } = cluster;
+  authority.kubeconfig(apiServerUrl(cluster.address), ADMIN);
+  startApiServer(lab.folder, authority, cluster.address);
+  await cluster.until("the API server answers", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
+  startManagers(lab.folder, authority, cluster.address);
+  await cluster.until(
+    "the controller manager works",
+    () => cluster.tryKubectl(["get", "serviceaccount", "default"]).code === 0,
+    WAIT_MS,
+  );
 }
