@@ -74,6 +74,16 @@ export const joinFiles = (group: string): string[] =>
     join(groupPath(hierarchy, group), hierarchy.mountOptions === undefined ? "lab/cgroup.procs" : "cgroup.procs"),
   );
 
+/** Joins control groups, then becomes the command. $1 how many, the files, the command. */
+const JOIN = `count=$1; shift
+while [ "$count" -gt 0 ]; do echo $$ > "$1"; shift; count=$((count - 1)); done
+exec "$@"`;
+
+/** The command line that runs a command in those groups. */
+export function joined(files: readonly string[], command: readonly string[]): readonly [string, ...string[]] {
+  return ["sh", "-c", JOIN, "join", String(files.length), ...files, ...command];
+}
+
 /** Removes every group whose name begins so, with all below it. Its processes must be gone; the kernel needs a moment. */
 export async function removeGroups(prefix: string): Promise<number> {
   const deadline = performance.now() + 5000;

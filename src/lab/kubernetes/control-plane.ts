@@ -4,6 +4,7 @@ import type { LabFolder } from "../folder.ts";
 import { FABRIC } from "../fabric.ts";
 import { baseEnvironment } from "../host.ts";
 import { findProcess, startProcess } from "../process.ts";
+import { joined, makeGroups } from "./cgroups.ts";
 import { type Authority, type Subject } from "./authority.ts";
 import { type ProgramName, programPath } from "./programs.ts";
 
@@ -93,7 +94,9 @@ function startBuilt(folder: LabFolder, name: ProgramName, flags: Readonly<Record
 function start(folder: LabFolder, name: string, program: string, flags: Readonly<Record<string, string>>): void {
   if (findProcess(folder, name) !== undefined) return;
   const words = Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`);
-  startProcess(folder, name, inFabric(folder, [program, ...words]), baseEnvironment());
+  // A group of its own, or nodes, which have theirs, get all of a busy machine's time and wait for the API server in vain.
+  const command = joined(makeGroups(folder.namespace(FABRIC)), inFabric(folder, [program, ...words]));
+  startProcess(folder, name, command, baseEnvironment());
 }
 
 /** The command line that runs a command beside the API server. */

@@ -7,7 +7,7 @@ import { delay } from "../../lib/retry.ts";
 import type { LabFolder } from "../folder.ts";
 import { baseEnvironment, lastLine, LabHost } from "../host.ts";
 import { startProcess } from "../process.ts";
-import { delegate, joinFiles, machineHierarchies, makeGroups } from "./cgroups.ts";
+import { delegate, joined, joinFiles, machineHierarchies, makeGroups } from "./cgroups.ts";
 import { pausePath } from "./programs.ts";
 
 // Words arrive as arguments, never as script text. $1 host name, $2 the node's folder on disk, $3 the program to become,
@@ -65,11 +65,6 @@ mount --make-rshared /
 umount -l /mnt
 exec "$first"`;
 
-/** Joins control groups, then becomes the command. $1 how many, the files, the command. */
-const JOIN = `count=$1; shift
-while [ "$count" -gt 0 ]; do echo $$ > "$1"; shift; count=$((count - 1)); done
-exec "$@"`;
-
 const START_WAIT_MS = 10_000;
 
 export class KubernetesHost extends LabHost {
@@ -121,7 +116,3 @@ export class KubernetesHost extends LabHost {
 }
 
 export const nodeFolder = (folder: LabFolder, node: string): string => join(folder.path, "nodes", node);
-
-function joined(files: readonly string[], command: readonly string[]): readonly [string, ...string[]] {
-  return ["sh", "-c", JOIN, "join", String(files.length), ...files, ...command];
-}
