@@ -12,11 +12,12 @@ import {
   InvalidConfig,
   NotFound,
   openDatastore,
+  UnreadableEntry,
 } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
 import type { Resource } from "../model/index.ts";
 import { judgeClusterVersion } from "./cluster-version.ts";
-import type { Call } from "./command.ts";
+import type { Call, World } from "./command.ts";
 import { Failure } from "./failure.ts";
 import { commandLogger, type CommandLogLevel } from "./log-level.ts";
 import type { ResourceList, ResourceName, ResourceStore } from "./store.ts";
@@ -102,7 +103,7 @@ export const demandOf = (resources: number): Demand => ({ requests: resources < 
 /** @throws Failure for a cluster whose programs may read and write things differently */
 export async function checkVersion(call: Call, store: ResourceStore): Promise<void> {
   if (call.flags.has("allow-version-mismatch")) return;
-  const version = await clusterVersion(store);
+  const version = await clusterVersion(store, call.world);
   if (version === undefined) return;
   const { fits, client, cluster, wanted } = judgeClusterVersion(BUILD.version, version);
   if (fits) return;
@@ -111,13 +112,16 @@ export async function checkVersion(call: Call, store: ResourceStore): Promise<vo
   );
 }
 
-async function clusterVersion(store: ResourceStore): Promise<string | undefined> {
+async function clusterVersion(store: ResourceStore, world: World): Promise<string | undefined> {
   try {
     const { spec } = await store.get({ kind: "ClusterInformation", name: "default" });
-    return (spec as { readonly calicoVersion?: string }).calicoVersion || undefined;
+    const { calicoVersion } = spec as { readonly calicoVersion?: unknown };
+    return typeof calicoVersion === "string" && calicoVersion !== "" ? calicoVersion : undefined;
   } catch (error) {
     if (error instanceof NotFound) return undefined;
-    throw error;
+    if (!(error instanceof UnreadableEntry)) throw error;
+    world.err(`Skipped: ${error.message}\n`); // whose cluster it is cannot be known; all else can be read and written
+    return undefined;
   }
 }
 

@@ -17,9 +17,9 @@ export function pathOf(key: StoredKey): string {
     return keyPath(key);
   } catch (error) {
     if (!(error instanceof InvalidKey)) throw error;
-    throw new ValidationFailed([{ field: "metadata.name", value: nameIn(key), reason: error.message }], {
-      cause: error,
-    });
+    const isNamespace = key.type === "resource" && key.namespace === error.part && key.name !== error.part;
+    const field = isNamespace ? "metadata.namespace" : "metadata.name";
+    throw new ValidationFailed([{ field, value: error.part, reason: error.reason }], { cause: error });
   }
 }
 
@@ -32,5 +32,3 @@ export function decodeValue<K extends StoredKey>(key: K, path: string, text: str
     throw new UnreadableEntry(path, error.message, key, { cause: error });
   }
 }
-
-const nameIn = (key: StoredKey): string => ("name" in key ? key.name : "host" in key ? key.host : "");

@@ -18,11 +18,18 @@ export function fieldPath(path: readonly PropertyKey[]): string {
   return text;
 }
 
-/** A value as it reads best in one line. */
+/** A value as it reads best in one line: line breaks and what else a terminal would obey are written out. */
 export function describeValue(value: unknown): string {
-  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? String(value));
-  return text.length > 200 ? `${text.slice(0, 197)}...` : text;
+  const isText = typeof value === "string" || (typeof value === "number" && !Number.isFinite(value));
+  const text = isText ? String(value) : (JSON.stringify(value) ?? String(value));
+  const shown = text.length > 200 ? `${text.slice(0, 197)}...` : text;
+  return shown.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, written);
 }
+
+const written = (character: string): string =>
+  character < " "
+    ? JSON.stringify(character).slice(1, -1)
+    : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /** The known name most like what was written, for a hint; nothing when none is near. */
 export function nearest(name: string, known: Iterable<string>): string | undefined {

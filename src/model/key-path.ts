@@ -9,11 +9,13 @@ import { parseLegacyPolicyName, policyKindOf } from "./policy-key.ts";
 
 export class InvalidKey extends Error {
   override readonly name = "InvalidKey";
+  /** @param part what cannot stand in a path */
   constructor(
     readonly key: Key,
-    reason: string,
+    readonly part: string,
+    readonly reason: string,
   ) {
-    super(`${key.type} key ${JSON.stringify(key)}: ${reason}`);
+    super(`${key.type} key ${JSON.stringify(key)}: ${JSON.stringify(part)} ${reason}`);
   }
 }
 
@@ -144,8 +146,8 @@ function parseCidrName(text: string, family: IpVersion): Cidr | undefined {
 
 /** A name that must stand in the path as it is. */
 function plain(key: Key, name: string): string {
-  if (name === "") throw new InvalidKey(key, "a name is empty");
-  if (name.includes("/")) throw new InvalidKey(key, `${JSON.stringify(name)} holds a /`);
+  if (name === "") throw new InvalidKey(key, name, "is empty");
+  if (name.includes("/")) throw new InvalidKey(key, name, "holds a /, which no name may");
   return name;
 }
 
@@ -178,7 +180,8 @@ function parseWorkload(host: string, parts: readonly string[], at: number): Work
 const isRegion = (text: string): boolean => text === "no-region" || /^region-[^/]+$/.test(text);
 
 function regionPath(key: Key & { readonly region: string }): string {
-  if (!isRegion(key.region)) throw new InvalidKey(key, "want region no-region or region-<name> without /");
+  if (!isRegion(key.region))
+    throw new InvalidKey(key, key.region, "is no region: want no-region or region-<name> without /");
   return `${FELIX_STATUS}${key.region}/`;
 }
 

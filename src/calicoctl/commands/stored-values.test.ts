@@ -79,6 +79,22 @@ test("a value of a wrong type is skipped in lists, refused by name, and can be d
   expect((await line.stored("IPPool")).map((found) => found.metadata.name)).toEqual(["good", "other"]);
 });
 
+test("a cluster whose ClusterInformation cannot be read is told of it, and every command works", async () => {
+  const path = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+  for (const garbage of ["no JSON", "[]", '{"kind":"ClusterInformation","spec":{"calicoVersion":7}}']) {
+    using line = new CommandLine();
+    await line.given(pool("good"));
+    scribble(line, "clusterinformations/default", garbage);
+    const told = expect.stringMatching(
+      new RegExp(`^(Skipped: failed to parse datastore entry key=${path}: [^\n]+\n)*$`),
+    );
+    expect(await line.run("get", "ippool")).toEqual({ code: 0, out: expect.stringContaining("good"), err: told });
+    expect(await line.pipe(networkSet("a"), "apply", "-f", "-")).toMatchObject({ code: 0, err: told });
+    expect(await line.run("delete", "gnetset", "a")).toMatchObject({ code: 0, err: told });
+    expect(await line.run("ipam", "show")).toMatchObject({ code: 0, err: told });
+  }
+});
+
 test("what is no JSON can be deleted, of every kind that clears up behind itself", async () => {
   using line = new CommandLine();
   await put(line, [

@@ -60,7 +60,8 @@ function decode(file: string, bytes: Uint8Array): string {
     });
   }
   if (bytes.length > MOST_DOCUMENT_BYTES) refuseLargeDocuments(file, text);
-  return text;
+  // Files that were joined: each document may begin with a mark.
+  return text.replaceAll(/^(---[^\n]*\n)\uFEFF/gm, "$1");
 }
 
 function firstBadByte(bytes: Uint8Array): number {

@@ -116,6 +116,31 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     text: pool("a", "10.1.0.0/16", "  cidr: 10.9.0.0/16\n"),
     want: /line 7: key "cidr" is given twice, first on line 6/,
   },
+  {
+    name: "a merge given twice",
+    text: pool("a").replace("  cidr: 10.1.0.0/16", "  <<: {cidr: 10.1.0.0/16}\n  <<: {cidr: 10.2.0.0/16}"),
+    want: /line 7: key "<<" is given twice, first on line 6/,
+  },
+  {
+    name: "a number beyond all numbers",
+    text: pool("a", "10.1.0.0/16", "  blockSize: 1e400\n"),
+    want: /line 7: spec\.blockSize: want a whole number from 0 to 128 \(is "1e400"\)/,
+  },
+  {
+    name: "a name with a line break",
+    text: good.replace("name: good", String.raw`name: "a\nb\0c\x7f"`),
+    want: /line 4: metadata\.name = 'a\\nb\\u0000c\\u007f' \(want a lower-case DNS name/,
+  },
+  {
+    name: "a selector of several lines",
+    text: `apiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: a}\nspec:\n  selector: |\n    a == "b" &&\n    c == "d"\n`,
+    want: /line 5: spec\.selector = 'a == "b" &&\\nc == "d"\\n' \(is no selector: .*at character 12\)/,
+  },
+  {
+    name: "a namespace that is a path",
+    text: `apiVersion: projectcalico.org/v3\nkind: NetworkPolicy\nmetadata:\n  name: a\n  namespace: x/../y\nspec: {}\n`,
+    want: /line 5: metadata\.namespace = 'x\/\.\.\/y' \(holds a \/, which no name may\)/,
+  },
   { name: "no YAML", text: `${good}---\nkind: [\n---\n${pool("b")}`, want: /document 2, line \d+: not YAML: / },
   {
     name: "a tab",
@@ -182,6 +207,13 @@ for (const { name, text, want } of bad)
     expect(answer.err.trimEnd()).not.toContain("\n");
     expect(await line.stored("GlobalNetworkSet")).toEqual([]);
   });
+
+test("byte order marks of files that were joined are no part of a key", async () => {
+  using line = new CommandLine();
+  const text = `\uFEFF${networkSet("a")}---\n\uFEFF${networkSet("b")}--- # next\r\n\uFEFF${networkSet("c")}`;
+  expect(await line.pipe(text, "apply", "-f", "-")).toMatchObject({ code: 0, err: "" });
+  expect((await line.stored("GlobalNetworkSet")).map(({ metadata }) => metadata.name)).toEqual(["a", "b", "c"]);
+});
 
 test("bad input: what a schema refuses is told with its line", async () => {
   using line = new CommandLine();

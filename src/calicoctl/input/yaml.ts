@@ -121,16 +121,14 @@ class TreeBuilder {
       const key = this.#node();
       if (key.kind !== "scalar") throw this.#fault(key.offset, "a key must be a word, not a list or a map");
       const node = this.#node();
-      if (key.plain && key.text === "<<") {
-        merged.push({ offset: key.offset, node });
-        continue;
-      }
-      const first = entries.get(key.text);
+      const isMerge = key.plain && key.text === "<<";
+      const first = isMerge ? merged[0] : entries.get(key.text);
       if (first !== undefined) {
         const line = lineAt(this.#source, first.offset);
         throw this.#fault(key.offset, `key ${JSON.stringify(key.text)} is given twice, first on line ${line}`);
       }
-      entries.set(key.text, { offset: key.offset, node });
+      if (isMerge) merged.push({ offset: key.offset, node });
+      else entries.set(key.text, { offset: key.offset, node });
     }
     // A merge gives only what the map itself does not have; earlier ones win.
     for (const { offset, node } of merged)
@@ -212,5 +210,6 @@ export function resolve(text: string): ScalarValue {
     const value = Number(text);
     return Number.isSafeInteger(value) ? value : BigInt(text.replace(/^\+/, ""));
   }
-  return FLOAT.test(text) ? Number(text) : text;
+  // What no number can hold (1e400) stays the text it is.
+  return FLOAT.test(text) && Number.isFinite(Number(text)) ? Number(text) : text;
 }
