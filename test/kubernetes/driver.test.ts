@@ -66,6 +66,30 @@ const endpoint = (podName: string, spec: object, uid?: string): Entry<ResourceKe
   ),
 });
 
+suite("DM-104 a name that means a policy of Kubernetes is not written; policies have plain revisions", async () => {
+  const policy = make("NetworkPolicy", { name: "knp.default.web", namespace: "ns1" });
+  const key = { type: "resource", kind: "NetworkPolicy", namespace: "ns1", name: "knp.default.web" } as const;
+  const refused = "is not supported on NetworkPolicy(ns1/knp.default.web): change the NetworkPolicy of Kubernetes";
+  for (const write of [
+    store.create({ key, value: policy }),
+    store.update({ key, value: policy, revision: "1" }),
+    store.apply({ key, value: policy }),
+    store.delete(key),
+    client.create(policy),
+  ])
+    expect((await fault(write)).message).toContain(refused);
+  await cluster.put("/apis/networking.k8s.io/v1/namespaces/ns1/networkpolicies", {
+    metadata: { name: "web", namespace: "ns1" },
+    spec: { podSelector: {} },
+  });
+  const { items, revision } = await store.list({ type: "resource", kind: "NetworkPolicy" });
+  expect(items.map((item) => item.key.name)).not.toContain("knp.default.web");
+  expect(revision).toMatch(/^\d+$/);
+  const kubernetes = await store.list({ type: "resource", kind: "KubernetesNetworkPolicy" });
+  expect(kubernetes.items.map((item) => item.key.name)).toContain("web");
+  expect(kubernetes.revision).toMatch(/^\d+$/);
+});
+
 suite("DM-093 DM-095 an object keeps its name; other metadata stands in one annotation and comes back", async () => {
   const labels = { site: "east", "projectcalico.org/tier": "x" };
   const annotations = { note: "first" };

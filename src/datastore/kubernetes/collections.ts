@@ -1,10 +1,22 @@
 // Which collection of the API holds what.
-import { KINDS, type KindName, type ResourceKey, type StoredKey, type StoredQuery } from "../../model/index.ts";
+import {
+  KINDS,
+  type KindName,
+  KUBERNETES_POLICY_PREFIX,
+  type ResourceKey,
+  type StoredKey,
+  type StoredQuery,
+} from "../../model/index.ts";
 import { Unsupported } from "../errors.ts";
 import type { Collection } from "./collection.ts";
 import { type ApiGroup, CustomResources } from "./custom-resources.ts";
 import { Endpoints, LiveMigrations, Nodes, RawObjects } from "./derived-resources.ts";
 import { Affinities, Blocks, Handles, IpamConfigs } from "./ipam-resources.ts";
+
+const WRITES: ReadonlySet<string> = new Set(["Create", "Update", "Delete"]);
+/** The name a policy of Kubernetes has among ours: here it is read from Kubernetes itself, a second one would shadow it. */
+const isMadeFromKubernetes = (key: { readonly kind: string; readonly name?: string }): boolean =>
+  key.kind === "NetworkPolicy" && key.name?.startsWith(KUBERNETES_POLICY_PREFIX) === true;
 
 const CLUSTER_POLICIES = "policy.networking.k8s.io/v1alpha2";
 
@@ -45,6 +57,12 @@ export class Collections {
   /** `Unsupported` for what has no place in Kubernetes. */
   of<K extends StoredKey>(operation: string, key: StoredKey | StoredQuery): Collection<K> {
     const isResource = key.type === "resource";
+    if (isResource && WRITES.has(operation) && isMadeFromKubernetes(key))
+      throw new Unsupported(
+        operation,
+        `${key.kind}(${key.namespace}/${key.name})`,
+        "change the NetworkPolicy of Kubernetes",
+      );
     const found = isResource ? this.#resources.get(key.kind) : this.#ipam.get(key.type);
     if (found !== undefined) return found as Collection<K>;
     if (!isResource) throw new Unsupported(operation, key.type, "the Kubernetes datastore keeps none");
