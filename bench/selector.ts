@@ -1,6 +1,7 @@
-// How fast selectors parse and match: 1k selectors of 1–5 terms, 10k endpoints of 6 labels.
+// How fast selectors parse and match: 1k selectors of 1–5 terms, 10k endpoints of 6 labels. The peer of a compiled
+// selector is the plain walk over its tree, the way the original evaluates.
 // Run: bun bench/selector.ts
-import { compileSelector, labelRestrictions, parseSelector, selectorId } from "../src/model/index.ts";
+import { compileSelector, labelRestrictions, parseSelector, type Selector, selectorId } from "../src/model/index.ts";
 
 const SELECTORS = 1000;
 const ENDPOINTS = 10_000;
@@ -30,7 +31,7 @@ const endpoints = Array.from(
 );
 
 const median = (values: number[]): number => values.sort((a, b) => a - b)[values.length >> 1]!;
-function rate(name: string, count: number, work: () => void): void {
+function rate(name: string, count: number, work: () => void): number {
   work(); // warm
   const times = Array.from({ length: ROUNDS }, () => {
     const start = performance.now();
@@ -39,6 +40,7 @@ function rate(name: string, count: number, work: () => void): void {
   });
   const ms = median(times);
   console.log(`${name.padEnd(44)} ${Math.round((count / ms) * 1000).toLocaleString("en")}/s  (${ms.toFixed(1)} ms)`);
+  return ms;
 }
 
 const selectors = texts.map(parseSelector);
@@ -56,9 +58,49 @@ rate(`compile, ${SELECTORS} selectors × 20`, SELECTORS * 20, () => {
 rate(`restrictions, ${SELECTORS} selectors × 20`, SELECTORS * 20, () => {
   for (let i = 0; i < 20; i++) for (const selector of selectors) labelRestrictions(selector);
 });
-rate(`match, ${SELECTORS} selectors × ${ENDPOINTS} endpoints`, SELECTORS * ENDPOINTS, () => {
+const compiled = rate(`match, ${SELECTORS} selectors × ${ENDPOINTS} endpoints`, SELECTORS * ENDPOINTS, () => {
   for (const matches of matchers) for (const labels of endpoints) if (matches(labels)) matched++;
 });
+if (matched === 0) throw new Error("nothing matched: the benchmark measures nothing");
+const walked = rate("the same by walking the tree (peer)", SELECTORS * ENDPOINTS, () => {
+  for (const selector of selectors) for (const labels of endpoints) if (walk(selector, labels)) matched--;
+});
+console.log(`ratio of peer to ours                        ${(walked / compiled).toFixed(1)}`);
+if (matched !== 0) throw new Error("the compiled selectors and the walk disagree");
 const nested = `${"(has(a) && !".repeat(10_000)}has(b)${")".repeat(10_000)}`;
 rate("parse one of 10k nested terms", 1, () => parseSelector(nested));
-if (matched === 0) throw new Error("nothing matched: the benchmark measures nothing");
+
+function walk(s: Selector, labels: ReadonlyMap<string, string>): boolean {
+  switch (s.kind) {
+    case "all":
+    case "global":
+      return true;
+    case "not":
+      return !walk(s.operand, labels);
+    case "and":
+      return s.operands.every((operand) => walk(operand, labels));
+    case "or":
+      return s.operands.some((operand) => walk(operand, labels));
+    default: {
+      const value = labels.get(s.label);
+      switch (s.kind) {
+        case "has":
+          return value !== undefined;
+        case "equals":
+          return value === s.value;
+        case "notEquals":
+          return value !== s.value;
+        case "contains":
+          return value?.includes(s.value) === true;
+        case "startsWith":
+          return value?.startsWith(s.value) === true;
+        case "endsWith":
+          return value?.endsWith(s.value) === true;
+        case "in":
+          return value !== undefined && s.values.includes(value);
+        case "notIn":
+          return value === undefined || !s.values.includes(value);
+      }
+    }
+  }
+}
