@@ -75,9 +75,9 @@ export async function readUsers(datastore: Datastore): Promise<readonly AddressU
 }
 
 function usersOfEndpoint({ metadata, spec }: Resource): AddressUser[] {
-  const { ipNetworks } = (spec ?? {}) as { ipNetworks?: readonly string[] };
+  const { ipNetworks } = (spec ?? {}) as { ipNetworks?: unknown };
   const name = `workload endpoint ${metadata.namespace ?? ""}/${metadata.name}`;
-  return addresses(ipNetworks ?? []).map((address) => ({ address, kind: "workload", name }));
+  return addresses(Array.isArray(ipNetworks) ? ipNetworks : []).map((address) => ({ address, kind: "workload", name }));
 }
 
 function usersOfNode({ metadata, spec }: Resource): AddressUser[] {
@@ -103,8 +103,9 @@ function usersOfNode({ metadata, spec }: Resource): AddressUser[] {
   );
 }
 
-const addresses = (texts: readonly (string | undefined)[]): IpAddress[] =>
-  texts.flatMap((text) => (text === undefined ? [] : (tryParseNetwork(text)?.address ?? [])));
+/** What is no address uses none. */
+const addresses = (texts: readonly unknown[]): IpAddress[] =>
+  texts.flatMap((text) => (typeof text === "string" ? (tryParseNetwork(text)?.address ?? []) : []));
 
 /** @param pools ranges of the enabled pools */
 export function compareUsage(

@@ -22,9 +22,10 @@ export function fieldPath(path: readonly PropertyKey[]): string {
 export function describeValue(value: unknown): string {
   const isText = typeof value === "string" || (typeof value === "number" && !Number.isFinite(value));
   const text = isText ? String(value) : (JSON.stringify(value) ?? String(value));
-  const shown = text.length > 200 ? `${text.slice(0, 197)}...` : text;
-  return shown.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, written);
+  return inOneLine(text.length > 200 ? `${text.slice(0, 197)}...` : text);
 }
+
+export const inOneLine = (text: string): string => text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, written);
 
 const written = (character: string): string =>
   character < " "

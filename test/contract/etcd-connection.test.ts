@@ -92,6 +92,35 @@ for (const oneShot of [false, true])
       expect(refused.message).toMatch(/accept our client certificate/);
     });
 
+    test("DM-091 a certificate that will not do fails at once and says which one and why", async () => {
+      const patient = { timeoutMs: 20_000 };
+      const started = performance.now();
+      const { ca, cert, key } = server.config.tls!;
+      const stranger = new TestAuthority(server.folder, `stranger ${oneShot}`).issue("stranger");
+      const distrusted = await get(
+        { ...server.config, tls: { ca: { file: stranger.certFile }, cert: cert!, key: key! } },
+        patient,
+      );
+      expect(distrusted.message).toMatch(/is not of the authority we know \(ETCD_CA_CERT_FILE\)/);
+      const unpaired = await get(
+        { ...server.config, tls: { ca: ca!, cert: cert!, key: { file: stranger.keyFile } } },
+        patient,
+      );
+      expect(unpaired).toBeInstanceOf(InvalidConfig);
+      expect(unpaired.message).toBe("etcd client key: it is not the key of the client certificate");
+      const hollow = { pem: "-----BEGIN CERTIFICATE-----\nhello\n-----END CERTIFICATE-----\n" };
+      const garbled = await get({ ...server.config, tls: { ca: hollow } }, patient);
+      expect(garbled).toBeInstanceOf(InvalidConfig);
+      expect(garbled.message).toBe("etcd CA certificate: what lies between BEGIN and END is no certificate");
+      expect(performance.now() - started).toBeLessThan(10_000);
+    });
+
+    test("https where http is wanted: asks whether that was meant", async () => {
+      await using plain = await EtcdServer.start();
+      const error = await get({ type: "etcdv3", endpoints: [plain.url.replace("http:", "https:")] });
+      expect(error.message).toMatch(/does the server speak TLS on this port|does it want http\?/);
+    });
+
     test("http where https is wanted: asks whether that was meant", async () => {
       const error = await get({ type: "etcdv3", endpoints: [server.url.replace("https:", "http:")] });
       expect(error).toBeInstanceOf(Unavailable);

@@ -10,6 +10,7 @@ import { Failure } from "../failure.ts";
 import { readSources } from "../input/files.ts";
 import { parseResources } from "../input/resources.ts";
 import { toJson } from "../output/json.ts";
+import { readableOnly } from "../readable.ts";
 
 const FOUND = 3;
 
@@ -32,10 +33,17 @@ export async function run(call: Call): Promise<number> {
 async function readDatastore(call: Call): Promise<ClusterFacts> {
   await using store = await openStore(call, { requests: "many" });
   const { datastore } = store;
-  const lists = await Promise.all(CLUSTER_KINDS.map((kind) => datastore.list({ type: "resource", kind })));
+  const skip = (error: Error) => call.world.err(`Skipped: ${error.message}\n`);
+  const lists = await Promise.all(
+    CLUSTER_KINDS.map(async (kind) => {
+      const { items } = await datastore.list({ type: "resource", kind });
+      const resources = items.map(({ value }) => value as Resource);
+      return readableOnly(kind, resources, skip);
+    }),
+  );
   const affinities = await datastore.list({ type: "blockAffinity", affinityType: "host" });
   return clusterFacts(
-    lists.flatMap(({ items }) => items.map(({ value }) => value as Resource)),
+    lists.flat(),
     affinities.items.map(({ key, value }) => ({ host: key.host, cidr: key.cidr, affinity: value })),
   );
 }

@@ -1,7 +1,7 @@
 // What other programs, broken or newer than ours, may have left in the datastore: none of it stops a command.
 import { expect, test } from "bun:test";
 import { Database } from "bun:sqlite";
-import { openDatastore } from "../../datastore/index.ts";
+import { openDatastore, UnreadableEntry } from "../../datastore/index.ts";
 import { API_VERSION, loadSchemas, type Resource, type ResourceKey } from "../../model/index.ts";
 import { isNamespaced, MANAGED_KINDS } from "../kinds.ts";
 import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
@@ -77,6 +77,34 @@ test("a value of a wrong type is skipped in lists, refused by name, and can be d
   await line.given(pool("other", "10.2.0.0/16"));
   expect(await line.run("delete", "ippool", "bad")).toMatchObject({ code: 0, err: "" });
   expect((await line.stored("IPPool")).map((found) => found.metadata.name)).toEqual(["good", "other"]);
+});
+
+test("doctor and ipam check pass over what is not of its kind's types", async () => {
+  using line = new CommandLine();
+  await line.given(pool("good", "10.1.0.0/16"));
+  const path = "/calico/resources/v3/projectcalico.org";
+  const endpoint = { ...resource("WorkloadEndpoint", "n-k8s-p-eth0", { ipNetworks: { a: 1 } }) };
+  await put(line, [
+    resource("IPPool", "uses", { cidr: "10.2.0.0/16", allowedUses: {} }),
+    resource("IPPool", "size", { cidr: "10.3.0.0/16", blockSize: "many" }),
+    resource("Node", "n", { bgp: { ipv4IPIPTunnelAddr: 7 }, interfaces: {} }),
+    { ...endpoint, metadata: { ...endpoint.metadata, namespace: "ns1" } },
+  ]);
+  const doctor = await line.run("doctor", "--no-host");
+  expect([0, 3]).toContain(doctor.code);
+  expect(doctor.out).not.toMatch(/NaN|undefined/);
+  for (const name of ["ippools/uses: spec.allowedUses", "ippools/size: spec.blockSize", "nodes/n: spec."])
+    expect(doctor.err).toContain(`Skipped: failed to parse datastore entry key=${path}/${name}`);
+  const check = await line.run("ipam", "check");
+  expect([0, 3]).toContain(check.code);
+  expect(check.out).toContain("Check complete");
+});
+
+test("keys and values with control characters are told in one line without them", () => {
+  const { message } = new UnreadableEntry("/calico/a\nb", "no JSON: Unrecognized token '\u0000'\nat 1");
+  expect(message).toBe(
+    String.raw`failed to parse datastore entry key=/calico/a\nb: no JSON: Unrecognized token '\u0000'\nat 1`,
+  );
 });
 
 test("a cluster whose ClusterInformation cannot be read is told of it, and every command works", async () => {

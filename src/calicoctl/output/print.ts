@@ -1,11 +1,9 @@
 // What `get` found, in the form that was asked for.
 import { readFileSync } from "node:fs";
-import { UnreadableEntry } from "../../datastore/index.ts";
+import type { UnreadableEntry } from "../../datastore/index.ts";
 import {
   API_VERSION,
   type CellContext,
-  type FieldFault,
-  keyPath,
   loadSchemas,
   type Resource,
   tableOf,
@@ -13,6 +11,7 @@ import {
 } from "../../model/index.ts";
 import { Failure } from "../failure.ts";
 import { isNamespaced, type ManagedKind } from "../kinds.ts";
+import { readableOnly, unreadable } from "../readable.ts";
 import type { ResourceList } from "../store.ts";
 import { toJson } from "./json.ts";
 import { formatTable } from "./table.ts";
@@ -115,28 +114,14 @@ function listDocument(kind: ManagedKind, list: ResourceList, one: (resource: Res
 
 /** What was found without that which is not of its kind's types. */
 async function readableOf(found: readonly Found[], { onUnreadable }: PrintOptions): Promise<readonly Found[]> {
-  const { loadSchema } = await loadSchemas();
   const result: Found[] = [];
   for (const answer of found) {
-    const schema = await loadSchema(answer.kind);
-    const isReadable = (resource: Resource): boolean => {
-      const decoded = schema.decode(resource, { mode: "stored" });
-      if (!decoded.ok) onUnreadable(answer.type, unreadable(resource, decoded.faults.map(describeFault).join("; ")));
-      return decoded.ok;
-    };
-    if (answer.type === "list")
-      result.push({ ...answer, list: { ...answer.list, items: answer.list.items.filter(isReadable) } });
-    else if (isReadable(answer.resource)) result.push(answer);
+    const resources = answer.type === "list" ? answer.list.items : [answer.resource];
+    const items = await readableOnly(answer.kind, resources, (error) => onUnreadable(answer.type, error));
+    if (answer.type === "list") result.push({ ...answer, list: { ...answer.list, items } });
+    else if (items.length > 0) result.push(answer);
   }
   return result;
-}
-
-const describeFault = ({ field, reason }: FieldFault): string => `${field}: ${reason}`;
-
-function unreadable({ kind, metadata }: Resource, reason: string): UnreadableEntry {
-  const { name, namespace } = metadata;
-  const key = { type: "resource", kind, name, ...(namespace !== undefined && { namespace }) } as const;
-  return new UnreadableEntry(keyPath(key), reason, key);
 }
 
 /** Other programs store fields that say nothing (`calicoVersion: ""`); what we do not understand stays as it is. */

@@ -4,7 +4,7 @@ import { readFileSync, statSync } from "node:fs";
 import { backoffDelay, delay } from "../../lib/retry.ts";
 import type { EtcdConfig, EtcdTls, PemSource } from "../config.ts";
 import { InvalidConfig, Unavailable } from "../errors.ts";
-import { AttemptFailed, AttemptTimedOut } from "./failures.ts";
+import { AttemptFailed, AttemptTimedOut, CertificateRefused } from "./failures.ts";
 
 export interface Endpoint {
   /** As it was given, for messages. */
@@ -122,6 +122,7 @@ export class EndpointWalk {
   ): Promise<T> {
     const started = performance.now();
     const reasons = new Map<string, string>();
+    const refused = new Set<string>();
     for (let tries = 0; ; tries++) {
       options.signal?.throwIfAborted();
       const endpoint = this.current;
@@ -138,7 +139,9 @@ export class EndpointWalk {
         const round = Math.floor((tries + 1) / this.#endpoints.length);
         const waitMs = (tries + 1) % this.#endpoints.length === 0 ? backoffDelay(BACKOFF, round) : 0;
         const spentMs = performance.now() - started;
-        const final = error.reached && !options.repeatable;
+        if (error instanceof CertificateRefused) refused.add(endpoint.url);
+        else refused.delete(endpoint.url);
+        const final = (error.reached && !options.repeatable) || refused.size === this.#endpoints.length;
         if (final || spentMs + waitMs >= options.timeoutMs) throw this.#unavailable(reasons, spentMs, error);
         if (waitMs > 0) await delay(waitMs, options.signal);
       }

@@ -18,6 +18,9 @@ export class AttemptFailed extends Error {
 /** Nothing was heard in the time there was, which may have been short: says less than any other failure. */
 export class AttemptTimedOut extends AttemptFailed {}
 
+/** One side does not accept the other's certificate: asking again changes nothing. */
+export class CertificateRefused extends AttemptFailed {}
+
 /** The session token is no longer known: log in again. */
 export class TokenExpired extends Error {
   override readonly name = "TokenExpired";
@@ -63,17 +66,36 @@ export function failureOf(code: number, message: string, revision = 0): Datastor
 /**
  * Why a connection came to nothing, as an operator would say it: TLS libraries name their own insides, and a server that
  * hangs up says nothing at all.
+ * @param wasSent whether the request may have been carried out
  */
-export function connectionReason(text: string, endpoint: { readonly secure: boolean }): string {
-  const plain = text.replace(/\.? For more information, pass `verbose: true`.*$/s, "").trim();
+export function connectionFailure(
+  text: string,
+  endpoint: { readonly secure: boolean; readonly host: string },
+  options: { readonly wasSent: boolean; readonly cause: unknown },
+): AttemptFailed {
+  const plain = ADVICE.reduce((rest, advice) => rest.replace(advice, ""), text).trim();
+  const failed = (reason: string) => new AttemptFailed(reason, options.wasSent, { cause: options.cause });
+  const refused = (reason: string) => new CertificateRefused(reason, false, { cause: options.cause });
   if (/ALERT_(BAD_CERTIFICATE|CERTIFICATE_REQUIRED|UNKNOWN_CA|CERTIFICATE_UNKNOWN|CERTIFICATE_EXPIRED)/i.test(plain))
-    return `the server does not accept our client certificate (ETCD_CERT_FILE, ETCD_KEY_FILE): ${plain}`;
-  if (/TLS handshake failed|WRONG_VERSION_NUMBER/i.test(plain))
-    return "the TLS handshake failed: does the server speak TLS on this port, and accept our client certificate?";
-  if (
-    !endpoint.secure &&
-    /^$|failed to connect|ECONNRESET|closed unexpectedly|connection (closed|dropped)/i.test(plain)
-  )
-    return `the server hung up${plain === "" ? "" : ` (${plain})`}: does it want https?`;
-  return plain === "" ? "no connection" : plain;
+    return refused(`the server does not accept our client certificate (ETCD_CERT_FILE, ETCD_KEY_FILE): ${plain}`);
+  if (/altname/i.test(plain)) return refused(`the server's certificate is not for ${endpoint.host}`);
+  if (/verify the first certificate|self[- ]signed|issuer cert|unable to verify/i.test(plain))
+    return refused(`the server's certificate is not of the authority we know (ETCD_CA_CERT_FILE): ${plain}`);
+  if (/certificate has expired|certificate is not yet valid/i.test(plain)) return refused(`the server's ${plain}`);
+  if (/TLS handshake failed|WRONG_VERSION_NUMBER|before secure TLS/i.test(plain))
+    return failed(
+      "the TLS handshake failed: does the server speak TLS on this port, and accept our client certificate?",
+    );
+  if (/^$|failed to connect|ECONNRESET|closed unexpectedly|connection (closed|dropped)/i.test(plain)) {
+    const detail = plain === "" ? "" : ` (${plain})`;
+    return failed(`the server hung up${detail}: does it want ${endpoint.secure ? "http" : "https"}?`);
+  }
+  return failed(plain);
 }
+
+/** What the runtime tells the author of a program, not its user. */
+const ADVICE: readonly RegExp[] = [
+  /\.? For more information, pass `verbose: true`.*$/s,
+  /: Unable to connect\. Is the computer able to access the url\?$/,
+  / fetching "[^"]*"$/,
+];

@@ -5,7 +5,7 @@ import type { EtcdConfig } from "../config.ts";
 import { Unauthorized, Unsupported } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
 import { type Endpoint, EndpointWalk, loadTls, type TlsMaterial } from "./endpoints.ts";
-import { AttemptFailed, AttemptTimedOut, connectionReason, failureOf, TokenExpired } from "./failures.ts";
+import { AttemptFailed, AttemptTimedOut, connectionFailure, failureOf, TokenExpired } from "./failures.ts";
 import type { EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest, TxnResponse } from "./messages.ts";
 
 /** 64-bit numbers travel as decimal text, bytes as base64, zero values not at all. */
@@ -137,7 +137,8 @@ export class GatewayEtcdApi implements EtcdApi {
     } catch (error) {
       options.signal?.throwIfAborted();
       if (timeout.aborted) throw new AttemptTimedOut("no answer in time", true, { cause: error });
-      throw new AttemptFailed(connectionReason(describe(error), endpoint), wasSent(error), { cause: error });
+      if (this.#tls !== undefined) (await import("./certificates.ts")).checkTls(this.#tls);
+      throw connectionFailure(describe(error), endpoint, { wasSent: wasSent(error), cause: error });
     }
     const json = parseJson(text);
     if (json === undefined) throw new AttemptFailed("the answer is no JSON: is this etcd?", false);

@@ -15,8 +15,9 @@ import {
 import type { EtcdConfig } from "../config.ts";
 import { DatastoreFailure, Unauthorized } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
+import { checkTls } from "./certificates.ts";
 import { type Endpoint, EndpointWalk, loadTls, tlsGeneration } from "./endpoints.ts";
-import { AttemptFailed, AttemptTimedOut, connectionReason, failureOf, TokenExpired } from "./failures.ts";
+import { AttemptTimedOut, connectionFailure, failureOf, TokenExpired } from "./failures.ts";
 import { GrpcWatchStream } from "./grpc-watch.ts";
 import {
   AUTHENTICATE,
@@ -159,7 +160,8 @@ export class GrpcEtcdApi implements EtcdApi {
         cause: error,
       });
     if (error.code === status.UNAVAILABLE && error.details.startsWith("No connection established")) {
-      return new AttemptFailed(connectionReason(connectionFault(error.details), endpoint), false, { cause: error });
+      const fault = connectionFault(error.details);
+      return connectionFailure(fault === "" ? "no connection" : fault, endpoint, { wasSent: false, cause: error });
     }
     return failureOf(error.code, error.details, revision);
   }
@@ -213,7 +215,9 @@ export class GrpcEtcdApi implements EtcdApi {
   }
 
   #secureClient(endpoint: Endpoint): Client {
-    const { ca, key, cert } = loadTls(this.#config.tls);
+    const material = loadTls(this.#config.tls);
+    checkTls(material);
+    const { ca, key, cert } = material;
     const host = endpoint.host.replace(/^\[|\]$/g, "");
     const security = credentials.createSsl(ca ?? null, key ?? null, cert ?? null, {
       checkServerIdentity: (_name, certificate) => checkServerIdentity(host, certificate as PeerCertificate),
