@@ -10,6 +10,7 @@ import { ipamDel } from "./ipam-delegation.ts";
 import type { NetConf } from "./net-conf.ts";
 import { createProfile } from "./profile.ts";
 import { type CniResult, hostNetwork } from "./result.ts";
+import { wireAlias } from "./wire-owner.ts";
 
 /** Of the time the datastore may take altogether, what is kept for the way back. */
 export const ROLLBACK_SHARE = 0.3;
@@ -66,7 +67,8 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
 }
 
 function wireRequest(context: CniContext, plan: AttachPlan, hostName: string, netns: NetworkNamespace): WireRequest {
-  const { conf, request } = context;
+  const { conf, identity, request } = context;
+  const alias = wireAlias(conf.name, identity);
   return {
     netns,
     ifName: request.ifName,
@@ -75,6 +77,7 @@ function wireRequest(context: CniContext, plan: AttachPlan, hostName: string, ne
     queues: conf.numQueues,
     deviceType: conf.deviceType === "netkit" ? "netkit" : "veth",
     ...(plan.hwAddr === undefined ? {} : { hwAddr: plan.hwAddr }),
+    ...(alias === undefined ? {} : { alias }),
   };
 }
 

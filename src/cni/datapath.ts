@@ -43,6 +43,8 @@ export interface WireRequest {
   readonly queues: number;
   readonly deviceType: "veth" | "netkit";
   readonly hwAddr?: string;
+  /** Whose it is, see `wire-owner.ts`. */
+  readonly alias?: string;
 }
 export interface AddressRequest {
   readonly addresses: readonly IpNetwork[];
@@ -76,6 +78,7 @@ export class Wire implements Disposable {
   static async make(host: RouteKernel, request: WireRequest, log: Logger): Promise<Wire | undefined> {
     using own = new DisposableStack();
     const pod = own.use(openRouteKernel(request.netns)); // first: no pair without a pod to put it in
+    if (host.links.get(request.hostName) !== undefined) return undefined; // nor may it get our alias
     try {
       await createPair(host, request, log);
     } catch (error) {
@@ -222,7 +225,7 @@ export class Wire implements Disposable {
 }
 
 async function createPair(host: RouteKernel, request: WireRequest, log: Logger): Promise<void> {
-  const { hostName, ifName, netns, mtu, queues, hwAddr } = request;
+  const { hostName, ifName, netns, mtu, queues, hwAddr, alias } = request;
   const peer = {
     name: ifName,
     namespaceFd: netns.fd,
@@ -236,6 +239,7 @@ async function createPair(host: RouteKernel, request: WireRequest, log: Logger):
       up: false,
       type,
       ...(mac ? { mac: HOST_MAC } : {}),
+      ...(alias === undefined ? {} : { alias }),
       ...(mtu > 0 ? { mtu } : {}),
       ...(queues > 0 ? { queues } : {}),
     });

@@ -1,18 +1,32 @@
 // GC: what belongs to this node and network but to no container the runtime still knows is taken away: endpoints,
-// addresses, host interfaces. https://www.cni.dev/docs/spec/#gc-clean-up-any-stale-resources
-import { openRouteKernel } from "../kernel/index.ts";
+// wires, addresses. The runtime adds and deletes nothing meanwhile.
+// https://www.cni.dev/docs/spec/#gc-clean-up-any-stale-resources
+import { openRouteKernel, removeLink } from "../kernel/index.ts";
 import { UnknownHandle } from "../ipam/index.ts";
 import { workloadEndpointPrefix } from "../model/index.ts";
 import type { CniContext } from "./context.ts";
-import { removeHostLink } from "./datapath.ts";
-import { deleteEndpoint, type StoredEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
+import { deleteEndpoint, getEndpoint, type StoredEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, DECODING_FAILURE } from "./error.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
+import { parseWireAlias, type WireOwner } from "./wire-owner.ts";
+
+/** A host interface whose container is gone. */
+interface StaleWire {
+  readonly name: string;
+  readonly owner: WireOwner;
+}
+/** Addresses whose container is gone. */
+interface LeakedHandle {
+  readonly handle: string;
+  readonly pod?: WireOwner["pod"];
+}
 
 export async function collectGarbage(context: CniContext): Promise<void> {
   const valid = validContainers(context.request.config["cni.dev/valid-attachments"]);
   await checkDatastoreReady(context.store);
+  const wires = findStaleWires(context, valid);
+  const leaked = context.conf.ipam.type === CALICO_IPAM ? await findLeakedHandles(context, valid) : [];
   const failures: unknown[] = [];
   const attempt = async (action: () => Promise<void>): Promise<void> => {
     try {
@@ -21,8 +35,19 @@ export async function collectGarbage(context: CniContext): Promise<void> {
       failures.push(error);
     }
   };
-  await attempt(() => removeEndpoints(context, valid));
-  if (context.conf.ipam.type === CALICO_IPAM) await attempt(() => releaseLeaked(context, valid));
+  await attempt(async () => {
+    const endpoints = await readEndpoints(context, [
+      ...wires.map(({ owner }) => owner.pod),
+      ...leaked.map((l) => l.pod),
+    ]);
+    const kept = await removeEndpoints(context, valid, endpoints);
+    for (const { name, owner } of wires) {
+      if (kept.has(name)) continue;
+      context.log.info("Removing the interface of a container that is gone", { interface: name, ...owner });
+      await removeLink(name);
+    }
+  });
+  await attempt(() => releaseLeaked(context, leaked));
   if (failures.length > 0) throw failures[0];
 }
 
@@ -39,37 +64,83 @@ function validContainers(attachments: unknown): ReadonlySet<string> {
   );
 }
 
-/** Endpoints of this node and network whose container is gone. An endpoint without a container was made by others. */
-async function removeEndpoints({ store, identity, conf, log }: CniContext, valid: ReadonlySet<string>): Promise<void> {
-  const { items } = await store.list({ type: "resource", kind: "WorkloadEndpoint" });
-  const prefix = workloadEndpointPrefix({ node: identity.node });
+function findStaleWires({ conf }: CniContext, valid: ReadonlySet<string>): StaleWire[] {
   using host = openRouteKernel();
-  for (const stored of items) {
-    const endpoint = stored.value as WorkloadEndpoint;
-    const { containerID = "", node, orchestrator, profiles = [], interfaceName = "" } = endpoint.spec;
-    if (!stored.key.name.startsWith(prefix) || node !== identity.node) continue;
-    if (containerID === "" || valid.has(containerID)) continue;
-    if (orchestrator !== "k8s" && !profiles.includes(conf.name)) continue; // of another network of this runtime
-    log.info("Removing the endpoint of a container that is gone", { endpoint: stored.key.name, containerID });
-    const found: StoredEndpoint = { stored, endpoint };
-    if ((await deleteEndpoint(store, found)) && interfaceName !== "") removeHostLink(host, interfaceName);
-  }
+  return host.links.list().flatMap(({ name, alias }) => {
+    const owner = parseWireAlias(alias);
+    return owner === undefined || owner.network !== conf.name || valid.has(owner.containerId) ? [] : [{ name, owner }];
+  });
 }
 
-/** Addresses under this network's handles, assigned for this node, whose container is gone. */
-async function releaseLeaked(
-  { store, ipam, identity, conf, log }: CniContext,
+/** Under this network's handles, assigned for this node. */
+async function findLeakedHandles(
+  { store, identity, conf }: CniContext,
   valid: ReadonlySet<string>,
-): Promise<void> {
+): Promise<LeakedHandle[]> {
   const { items } = await store.list({ type: "block" });
   const prefix = `${conf.name}.`;
-  const leaked = new Set<string>();
+  const leaked = new Map<string, LeakedHandle>();
   for (const { value } of items)
     for (const { handleId, secondary } of value.attributes) {
       if (handleId === undefined || handleId === null || !handleId.startsWith(prefix)) continue;
-      if (secondary?.["node"] === identity.node && !valid.has(handleId.slice(prefix.length))) leaked.add(handleId);
+      if (secondary?.["node"] !== identity.node || valid.has(handleId.slice(prefix.length))) continue;
+      const { namespace, pod: name } = secondary;
+      leaked.set(handleId, {
+        handle: handleId,
+        ...(namespace === undefined || name === undefined ? {} : { pod: { namespace, name } }),
+      });
     }
-  for (const handle of leaked) {
+  return [...leaked.values()];
+}
+
+/**
+ * The endpoints that may be garbage. In the Kubernetes API an endpoint is its pod: the plugin's account may get a pod but
+ * not list them, and a large cluster should not be listed anyway; which pods to look at the wires and addresses say.
+ */
+async function readEndpoints(
+  { store, identity }: CniContext,
+  pods: readonly WireOwner["pod"][],
+): Promise<StoredEndpoint[]> {
+  if (store.name !== "kubernetes") {
+    const { items } = await store.list({ type: "resource", kind: "WorkloadEndpoint" });
+    return items.map((stored) => ({ stored, endpoint: stored.value as WorkloadEndpoint }));
+  }
+  const wanted = new Map(pods.flatMap((pod) => (pod === undefined ? [] : [[`${pod.namespace}/${pod.name}`, pod]])));
+  const found: StoredEndpoint[] = [];
+  for (const { namespace, name } of wanted.values()) {
+    const whose = { ...identity, orchestrator: "k8s", namespace, pod: name, endpoint: "eth0" } as const;
+    const endpoint = await getEndpoint(store, whose);
+    if (endpoint !== undefined) found.push(endpoint);
+  }
+  return found;
+}
+
+/** Those whose container is gone, with their interfaces. The names of the interfaces of all others. */
+async function removeEndpoints(
+  { store, identity, conf, log }: CniContext,
+  valid: ReadonlySet<string>,
+  endpoints: readonly StoredEndpoint[],
+): Promise<ReadonlySet<string>> {
+  const kept = new Set<string>();
+  const prefix = workloadEndpointPrefix({ node: identity.node });
+  for (const found of endpoints) {
+    const { containerID = "", node, orchestrator, profiles = [], interfaceName = "" } = found.endpoint.spec;
+    const isOurs = node === identity.node && found.stored.key.name.startsWith(prefix);
+    // Without a container it was made by others; outside Kubernetes it may be of another network of this runtime.
+    const isAttachment = containerID !== "" && (orchestrator === "k8s" || profiles.includes(conf.name));
+    if (!isOurs || !isAttachment || valid.has(containerID)) {
+      kept.add(interfaceName);
+      continue;
+    }
+    log.info("Removing the endpoint of a container that is gone", { endpoint: found.stored.key.name, containerID });
+    if (!(await deleteEndpoint(store, found))) kept.add(interfaceName);
+    else if (interfaceName !== "") await removeLink(interfaceName);
+  }
+  return kept;
+}
+
+async function releaseLeaked({ ipam, log }: CniContext, leaked: readonly LeakedHandle[]): Promise<void> {
+  for (const { handle } of leaked) {
     log.info("Releasing the addresses of a container that is gone", { handle });
     try {
       await ipam.releaseByHandle(handle);

@@ -127,23 +127,16 @@ export class NetlinkLinks implements Links {
 
   create(link: NewLink): void {
     this.#socket.request(creation(link));
+    if (link.alias !== undefined) this.set(link.name, { alias: link.alias });
   }
   /** The same while this thread goes on; the socket may not be used until it is done. */
   createAside(link: NewLink): Promise<void> {
-    return this.#socket.requestAside(creation(link));
+    const { name, alias } = link;
+    return this.#socket.requestAside(creation(link), alias === undefined ? undefined : change(name, { alias }));
   }
 
   set(which: string | number, settings: LinkSettings): void {
-    this.#socket.request({
-      what: `set ${Object.keys(settings).join(", ")} of link ${which}`,
-      type: RTM_NEWLINK,
-      body: (w) => {
-        writeTarget(w, which, settings);
-        // Together with an index the name is the new one.
-        if (settings.name !== undefined) w.string(IFLA_IFNAME, settings.name);
-        writeSettings(w, settings);
-      },
-    });
+    this.#socket.request(change(which, settings));
   }
 
   delete(which: string | number): void {
@@ -155,11 +148,26 @@ export class NetlinkLinks implements Links {
   }
 }
 
+const change = (which: string | number, settings: LinkSettings): NetlinkRequest => ({
+  what: `set ${Object.keys(settings).join(", ")} of link ${which}`,
+  type: RTM_NEWLINK,
+  body: (w) => {
+    writeTarget(w, which, settings);
+    // Together with an index the name is the new one.
+    if (settings.name !== undefined) w.string(IFLA_IFNAME, settings.name);
+    writeSettings(w, settings);
+  },
+});
+
+/** Without the alias: the kernel takes none for a link that is only being made. */
 const creation = (link: NewLink): NetlinkRequest => ({
   what: `create ${link.type.kind} link ${link.name}`,
   type: RTM_NEWLINK,
   flags: NLM_F_CREATE | NLM_F_EXCL,
-  body: (w) => writeNewLink(w, link),
+  body: (w) => {
+    const { alias: _, ...rest } = link;
+    writeNewLink(w, rest);
+  },
 });
 
 /** What the kernel accepts: 1 to 15 bytes, no slash, colon or white space. */

@@ -108,11 +108,13 @@ export class NetlinkSocket implements Disposable {
   /**
    * One request that another thread sends, so that ours goes on while the kernel works. The socket is not to be used
    * until the promise is settled.
+   * @param along sent in the same datagram, so that no kill comes between; what the kernel says to it is not heard
    */
-  async requestAside(request: NetlinkRequest): Promise<void> {
+  async requestAside(request: NetlinkRequest, along?: NetlinkRequest): Promise<void> {
     const writer = new NetlinkWriter(this.#sequence);
     writer.message(request.type, (request.flags ?? 0) | NLM_F_ACK, () => request.body(writer));
-    this.#sequence = (this.#sequence + 1) >>> 0 || 1;
+    if (along !== undefined) writer.message(along.type, along.flags ?? 0, () => along.body(writer));
+    this.#sequence = (this.#sequence + writer.messages) >>> 0 || 1;
     await new Promise<void>((resolve, reject) => {
       write(this.fd, writer.buffer, 0, writer.length, null, (error) =>
         error === null ? resolve() : reject(new NetlinkError(request.what, error.code ?? "EIO")),

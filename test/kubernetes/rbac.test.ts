@@ -206,6 +206,16 @@ async function attach(account: AccountName, pod: string): Promise<void> {
   expect(metadata.annotations["cni.projectcalico.org/podIP"]).toStartWith("10.65.");
   const removed = await host.del(namespace, { conf, ...k8s("ns1", pod) });
   expect({ pod, code: removed.code, message: removed.json["msg"] }).toEqual({ pod, code: 0, message: undefined });
+  // Attached again, and its container is lost: the runtime's garbage collection takes all of it away.
+  expect(await host.add(namespace, { conf, ...k8s("ns1", pod) })).toMatchObject({ code: 0 });
+  const modern = { ...conf, cniVersion: "1.1.0", "cni.dev/valid-attachments": [] };
+  const collected = await host.call("GC", undefined, { conf: modern });
+  expect({ pod, code: collected.code, message: collected.json["msg"] }).toEqual({ pod, code: 0, message: undefined });
+  expect(host.workloadLinks()).toEqual([]);
+  const left = await cluster.api.get<{ metadata: { name: string; annotations: Record<string, string> } }>(
+    `/api/v1/namespaces/ns1/pods/${pod}`,
+  );
+  expect(left.metadata.annotations["cni.projectcalico.org/podIP"] ?? "").toBe("");
 }
 
 /** KubeVirt and cluster-wide policies of Kubernetes are not installed here. */

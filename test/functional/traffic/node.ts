@@ -5,7 +5,7 @@
 //   pod ─ cali… ┼─ node ─ eth0 ── eth0 ─ outside
 //   …           ┘  192.0.2.10       192.0.2.99
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { procSysctls } from "../../../src/kernel/index.ts";
@@ -94,7 +94,12 @@ export class TrafficNode implements AsyncDisposable {
   }
 
   startAgent(backend: Backend, env: Readonly<Record<string, string>> = {}): void {
-    const child = spawn("ip", ["netns", "exec", this.space.name, process.execPath, PROGRAM], {
+    // The agent's folder is the node's own: `ip netns exec` gives it mounts of its own.
+    const lib = join(this.#folder, "lib");
+    for (const folder of [lib, "/var/lib/calico"]) mkdirSync(folder, { recursive: true });
+    const script = 'mount --bind "$0" /var/lib/calico && exec "$@"';
+    const command = ["sh", "-c", script, lib, process.execPath, PROGRAM];
+    const child = spawn("ip", ["netns", "exec", this.space.name, ...command], {
       cwd: this.#folder,
       stdio: ["ignore", "pipe", "pipe"],
       env: {
