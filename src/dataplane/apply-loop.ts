@@ -235,7 +235,6 @@ export class ApplyLoop implements DataplaneDriver {
     const { managers, sets, tables, links, routes } = this.#parts;
     for (const manager of managers) manager.resolve?.();
     for (const manager of managers) if (manager.apply) await attempt(manager.name, () => manager.apply?.(signal));
-    if (!this.#hasApplied) giveBackMemory(); // the messages, before the rules
     const all = (parts: readonly Reconciler[]) =>
       Promise.all(parts.map((part) => attempt(part.name, () => part.apply(signal))));
     const settingRoutes = all(links).then(() => all(routes));

@@ -58,7 +58,7 @@ export async function openLinuxKernel(
     const isAuto = !["Enabled", "Disabled"].includes(parameters.NFTablesMode);
     const backendNow = () => {
       if (routes.links.get(IPVS_DEVICE) !== undefined) return "iptables" as const;
-      // Asking a kernel that had everything would write to it; what it has it does not lose.
+      // What a kernel has it does not lose.
       if (rules.backend === "nftables") return "nftables" as const;
       return whyIptables(parameters.NFTablesMode, { ipvs: false }, nft) === undefined ? "nftables" : "iptables";
     };

@@ -1,7 +1,7 @@
 // What a node needs before the first packet: forwarding on, accounting on, devices of features that are off gone.
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
-import { hasErrno, type RouteKernel, runTool, type Sysctls } from "../kernel/index.ts";
+import { hasErrno, type RouteKernel, runTool, setSysctl, type Sysctls } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
 import { IPIP_DEVICE } from "./tunnels/ipip.ts";
@@ -23,7 +23,7 @@ export function prepareHost(options: {
   loadModules(parameters.WireguardEnabled || parameters.WireguardEnabledV6);
   const write = (path: readonly [string, ...string[]], value: number) => {
     try {
-      kernel.sysctls.write(path, value);
+      setSysctl(kernel.sysctls, path, value);
     } catch (error) {
       logger.warn("kernel setting could not be written", { setting: path.join("."), error: describeError(error) });
     }

@@ -73,12 +73,17 @@ export async function readDatastoreConfig(
   };
   const cluster: ResourceKey = { type: "resource", kind: "ClusterInformation", name: "default" };
   const node: ResourceKey = { type: "resource", kind: "Node", name: host };
-  const configurations = await store.list({ type: "resource", kind: "FelixConfiguration" }, { signal });
-  give(clusterInformationProcessor, cluster, await getIfThere(store, cluster, signal));
+  // Together: datastores that can answer them in one round.
+  const [configurations, clusterInformation, ownNode, pools] = await Promise.all([
+    store.list({ type: "resource", kind: "FelixConfiguration" }, { signal }),
+    getIfThere(store, cluster, signal),
+    getIfThere(store, node, signal),
+    store.list({ type: "resource", kind: "IPPool" }, { signal }),
+  ]);
+  give(clusterInformationProcessor, cluster, clusterInformation);
   const felixConfig = felixConfigProcessor();
   for (const { key, value } of configurations.items) give(felixConfig, key, value);
-  give(felixNodeProcessor({ usePodCidr: false }), node, await getIfThere(store, node, signal));
-  const pools = await store.list({ type: "resource", kind: "IPPool" }, { signal });
+  give(felixNodeProcessor({ usePodCidr: false }), node, ownNode);
   batcher.setInSync();
   batcher.flush();
   return {

@@ -64,6 +64,14 @@ export class NetlinkWriter {
     this.#messages = 0;
   }
 
+  /** Room for so many bytes from the start, when that is known: growing there would copy and throw away as much again. */
+  expect(bytes: number): void {
+    if (bytes > this.#bytes.length && this.#length === 0) {
+      this.#bytes = allocate(bytes);
+      this.#view = new DataView(this.#bytes.buffer);
+    }
+  }
+
   /** One message: its header, then whatever `body` puts (the family's fixed header first, then attributes). */
   message(type: number, flags: number, body: () => void): void {
     this.#align();

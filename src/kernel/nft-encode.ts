@@ -64,8 +64,14 @@ export class BatchEncoder {
     this.#w = writer;
   }
 
-  /** @param generation refuse the batch (ERESTART) if the ruleset is no longer this one */
-  encode(changes: readonly NftChange[], generation?: number): void {
+  /**
+   * @param generation refuse the batch (ERESTART) if the ruleset is no longer this one
+   * @param isTrial without the mark at its end: the kernel looks at everything, and then takes it back
+   */
+  encode(
+    changes: readonly NftChange[],
+    { generation, isTrial = false }: { readonly generation?: number; readonly isTrial?: boolean } = {},
+  ): void {
     this.#mark(NFNL_MSG_BATCH_BEGIN, generation);
     this.changeOfMessage.push(-1);
     for (let i = 0; i < changes.length; i++) {
@@ -75,6 +81,7 @@ export class BatchEncoder {
       this.#change(change);
       for (let n = before; n < this.#w.messages; n++) this.changeOfMessage.push(i);
     }
+    if (isTrial) return;
     this.#mark(NFNL_MSG_BATCH_END);
     this.changeOfMessage.push(-1);
   }

@@ -83,7 +83,8 @@ export function interfaceNameBytes(name: string): Uint8Array {
 }
 
 /** A number as the kernel holds it in a register: marks, states, types of addresses. */
-export const hostWord = (value: number): Uint8Array => new Uint8Array(new Uint32Array([value]).buffer);
+export const hostWord = (value: number): Uint8Array =>
+  Uint8Array.of(value & 255, (value >>> 8) & 255, (value >>> 16) & 255, value >>> 24);
 
 /** First and last address of a prefix. */
 export function prefixRange(cidr: Cidr): { readonly first: Uint8Array; readonly last: Uint8Array } {

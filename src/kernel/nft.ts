@@ -41,6 +41,8 @@ export class NftError extends NetlinkError {
 export interface NftRuleset {
   /** All of the changes or none. */
   commit(changes: readonly NftChange[], options?: { readonly generation?: number }): void;
+  /** Throws as `commit` would, and does nothing: the ruleset stays what it is, and nobody hears of it. */
+  tryOut(changes: readonly NftChange[]): void;
   /** Grows with every transaction on this host's ruleset, ours or not. */
   generation(): number;
   tables(family?: NftFamily): DumpedTable[];
@@ -60,10 +62,19 @@ export class Nft implements NftRuleset, Disposable {
   }
 
   commit(changes: readonly NftChange[], options: { readonly generation?: number } = {}): void {
+    this.#send(changes, options);
+  }
+
+  tryOut(changes: readonly NftChange[]): void {
+    this.#send(changes, { isTrial: true });
+  }
+
+  #send(changes: readonly NftChange[], how: { readonly generation?: number; readonly isTrial?: boolean }): void {
     if (changes.length === 0) return;
     const writer = this.#socket.batch();
+    writer.expect(changes.length * BYTES_OF_A_CHANGE);
     const encoder = new BatchEncoder(writer);
-    encoder.encode(changes, options.generation);
+    encoder.encode(changes, how);
     const [fault] = this.#socket.sendBatch(writer, `commit ${changes.length} nftables changes`);
     if (fault === undefined) return;
     const change = changes[encoder.changeOfMessage[fault.index] ?? -1];
@@ -163,3 +174,6 @@ export class Nft implements NftRuleset, Disposable {
 }
 
 const type = (message: number): number => (NFNL_SUBSYS_NFTABLES << 8) | message;
+
+/** About what a rule takes; too little only means that the buffer grows. */
+const BYTES_OF_A_CHANGE = 400;

@@ -126,7 +126,8 @@ export const listen = (fd: number, backlog: number): number => outcome(libc("lis
 /** The next waiting connection, non-blocking; who it is from is not asked. */
 export const accept = (fd: number): number => outcome(libc("accept4")(fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK));
 /** Opens a file to read. For programs that load nothing else: `node:fs` takes over a millisecond to load. */
-export const openReadOnly = (path: string): number => outcome(libc("open")(cString(path), SOCK_CLOEXEC)); // O_CLOEXEC
+export const openReadOnly = (path: string): number => outcome(libc("open")(pathBytes(path), SOCK_CLOEXEC)); // O_CLOEXEC
+export const openWriteOnly = (path: string): number => outcome(libc("open")(pathBytes(path), 1 | SOCK_CLOEXEC)); // O_WRONLY
 export const read = (fd: number, bytes: Bytes): number => outcome(libc("read")(fd, bytes, bytes.length));
 export const write = (fd: number, bytes: Bytes): number => outcome(libc("write")(fd, bytes, bytes.length));
 /** Of what was opened here. Files of `node:fs` are closed by it. */
@@ -263,4 +264,15 @@ export function cString(text: string): Bytes {
   const bytes = allocate(text.length * 3 + 1);
   encoder.encodeInto(text, bytes);
   return bytes;
+}
+
+const PATH_BYTES = 4096;
+const pathBuffer = allocate(PATH_BYTES);
+/** A path for the call it stands in: the next one is written over it. */
+function pathBytes(path: string): Bytes {
+  if (path.includes("\0")) throw new RangeError(`${JSON.stringify(path)} holds a NUL`);
+  const { read: taken, written } = encoder.encodeInto(path, pathBuffer.subarray(0, PATH_BYTES - 1));
+  if (taken < path.length) throw new RangeError(`a path of ${path.length} characters is too long`);
+  pathBuffer[written] = 0;
+  return pathBuffer;
 }

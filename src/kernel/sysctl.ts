@@ -1,6 +1,8 @@
-// Kernel settings under /proc/sys. A setting of the network belongs to the namespace of the calling thread.
-import { readFileSync, writeFileSync } from "node:fs";
+// Kernel settings under /proc/sys. A setting of the network belongs to the namespace of the calling thread. There are half
+// a dozen for each interface, so they are read and written without detours.
+import { errnoName } from "./errno.ts";
 import { SyscallError } from "./netlink-error.ts";
+import * as sys from "./sys.ts";
 
 /** Path of a setting from its parts: interface names may hold dots, so the dotted form would be ambiguous. */
 export type SysctlPath = readonly [string, ...string[]];
@@ -12,27 +14,53 @@ export interface Sysctls {
 }
 
 export const procSysctls: Sysctls = {
-  read(path) {
-    return attempt("read", path, () => readFileSync(sysctlFile(path), "utf8").trimEnd());
-  },
+  read: (path) =>
+    withFile("read", path, sys.openReadOnly, (fd) => {
+      const length = sys.read(fd, buffer);
+      return length < 0 ? length : new TextDecoder().decode(buffer.subarray(0, length)).trimEnd();
+    }),
   write(path, value) {
-    attempt(`write ${value} to`, path, () => writeFileSync(sysctlFile(path), String(value), { flag: "r+" }));
+    const bytes = new TextEncoder().encode(String(value)) as sys.Bytes;
+    withFile(`write ${value} to`, path, sys.openWriteOnly, (fd) => {
+      const length = sys.write(fd, bytes);
+      return length < 0 ? length : "";
+    });
   },
 };
+/** One page is all a setting can be. */
+const buffer = sys.allocate(4096);
+
+/** What was read, unless opening or using the file gave minus an errno. */
+function withFile(
+  verb: string,
+  path: SysctlPath,
+  open: (file: string) => number,
+  use: (fd: number) => string | number,
+): string {
+  const fd = open(sysctlFile(path));
+  const result = fd < 0 ? fd : use(fd);
+  if (fd >= 0) sys.close(fd);
+  if (typeof result === "string") return result;
+  throw new SyscallError(`${verb} kernel setting ${path.join("/")}`, errnoName(-result));
+}
+
+/** Writes a setting that has another value; one that is right is left alone, also by the next start. */
+export function setSysctl(sysctls: Sysctls, path: SysctlPath, value: string | number): void {
+  if (currentOf(sysctls, path) !== String(value)) sysctls.write(path, value);
+}
+
+/** Nothing when it cannot be read: then writing tells why. */
+function currentOf(sysctls: Sysctls, path: SysctlPath): string | undefined {
+  try {
+    return sysctls.read(path);
+  } catch {
+    return undefined;
+  }
+}
 
 export function sysctlFile(path: SysctlPath): string {
   for (const part of path)
     if (part === "" || part === "." || part === ".." || /[/\0]/.test(part))
       throw new RangeError(`${JSON.stringify(part)} is no part of a kernel setting's name`);
   return `/proc/sys/${path.join("/")}`;
-}
-
-function attempt<T>(verb: string, path: SysctlPath, action: () => T): T {
-  try {
-    return action();
-  } catch (error) {
-    if (error instanceof RangeError) throw error;
-    const code = error instanceof Error && "code" in error ? String(error.code) : "EIO";
-    throw new SyscallError(`${verb} kernel setting ${path.join("/")}`, code, { cause: error });
-  }
 }

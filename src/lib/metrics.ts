@@ -2,6 +2,8 @@
 // https://prometheus.io/docs/instrumenting/exposition_formats/
 
 export type MetricLabels = Readonly<Record<string, string>>;
+/** Most have none, and some are counted for every update: finding that out must cost nothing. */
+const NO_LABELS: MetricLabels = {};
 type MetricType = "counter" | "gauge" | "summary" | "histogram";
 
 interface Family {
@@ -77,17 +79,17 @@ class Scalar {
 
 export class Counter extends Scalar implements Family {
   readonly type = "counter";
-  add(amount = 1, labels: MetricLabels = {}): void {
+  add(amount = 1, labels: MetricLabels = NO_LABELS): void {
     this.cell(labels).value += amount;
   }
 }
 
 export class Gauge extends Scalar implements Family {
   readonly type = "gauge";
-  set(value: number, labels: MetricLabels = {}): void {
+  set(value: number, labels: MetricLabels = NO_LABELS): void {
     this.cell(labels).value = value;
   }
-  add(amount: number, labels: MetricLabels = {}): void {
+  add(amount: number, labels: MetricLabels = NO_LABELS): void {
     this.cell(labels).value += amount;
   }
   remove(labels: MetricLabels): void {
@@ -122,7 +124,7 @@ export class Summary implements Family {
     if (this.#of({}).count === 0) this.#series.delete("");
     this.#of(labels);
   }
-  observe(value: number, labels: MetricLabels = {}): void {
+  observe(value: number, labels: MetricLabels = NO_LABELS): void {
     const series = this.#of(labels);
     series.sum += value;
     series.count++;
@@ -181,6 +183,7 @@ export class Histogram implements Family {
 }
 
 function renderLabels(labels: MetricLabels): string {
+  if (labels === NO_LABELS) return "";
   const entries = Object.entries(labels);
   if (entries.length === 0) return "";
   return `{${entries.map(([name, value]) => `${name}="${escapeLabel(value)}"`).join(",")}}`;

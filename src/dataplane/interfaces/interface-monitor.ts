@@ -26,6 +26,8 @@ export interface InterfaceMonitorOptions {
 export class InterfaceMonitor implements Disposable {
   readonly #options: InterfaceMonitorOptions;
   readonly #links = new Map<number, { readonly name: string; readonly isRunning: boolean }>();
+  /** More than one for a moment, when names move. */
+  readonly #indexes = new Map<string, Set<number>>();
   readonly #addresses = new Map<number, Set<IpAddress>>();
   readonly #reportedState = new Map<string, Seen>();
   readonly #reportedAddresses = new Map<string, string>();
@@ -42,6 +44,7 @@ export class InterfaceMonitor implements Disposable {
     const { links, routes } = this.#options.kernel;
     const names = new Set(this.#names());
     this.#links.clear();
+    this.#indexes.clear();
     this.#addresses.clear();
     for (const link of links.list()) this.#setLink(link);
     for (const version of [4, 6] as const)
@@ -60,7 +63,7 @@ export class InterfaceMonitor implements Disposable {
         const known = this.#links.get(event.link.index);
         if (known !== undefined && known.name !== event.link.name) renamed.add(known.name);
         if (event.isGone) {
-          this.#links.delete(event.link.index);
+          this.#dropLink(event.link.index);
           this.#addresses.delete(event.link.index);
           bad.add(known?.name ?? event.link.name);
         } else {
@@ -99,8 +102,23 @@ export class InterfaceMonitor implements Disposable {
     this.#held.set(name, timer);
   }
 
-  #setLink(link: Link): void {
-    this.#links.set(link.index, { name: link.name, isRunning: link.isRunning });
+  #setLink({ index, name, isRunning }: Link): void {
+    if (this.#links.get(index)?.name !== name) {
+      this.#dropLink(index);
+      const indexes = this.#indexes.get(name);
+      if (indexes === undefined) this.#indexes.set(name, new Set([index]));
+      else indexes.add(index);
+    }
+    this.#links.set(index, { name, isRunning });
+  }
+
+  #dropLink(index: number): void {
+    const name = this.#links.get(index)?.name;
+    if (name === undefined) return;
+    this.#links.delete(index);
+    const indexes = this.#indexes.get(name);
+    indexes?.delete(index);
+    if (indexes?.size === 0) this.#indexes.delete(name);
   }
 
   /** The interface's name, when the route is an address of one. */
@@ -122,8 +140,8 @@ export class InterfaceMonitor implements Disposable {
   /** Tells what differs from what was told last. */
   #report(name: string): void {
     if (this.#options.isExcluded?.(name) === true) return;
-    const indexes = [...this.#links].filter(([, link]) => link.name === name).map(([index]) => index);
-    if (indexes.length > 1) return; // two of one name for a moment (a rename): wait until one remains
+    const indexes = this.#indexes.get(name) ?? new Set();
+    if (indexes.size > 1) return; // two of one name for a moment (a rename): wait until one remains
     const [index] = indexes;
     const link = index === undefined ? undefined : this.#links.get(index);
     const before = this.#reportedState.get(name);

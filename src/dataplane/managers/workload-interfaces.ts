@@ -1,6 +1,6 @@
 // The host side of workloads' interfaces: kernel settings, the routes to their addresses, their ARP entries, and the
 // address local BGP peers speak to.
-import { type Addresses, hasErrno, type SysctlPath, type Sysctls } from "../../kernel/index.ts";
+import { type Addresses, hasErrno, setSysctl, type SysctlPath, type Sysctls } from "../../kernel/index.ts";
 import { type Cidr, cidrAddress, hostCidr, type IpAddress, type IpVersion, tryParseAddress } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
@@ -183,14 +183,14 @@ export class WorkloadInterfaces implements Manager {
     const v6 = (key: string): SysctlPath => ["net", "ipv6", "conf", name, key];
     // A workload must not give the host a default route. Without IPv6 in the kernel there is nothing to write.
     tryWrite(sysctls, v6("accept_ra"), 0);
-    sysctls.write(v4("route_localnet"), 1);
+    setSysctl(sysctls, v4("route_localnet"), 1);
     tryWrite(sysctls, ["net", "ipv4", "neigh", name, "proxy_delay"], 0);
-    sysctls.write(v4("proxy_arp"), 1);
-    sysctls.write(v4("forwarding"), 1);
-    sysctls.write(v4("rp_filter"), maySpoof ? 0 : this.#defaultRpFilter);
+    setSysctl(sysctls, v4("proxy_arp"), 1);
+    setSysctl(sysctls, v4("forwarding"), 1);
+    setSysctl(sysctls, v4("rp_filter"), maySpoof ? 0 : this.#defaultRpFilter);
     if (!config.versions.includes(6)) return;
-    sysctls.write(v6("proxy_ndp"), 1);
-    sysctls.write(v6("forwarding"), 1);
+    setSysctl(sysctls, v6("proxy_ndp"), 1);
+    setSysctl(sysctls, v6("forwarding"), 1);
   }
 
   /** The address a workload that speaks BGP finds its host by. */
@@ -220,7 +220,7 @@ function readOr(sysctls: Sysctls, path: SysctlPath, fallback: string): string {
 
 function tryWrite(sysctls: Sysctls, path: SysctlPath, value: number): void {
   try {
-    sysctls.write(path, value);
+    setSysctl(sysctls, path, value);
   } catch {
     // Not every kernel has it, and nothing depends on it.
   }

@@ -1,5 +1,5 @@
-// Whether the kernel has everything the nftables renderer writes: one transaction that uses all of it and leaves
-// nothing behind.
+// Whether the kernel has everything the nftables renderer writes: transactions that use all of it and are only tried
+// out, so that asking writes nothing.
 import { interfaceNameBytes, NftError, nftMatch as m, type NftChange, type NftRuleset } from "../../kernel/index.ts";
 import { describeError } from "../../lib/log.ts";
 import type { DataplaneFacts, DataplaneParameters } from "../parameters.ts";
@@ -60,10 +60,9 @@ function missingForNftables(ruleset: NftRuleset): string | undefined {
     rule("forward", [m.rateLimit(10, "second", 5), { kind: "log", prefix: "probe", level: 6 }]),
     rule("forward", [m.reject(4)]),
     rule("post", m.masquerade({ fullyRandom: true })),
-    { op: "deleteTable", table },
   ];
   try {
-    ruleset.commit(changes);
+    ruleset.tryOut(changes);
     return undefined;
   } catch (error) {
     return error instanceof NftError ? `the kernel refuses to ${error.message}` : describeError(error);
@@ -75,10 +74,9 @@ export function hasArpTables(ruleset: NftRuleset): boolean {
   const table = { family: "arp", name: `calico-probe-${process.pid}` } as const;
   const base = { type: "filter", hook: "output", priority: 0, policy: "accept" } as const;
   try {
-    ruleset.commit([
+    ruleset.tryOut([
       { op: "addTable", table },
       { op: "addChain", table, chain: "output", base },
-      { op: "deleteTable", table },
     ]);
     return true;
   } catch {
@@ -91,12 +89,11 @@ export function hasFlowOffload(ruleset: NftRuleset): boolean {
   const table = { family: "ip", name: `calico-probe-${process.pid}` } as const;
   const base = { type: "filter", hook: "forward", priority: 0, policy: "accept" } as const;
   try {
-    ruleset.commit([
+    ruleset.tryOut([
       { op: "addTable", table },
       { op: "addFlowtable", table, flowtable: "probe", priority: 0, devices: [] },
       { op: "addChain", table, chain: "forward", base },
       { op: "appendRule", table, chain: "forward", rule: { expressions: [{ kind: "offload", flowtable: "probe" }] } },
-      { op: "deleteTable", table },
     ]);
     return true;
   } catch {

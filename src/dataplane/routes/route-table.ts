@@ -208,9 +208,10 @@ export class RouteTable implements Reconciler {
       }
     }
     const { routes, forgetConnections } = this.#options;
-    const faults = routes.apply(deletions).filter(({ error }) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV"));
+    const write = (changes: readonly RouteChange[]) => (changes.length === 0 ? [] : routes.apply(changes));
+    const faults = write(deletions).filter(({ error }) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV"));
     if (moved.length > 0) forgetConnections?.(moved);
-    faults.push(...routes.apply(replacements.map(({ change }) => change)));
+    faults.push(...write(replacements.map(({ change }) => change)));
     this.#replacePluginRoutes(replacements);
     this.#settle(faults);
     return againInMs === undefined ? {} : { againInMs };

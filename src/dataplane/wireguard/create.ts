@@ -1,6 +1,6 @@
 // WireGuard as the settings ask for it, per family; and for a family without it, the removal of what it left.
 import type { DataplaneReport } from "../../calc/index.ts";
-import { hasErrno, type RouteKernel, type Sysctls } from "../../kernel/index.ts";
+import { hasErrno, type RouteKernel, setSysctl, type Sysctls } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import type { Manager, Reconciler } from "../manager.ts";
@@ -195,7 +195,7 @@ export function removeDevice(links: RouteKernel["links"], name: string, logger: 
 /** A reply that comes back through the tunnel must find the way it would have gone, mark and all. */
 function validateByMark(sysctls: Sysctls, logger: Logger): void {
   try {
-    sysctls.write(["net", "ipv4", "conf", "all", "src_valid_mark"], 1);
+    setSysctl(sysctls, ["net", "ipv4", "conf", "all", "src_valid_mark"], 1);
   } catch (error) {
     logger.warn("kernel setting could not be written", {
       setting: "net.ipv4.conf.all.src_valid_mark",

@@ -193,24 +193,28 @@ export class EtcdDatastore implements Datastore {
     let isHandedOver = false;
     for (;;) {
       const items: Stored[] = [];
-      let key = first;
       let fixed = at;
       let revision = 0;
+      const pageFrom = (key: string) => this.#read({ key, limit, revision: fixed, ...(end && { end }) }, options);
       try {
-        for (;;) {
-          const page = await this.#read({ key, limit, revision: fixed, ...(end && { end }) }, options);
+        for (let next: Promise<RangeResponse> | undefined = pageFrom(first); next !== undefined; ) {
+          const page: RangeResponse = await next;
           if (revision === 0) revision = page.revision;
           if (fixed === 0) fixed = page.revision;
+          const last = page.rows.at(-1);
+          next = page.more && last !== undefined ? pageFrom(`${last.path}\0`) : undefined;
+          if (next !== undefined) {
+            next.catch(() => {}); // looked at in its turn
+            await nextTurn(); // on its way while we read this one
+          }
           const decoded = decodeRows(range, page.rows, this.#onUnreadable);
           if (options.onPage === undefined) for (const item of decoded) items.push(item);
           else {
             isHandedOver = true;
             options.onPage(decoded);
           }
-          const last = page.rows.at(-1);
-          if (!page.more || last === undefined) return { items, revision };
-          key = `${last.path}\0`;
         }
+        return { items, revision };
       } catch (error) {
         if (!(error instanceof Compacted) || at !== 0 || isHandedOver) throw error;
       }
@@ -239,6 +243,9 @@ export class EtcdDatastore implements Datastore {
     return { succeeded, revision, row: rows[0]?.[0] };
   }
 }
+
+/** Lets what was asked for leave, and others have their turn. */
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** What must be there before a write: 0 for nothing. */
 const expectedRevision = (write: Write): number =>

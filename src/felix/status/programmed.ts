@@ -39,7 +39,7 @@ interface Awaited {
   readonly since: number;
 }
 
-const FILES_PER_TURN = 100;
+const FILES_PER_TURN = 20;
 const FOLDERS = { endpoint: "endpoints", policy: "policies" } as const;
 
 export class ProgrammedRevisions {

@@ -7,6 +7,7 @@ import type { LinuxKernel } from "../../../src/dataplane/index.ts";
 
 import { eventually } from "./eventually.ts";
 import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, type Pod, policy, rule, tier } from "./host.ts";
+import { watchWrites } from "./watch-writes.ts";
 
 const tcp = { name: "tcp" } as const;
 const port = (first: number) => ({ first, last: first });
@@ -58,29 +59,6 @@ function held(host: DataplaneHost): string {
     .filter((line) => !line.startsWith("#") && line !== "}")
     .map((line) => line.replace(/\[\d+:\d+\]|(hashsize|bucketsize|initval|expires) \S+|linkdown/g, "").trim())
     .join("\n");
-}
-
-const READS = new Set([
-  ...["list", "get", "names", "tables", "chains", "rules", "sets", "elements", "generation", "save", "read", "lookup"],
-  ...["listProxies", "listForwarding", "flowtables", "qdiscs", "root", "ingress", "objects", "counters"],
-]);
-
-/** Calls `before` with every write's name. Reads pass. */
-function watchWrites<T extends object>(target: T, before: (what: string) => void, path = ""): T {
-  return new Proxy(target, {
-    get(of, name) {
-      const value: unknown = Reflect.get(of, name);
-      if (typeof name !== "string") return typeof value === "function" ? value.bind(of) : value;
-      if (typeof value === "function")
-        return (...args: unknown[]) => {
-          const isFactory = name === "iptables";
-          if (!READS.has(name) && !isFactory) before(`${path}${name}`);
-          const result: unknown = value.apply(of, args);
-          return isFactory ? watchWrites(result as object, before, "iptables.") : result;
-        };
-      return typeof value === "object" && value !== null ? watchWrites(value, before, `${path}${name}.`) : value;
-    },
-  });
 }
 
 for (const backend of BACKENDS)

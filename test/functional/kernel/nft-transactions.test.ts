@@ -51,6 +51,18 @@ test("a refused transaction changes nothing and names the change", () => {
   expect(nft.chains(table).map((chain) => chain.name)).toEqual(["c"]);
 });
 
+test("what is only tried out is refused like a transaction, and changes nothing", () => {
+  const generation = nft.generation();
+  const changes: NftChange[] = [
+    { op: "addChain", table, chain: "d" },
+    { op: "appendRule", table, chain: "d", rule: rule("tried") },
+  ];
+  nft.tryOut(changes);
+  expect(() => nft.tryOut([...changes, { op: "deleteChain", table, chain: "missing" }])).toThrow("missing: ENOENT");
+  expect(nft.chains(table).map((chain) => chain.name)).toEqual(["c"]);
+  expect(nft.generation()).toBe(generation);
+});
+
 test("a chain that is still referred to is not deleted", () => {
   nft.commit([
     { op: "addChain", table, chain: "d" },
