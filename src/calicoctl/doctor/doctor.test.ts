@@ -405,7 +405,7 @@ describe("sorts of nodes", () => {
           expect(summary(look(resources))).toEqual(summary(look([...resources, ...apart])));
         },
       ),
-      { numRuns: 300 },
+      { numRuns: 60 },
     ));
 });
 
