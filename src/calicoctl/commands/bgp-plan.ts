@@ -10,12 +10,11 @@ import {
   type RouteStep,
 } from "../../bgp/index.ts";
 import type { Datastore } from "../../datastore/index.ts";
-import type { BlockAffinity, KindName, Resource } from "../../model/index.ts";
+import type { KindName, Resource } from "../../model/index.ts";
 import { openStore } from "../client.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
-import { readSources } from "../input/files.ts";
-import { parseResources } from "../input/resources.ts";
+import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
 import { formatTable } from "../output/table.ts";
 
@@ -47,20 +46,10 @@ async function collectFrom(datastore: Datastore, node: string, collector: BgpCol
   for (const { key, value } of affinities.items) collector.setBlock(key.host, key.cidr, value);
 }
 
-/** Resources of other kinds are passed over: a folder may describe a whole cluster. */
 async function collectFiles(call: Call, directory: string, collector: BgpCollector): Promise<void> {
-  for (const source of readSources(directory, { recursive: true }, call.world))
-    for (const { resource } of await parseResources(source)) {
-      collector.setResource(resource.metadata.name, resource, resource.kind);
-      if (resource.kind !== "BlockAffinity") continue;
-      const { node, cidr, state, deleted } = resource.spec as {
-        node: string;
-        cidr: string;
-        state?: BlockAffinity["state"];
-        deleted?: boolean;
-      };
-      collector.setBlock(node, cidr, { state: state ?? "", deleted: deleted ?? false });
-    }
+  const { resources, blocks } = await readCluster(directory, call.world);
+  for (const resource of resources) collector.setResource(resource.metadata.name, resource, resource.kind);
+  for (const { host, cidr, affinity } of blocks) collector.setBlock(host, cidr, affinity);
 }
 
 function inputsOf(call: Call): LocalInputs {

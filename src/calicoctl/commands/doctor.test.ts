@@ -37,3 +37,35 @@ test("doctor --from reads a folder", async () => {
   const answer = await line.run("doctor", "--from", `${line.folder}/cluster`);
   expect(answer).toMatchObject({ code: 3, out: expect.stringContaining("nodes n1 and n2 both carry 10.0.0.1") });
 });
+
+const AFFINITY = `apiVersion: v1
+kind: List
+items:
+- apiVersion: crd.projectcalico.org/v1
+  kind: BlockAffinity
+  metadata: {name: n1-10-65-1-0-26}
+  spec: {node: n1, cidr: 10.65.1.0/26, state: confirmed, deleted: "false"}
+- apiVersion: crd.projectcalico.org/v1
+  kind: BlockAffinity
+  metadata: {name: n2-10-65-2-0-26}
+  spec: {node: n2, cidr: 10.65.2.0/26, state: confirmed, deleted: "false"}
+`;
+
+test("bgp plan --from has the node's blocks too, and passes over what is not Calico's", async () => {
+  using line = new CommandLine();
+  line.file("cluster/nodes.yaml", [node("n1", "10.0.0.1"), node("n2", "10.0.0.2")].join("---\n"));
+  line.file("cluster/blocks.yaml", AFFINITY);
+  line.file("cluster/shop.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: shop}\n");
+  const answer = await line.run("bgp", "plan", "n1", "--from", `${line.folder}/cluster`, "-o", "json");
+  expect(answer).toMatchObject({ code: 0, err: "" });
+  expect(JSON.parse(answer.out)).toMatchObject({
+    staticBlackholes: ["10.65.1.0/26"],
+    aggregation: [{ block: "10.65.1.0/26" }],
+    peers: [{ neighbor: "10.0.0.2" }],
+  });
+  line.file("empty/shop.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: shop}\n");
+  expect(await line.run("bgp", "plan", "n1", "--from", `${line.folder}/empty`)).toMatchObject({
+    code: 1,
+    err: expect.stringContaining("No resources in"),
+  });
+});

@@ -1,14 +1,13 @@
 // calicoctl doctor: what is wrong with the cluster, and with this host when it is a node, with cause, evidence and fix.
 // Exit 0 nothing found, 3 something, 1 could not look, 2 asked wrongly.
-import type { BlockAffinity, Resource } from "../../model/index.ts";
+import type { Resource } from "../../model/index.ts";
 import { openStore } from "../client.ts";
 import type { Call } from "../command.ts";
 import { examine } from "../doctor/examine.ts";
-import { CLUSTER_KINDS, type ClusterFacts, clusterFacts, type StoredBlock } from "../doctor/facts.ts";
+import { CLUSTER_KINDS, type ClusterFacts, clusterFacts } from "../doctor/facts.ts";
 import { printFindings } from "../doctor/print.ts";
 import { Failure } from "../failure.ts";
-import { readSources } from "../input/files.ts";
-import { parseResources } from "../input/resources.ts";
+import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
 import { readableOnly } from "../readable.ts";
 
@@ -49,22 +48,8 @@ async function readDatastore(call: Call): Promise<ClusterFacts> {
 }
 
 async function readFolder(call: Call, directory: string): Promise<ClusterFacts> {
-  const resources: Resource[] = [];
-  for (const source of readSources(directory, { recursive: true }, call.world))
-    for (const { resource } of await parseResources(source)) resources.push(resource);
-  if (resources.length === 0) throw new Failure(`No resources in ${directory}`);
-  return clusterFacts(resources, resources.flatMap(blockOf));
-}
-
-function blockOf({ kind, spec }: Resource): readonly StoredBlock[] {
-  if (kind !== "BlockAffinity") return [];
-  const { node, cidr, state, deleted } = spec as {
-    node: string;
-    cidr: string;
-    state?: BlockAffinity["state"];
-    deleted?: boolean | string;
-  };
-  return [{ host: node, cidr, affinity: { state: state ?? "", deleted: deleted === true || deleted === "true" } }];
+  const { resources, blocks } = await readCluster(directory, call.world);
+  return clusterFacts(resources, blocks);
 }
 
 /** Only where calico-node has started as a node that the datastore knows. */

@@ -19,7 +19,6 @@ import {
 } from "../../lib/ip.ts";
 import {
   API_VERSION,
-  type BlockAffinity,
   compileSelector,
   type KindName,
   lookupIn,
@@ -28,6 +27,9 @@ import {
   type Resource,
   type ResourceOf,
 } from "../../model/index.ts";
+import type { StoredBlock } from "../input/cluster.ts";
+
+export type { StoredBlock };
 
 export interface NodeInterface {
   readonly name: string;
@@ -129,12 +131,6 @@ export const CLUSTER_KINDS = [
   "IPAMConfiguration",
   "CalicoNodeStatus",
 ] as const satisfies readonly KindName[];
-
-export interface StoredBlock {
-  readonly host: string;
-  readonly cidr: string;
-  readonly affinity: BlockAffinity;
-}
 
 /** From resources as they are stored: one that makes no sense is among the state's problems, the rest stands. */
 export function clusterFacts(resources: readonly Resource[], blocks: readonly StoredBlock[] = []): ClusterFacts {

@@ -48,7 +48,7 @@ export async function parseResources(source: Source): Promise<InputResource[]> {
 }
 
 /** A document is one resource, a list of them, or a typed list such as an IPPoolList. */
-function objectsOf(source: Source, document: number, root: Node): MapNode[] {
+export function objectsOf(source: Source, document: number, root: Node): MapNode[] {
   if (root.kind === "scalar")
     throw new InputFault(
       placeOf(source, document, root.offset),
@@ -84,7 +84,7 @@ function withIdentity(node: MapNode, kind: string): MapNode {
   return { ...node, entries };
 }
 
-async function decode(source: Source, document: number, node: MapNode): Promise<InputResource> {
+export async function decode(source: Source, document: number, node: MapNode): Promise<InputResource> {
   const { kind, apiVersion } = identityOf(node);
   const origin: Origin = {
     place: (field) => ({
@@ -137,7 +137,7 @@ export function describeFaults(origin: Origin, faults: readonly FieldFault[]): s
   return [...told, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
 }
 
-function identityOf(node: MapNode): { kind: string; apiVersion: string } {
+export function identityOf(node: MapNode): { kind: string; apiVersion: string } {
   const text = (key: string) => {
     const found = node.entries.get(key)?.node;
     return found?.kind === "scalar" ? found.text : "";

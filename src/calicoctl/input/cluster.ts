@@ -1,0 +1,65 @@
+// A folder that describes a cluster: resources as users write them, and which node has which block, as `kubectl get` prints
+// it. What is not Calico's is passed over: the folder may hold everything that is applied to the cluster.
+import { API_VERSION, type BlockAffinity, loadSchemas, type Resource, type ResourceOf } from "../../model/index.ts";
+import type { World } from "../command.ts";
+import { Failure } from "../failure.ts";
+import { InputFault } from "./fault.ts";
+import { readSources, type Source } from "./files.ts";
+import { lineAt } from "./place.ts";
+import { decode, identityOf, objectsOf } from "./resources.ts";
+import { toValue } from "./values.ts";
+import { type MapNode, type Node, parseYaml } from "./yaml.ts";
+
+export interface StoredBlock {
+  readonly host: string;
+  readonly cidr: string;
+  readonly affinity: BlockAffinity;
+}
+
+export interface ClusterFolder {
+  readonly resources: readonly Resource[];
+  readonly blocks: readonly StoredBlock[];
+}
+
+export async function readCluster(folder: string, world: World): Promise<ClusterFolder> {
+  const resources: Resource[] = [];
+  const blocks: StoredBlock[] = [];
+  for (const source of readSources(folder, { recursive: true }, world))
+    for (const { number, root } of parseYaml(source.text, source.file))
+      for (const node of root === undefined ? [] : itemsOf(root)) {
+        const { kind, apiVersion } = identityOf(node);
+        if (kind === "BlockAffinity") blocks.push(...(await blockOf(source, node)));
+        else if (apiVersion === API_VERSION)
+          for (const each of objectsOf(source, number, node))
+            resources.push((await decode(source, number, each)).resource);
+      }
+  if (resources.length === 0) throw new Failure(`No resources in ${folder}`);
+  return { resources, blocks };
+}
+
+/** The objects of a document; those of `kind: List`, which says nothing of them, one by one. */
+function itemsOf(root: Node): readonly MapNode[] {
+  if (root.kind === "scalar") return [];
+  if (root.kind === "list") return root.items.flatMap(itemsOf);
+  const items = root.entries.get("items")?.node;
+  return /^(BlockAffinity)?List$/.test(identityOf(root).kind) && items?.kind === "list"
+    ? items.items.flatMap(itemsOf)
+    : [root];
+}
+
+/** Whatever its version: the custom resource has the same fields. */
+async function blockOf(source: Source, node: MapNode): Promise<readonly StoredBlock[]> {
+  const { loadSchema } = await loadSchemas();
+  const schema = await loadSchema("BlockAffinity");
+  const decoded = schema.decode({ ...(toValue(node) as object), apiVersion: API_VERSION });
+  if (!decoded.ok) {
+    const [fault] = decoded.faults;
+    throw new InputFault(
+      { file: source.file, line: lineAt(source.text, node.offset) },
+      `BlockAffinity: ${fault?.field} ${fault?.reason}`,
+    );
+  }
+  const { spec } = decoded.resource as ResourceOf<"BlockAffinity">;
+  const { node: host, cidr, state, deleted, type } = spec;
+  return type === "virtual" ? [] : [{ host, cidr, affinity: { state, deleted } }];
+}
