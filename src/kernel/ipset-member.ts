@@ -1,6 +1,6 @@
 // Members of IP sets as text and as netlink attributes. The text is canonical, so that a set's members compare as
 // strings: `10.0.0.1` (hash:ip), `10.0.0.0/8` with its length always (hash:net), `10.0.0.1,tcp:80` (hash:ip,port),
-// `10.0.0.0/8,tcp:80` (hash:net,port).
+// `10.0.0.0/8,tcp:80` (hash:net,port). A member that means the opposite ends in ` nomatch`: we write none, but somebody may.
 import {
   addressBits,
   addressBytes,
@@ -22,6 +22,9 @@ const IPSET_ATTR_CIDR = 3;
 const IPSET_ATTR_PORT = 4;
 const IPSET_ATTR_TIMEOUT = 6;
 const IPSET_ATTR_PROTO = 7;
+const IPSET_ATTR_CADT_FLAGS = 8;
+const IPSET_FLAG_NOMATCH = 4;
+const NO_MATCH = " nomatch";
 const IPSET_ATTR_IPADDR_IPV4 = 1;
 const IPSET_ATTR_IPADDR_IPV6 = 2;
 
@@ -36,7 +39,8 @@ const PROTOCOL_NUMBER: Readonly<Record<string, number>> = {
 const PROTOCOL_NAME = new Map(Object.entries(PROTOCOL_NUMBER).map(([name, number]) => [number, name]));
 
 /** The attributes of one member. */
-export function writeMember(w: NetlinkWriter, type: IpsetType, member: string): void {
+export function writeMember(w: NetlinkWriter, type: IpsetType, text: string): void {
+  const member = text.endsWith(NO_MATCH) ? text.slice(0, -NO_MATCH.length) : text; // to delete it the address is enough
   const comma = member.indexOf(",");
   const addressText = comma < 0 ? member : member.slice(0, comma);
   const hasPort = type === "hash:ip,port" || type === "hash:net,port";
@@ -77,6 +81,7 @@ export function readMember(a: NetlinkReader, type: IpsetType): { readonly member
   let protocol = 0;
   let port = 0;
   let timeout: number | undefined;
+  let isInverted = false;
   while (a.next()) {
     if (a.type === IPSET_ATTR_IP) {
       const inner = a.nested();
@@ -85,6 +90,7 @@ export function readMember(a: NetlinkReader, type: IpsetType): { readonly member
     else if (a.type === IPSET_ATTR_PORT) port = a.be16();
     else if (a.type === IPSET_ATTR_PROTO) protocol = a.u8();
     else if (a.type === IPSET_ATTR_TIMEOUT) timeout = a.be32();
+    else if (a.type === IPSET_ATTR_CADT_FLAGS) isInverted = (a.be32() & IPSET_FLAG_NOMATCH) !== 0;
   }
   let member: string = address ?? "";
   if (address !== undefined && (type === "hash:net" || type === "hash:net,port"))
@@ -92,5 +98,6 @@ export function readMember(a: NetlinkReader, type: IpsetType): { readonly member
       length === undefined ? hostCidr(address) : `${address}/${Math.min(length, addressBits(ipVersion(address)))}`;
   if (type === "hash:ip,port" || type === "hash:net,port")
     member += `,${PROTOCOL_NAME.get(protocol) ?? protocol}:${port}`;
+  if (isInverted) member += NO_MATCH;
   return timeout === undefined ? { member } : { member, timeout };
 }

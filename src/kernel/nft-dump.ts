@@ -9,6 +9,8 @@ import { type Verdict, verdictFromCode } from "./nft-verdict.ts";
 
 export interface DumpedTable extends TableRef {
   readonly handle: bigint;
+  /** Its chains see no packet, though everything is there. */
+  readonly isDormant: boolean;
 }
 export interface DumpedChain {
   readonly table: TableRef;
@@ -48,6 +50,7 @@ const FAMILY_NAME = new Map<number, NftFamily>(
 const HOOK_NAME: readonly Hook[] = ["prerouting", "input", "forward", "output", "postrouting"];
 const ARP_HOOK_NAME: readonly Hook[] = ["input", "output", "forward"];
 const HEADER = 4; // nfgenmsg
+const NFT_TABLE_F_DORMANT = 1;
 
 /** The families we know; tables of others (bridge, netdev) are nobody's business here. */
 export const familyOf = (message: NetlinkMessage): NftFamily | undefined => FAMILY_NAME.get(message.u8(0));
@@ -58,11 +61,13 @@ export function parseTable(message: NetlinkMessage): DumpedTable | undefined {
   const a = message.attributes(HEADER);
   let name = "";
   let handle = 0n;
+  let isDormant = false;
   while (a.next()) {
     if (a.type === 1) name = a.string();
+    else if (a.type === 2) isDormant = (a.be32() & NFT_TABLE_F_DORMANT) !== 0;
     else if (a.type === 4) handle = a.be64();
   }
-  return { family, name, handle };
+  return { family, name, handle, isDormant };
 }
 
 export function parseChain(message: NetlinkMessage): DumpedChain | undefined {
@@ -109,8 +114,8 @@ export function parseRule(message: NetlinkMessage, withTargets: boolean): Dumped
   while (a.next()) {
     if (a.type === 2) chain = a.string();
     else if (a.type === 3) handle = a.be64();
-    else if (a.type === 4 && withTargets) targets = jumpTargets(a.nested());
-    else if (a.type === 7) comment = commentOf(a.bytes());
+    else if (a.type === 4 && withTargets) ({ targets, comment } = readExpressions(a.nested()));
+    else if (a.type === 7) comment = commentOf(a.bytes()) ?? comment;
   }
   const rule = comment === undefined ? { chain, handle } : { chain, handle, comment };
   return targets === undefined ? rule : { ...rule, targets };
@@ -131,25 +136,35 @@ function commentOf(userData: Uint8Array): string | undefined {
   return undefined;
 }
 
-/** Every chain an immediate verdict of the rule leads to. */
-function jumpTargets(list: NetlinkReader): string[] {
+/** Every chain an immediate verdict of the rule leads to, and a comment the tools of iptables left in a match. */
+function readExpressions(list: NetlinkReader): { readonly targets: string[]; readonly comment: string | undefined } {
   const targets: string[] = [];
+  let comment: string | undefined;
   while (list.next()) {
     const expression = list.nested();
-    let isImmediate = false;
+    let kind = "";
     while (expression.next()) {
-      if (expression.type === 1) isImmediate = expression.string() === "immediate";
-      else if (expression.type === 2 && isImmediate) {
+      if (expression.type === 1) kind = expression.string();
+      else if (expression.type !== 2) continue;
+      else if (kind === "immediate") {
         const data = expression.nested();
         while (data.next()) {
           if (data.type !== 2) continue; // NFTA_IMMEDIATE_DATA
           const v = parseVerdict(data.nested());
           if (v !== undefined && "chain" in v) targets.push(v.chain);
         }
+      } else if (kind === "match") {
+        const data = expression.nested();
+        let name = "";
+        while (data.next()) {
+          if (data.type === 1)
+            name = data.string(); // NFTA_MATCH_NAME
+          else if (data.type === 3 && name === "comment") comment ??= data.string(); // NFTA_MATCH_INFO
+        }
       }
     }
   }
-  return targets;
+  return { targets, comment };
 }
 
 export function parseSet(message: NetlinkMessage): DumpedSet | undefined {

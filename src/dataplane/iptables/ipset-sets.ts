@@ -16,8 +16,11 @@ interface OurSet {
   readonly name: string;
   readonly memberType: MemberType;
   readonly members: MemberDelta;
-  /** `trusted`: the delta says what the kernel's set lacks; `unread`: look first; `unfit`: wrong type or size. */
-  state: "absent" | "unread" | "unfit" | "trusted";
+  /**
+   * `trusted`: the delta says what the kernel's set lacks; `unread`: look first; `unfit`: of another size, or its members
+   * expire; `alien`: of another type or family, which the kernel swaps with none of ours.
+   */
+  state: "absent" | "unread" | "unfit" | "alien" | "trusted";
 }
 
 export interface IpsetSetsOptions {
@@ -149,7 +152,12 @@ export class IpsetSets implements IpSets, SetReconciler {
         else if (isFull || set.state === "absent") set.state = "unread";
         if (set.state !== "trusted") this.#dirty.add(id);
       }
-      for (const name of this.#present) if (!wantedNames.has(name)) this.#surplus.add(name);
+      for (const name of this.#present)
+        if (!wantedNames.has(name)) {
+          if (!isFull && !this.#surplus.has(name))
+            this.#log.warn("somebody left an IP set with a name of ours; removing it", { set: name });
+          this.#surplus.add(name);
+        }
       this.#unchecked = isFull ? [] : [...this.#wanted.keys()];
       this.#resync = "none";
     }
@@ -174,8 +182,9 @@ export class IpsetSets implements IpSets, SetReconciler {
       return;
     }
     const { maxElements } = this.#options;
-    const isFit = listed.type === IPSET_TYPE[set.memberType] && listed.maxElements === maxElements;
-    set.state = isFit ? "trusted" : "unfit";
+    const isKin = listed.type === IPSET_TYPE[set.memberType] && listed.family === this.version;
+    const isFit = isKin && listed.maxElements === maxElements && listed.timeoutSeconds === undefined;
+    set.state = isFit ? "trusted" : isKin ? "unfit" : "alien";
     if (isFit) set.members.found(new Set(listed.members));
   }
 
@@ -220,6 +229,10 @@ export class IpsetSets implements IpSets, SetReconciler {
       if (members.wanted.size > 0) changes.push({ op: "add", name: target, type, members: [...members.wanted] });
     };
     if (state === "absent") return fill(name);
+    if (state === "alien") {
+      changes.push({ op: "destroy", name }); // no rule of ours ever matched by it
+      return fill(name);
+    }
     if (state === "unfit") {
       const temporary = this.#temporaryName();
       fill(temporary);

@@ -216,7 +216,8 @@ export class NftPlane implements RulePlane {
   // --- what the kernel has ---------------------------------------------------------------------------------------------
 
   found(kernel: {
-    readonly isTablePresent: boolean;
+    /** Dormant: all is there, and no packet is shown to it. */
+    readonly table: "absent" | "dormant" | "present";
     readonly chains: readonly DumpedChain[];
     readonly rules: readonly DumpedRule[];
     readonly sets: readonly DumpedSet[];
@@ -224,7 +225,7 @@ export class NftPlane implements RulePlane {
     readonly flowtables?: readonly DumpedFlowtable[];
   }): void {
     this.#flowtable.found(kernel.flowtables?.find(({ name }) => name === FLOWTABLE)?.devices);
-    this.#isTablePresent = kernel.isTablePresent;
+    this.#isTablePresent = kernel.table === "present"; // adding a dormant one wakes it
     this.#misplacedBases.clear();
     this.#surplusMaps.clear();
     const marks = new Map<string, string[]>();
@@ -284,7 +285,7 @@ export class NftPlane implements RulePlane {
     const changes: NftChange[] = [];
     if (options.anew === true) {
       changes.push({ op: "deleteTableIfThere", table });
-      this.found({ isTablePresent: false, chains: [], rules: [], sets: [], elementsOf: () => [] });
+      this.found({ table: "absent", chains: [], rules: [], sets: [], elementsOf: () => [] });
     }
     if (!this.hasChanges) return changes;
     if (!this.#isTablePresent) changes.push({ op: "addTable", table });

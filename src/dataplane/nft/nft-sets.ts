@@ -49,6 +49,7 @@ interface OurSet {
 
 const NFT_SET_INTERVAL = 4;
 const NFT_SET_MAP = 8;
+const NFT_SET_TIMEOUT = 16;
 
 export class NftSets implements IpSets {
   readonly version: IpVersion;
@@ -230,6 +231,7 @@ export class NftSets implements IpSets {
   }
 
   #kindOf(set: DumpedSet): SetKind | undefined {
+    if ((set.flags & NFT_SET_TIMEOUT) !== 0) return undefined; // what we write stays
     for (const kind of ["hosts", "nets", "services"] as const) {
       const type = this.#type(kind);
       const hasInterval = (set.flags & NFT_SET_INTERVAL) !== 0;

@@ -133,21 +133,26 @@ export class NftTables implements Reconciler {
   #readPlane(plane: NftPlane, isRetry: boolean): void {
     const { ruleset } = this.#options;
     const { table } = plane;
-    const isTablePresent = ruleset.tables(table.family).some((found) => found.name === table.name);
-    if (!isTablePresent) {
-      plane.found({ isTablePresent, chains: [], rules: [], sets: [], elementsOf: () => [] });
-      return;
-    }
     const hadChanges = plane.hasChanges;
+    const found = ruleset.tables(table.family).find(({ name }) => name === table.name);
+    if (found === undefined) {
+      plane.found({ table: "absent", chains: [], rules: [], sets: [], elementsOf: () => [] });
+      return this.#tell(plane, hadChanges || isRetry);
+    }
     plane.found({
-      isTablePresent,
+      table: found.isDormant ? "dormant" : "present",
       chains: ruleset.chains(table),
       rules: ruleset.rules(table),
       sets: ruleset.sets(table),
       elementsOf: (set) => ruleset.elements(table, set),
       flowtables: ruleset.flowtables(table),
     });
-    if (!hadChanges && !isRetry && plane.hasChanges && this.#readAt > 0)
+    this.#tell(plane, hadChanges || isRetry);
+  }
+
+  /** Where nothing was to be written and now something is, it was somebody else. */
+  #tell({ table, hasChanges }: NftPlane, isOurDoing: boolean): void {
+    if (!isOurDoing && hasChanges && this.#readAt > 0)
       this.#log.warn("somebody changed our nftables rules; repairing", { table: `${table.family} ${table.name}` });
   }
 }

@@ -28,6 +28,15 @@ const NFT_FAULTS = [
   "nft add set ip calico cali40s-nobody '{ type ipv4_addr; }'",
   "nft delete table arp calico-arp",
   "nft delete table ip6 calico",
+  "nft add table ip calico '{ flags dormant; }'", // everything is there, and no packet is shown to it
+  "nft add table ip6 calico '{ flags dormant; }'; nft flush chain ip6 calico raw-PREROUTING",
+  "nft add chain ip calico filter-FORWARD '{ policy drop; }'",
+  "nft add chain ip calico first '{ type filter hook forward priority -10; }'; nft add rule ip calico first accept",
+  `nft rename chain ip calico filter-cali-tw-${B} elsewhere`,
+  `nft delete rule ip calico filter-cali-tw-${B} $(nft -a list chain ip calico filter-cali-tw-${B} | grep -o 'handle [0-9]*' | tail -1)`,
+  `nft delete element ip calico filter-cali-to-wl-dispatch '{ "${B}" }'; nft add element ip calico filter-cali-to-wl-dispatch '{ "${B}" : accept }'`,
+  "nft delete table ip calico; nft add table ip calico '{ set cali40s-friends { type ipv4_addr; flags timeout; timeout 1h; }; }'",
+  "nft flush table ip calico",
   "nft flush ruleset",
 ];
 const IPTABLES_FAULTS = [
@@ -45,7 +54,12 @@ const IPTABLES_FAULTS = [
   "ipset add cali40s:friends 10.65.0.9",
   "ipset flush cali60s:friends",
   "ipset create cali40s:nobody hash:ip",
+  "ipset -exist add cali40s:friends 10.65.0.2/32 nomatch", // the member now means the opposite
+  "ipset swap cali40s:friends cali40masq-ipam-pools",
   "$T -F; $T -X; ipset flush",
+  "$T -F; $T -X; ipset destroy cali40s:friends; ipset create cali40s:friends hash:ip",
+  "$T -F; $T -X; ipset destroy cali40s:friends; ipset create cali40s:friends hash:net family inet6",
+  "$T -F; $T -X; ipset destroy cali40s:friends; ipset create cali40s:friends hash:net timeout 2 maxelem 1048576",
   "nft delete table arp calico-arp",
 ];
 
@@ -57,7 +71,9 @@ function held(host: DataplaneHost, backend: Backend): string {
     ...(backend === "nftables"
       ? ["ip", "ip6"].flatMap((family) =>
           run("nft", "-s", "list", "table", family, "calico")
+            .replace(/\n}\s*$/, "")
             .split(/\n(?=\t\w)/)
+            .map((block) => block.trimEnd())
             .sort(),
         )
       : [
@@ -98,6 +114,7 @@ for (const backend of BACKENDS)
       [80, 81].map((p) => ({ from: a.target, to: i === 0 ? b.v4 : b.v6, port: p })),
     );
     for (const fault of backend === "nftables" ? NFT_FAULTS : IPTABLES_FAULTS) {
+      const told = host.lines.length;
       host.namespace.run("nft", [foreign]);
       const env = `T=iptables-${backend}; T6=ip6tables-${backend};`;
       host.namespace.run("sh", ["-c", `${env} ${fault}`]);
@@ -110,6 +127,8 @@ for (const backend of BACKENDS)
       }, 20_000).catch((error: unknown) => {
         throw new Error(`${fault}: not repaired\n${compare(held(host, backend))}`, { cause: error });
       });
+      const said = host.lines.slice(told).filter((line) => line.startsWith("warn somebody"));
+      expect([fault, said.length > 0]).toEqual([fault, true]);
       if (fault !== "nft flush ruleset") host.namespace.run("nft", ["list", "table", "inet", "somebody"]);
     }
     expect(await host.probe(cells, 500)).toEqual(["reached", "silent", "reached", "silent"]);
