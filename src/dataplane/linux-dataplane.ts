@@ -18,6 +18,7 @@ import type { IpVersion } from "../lib/ip.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { ApplyLoop, type ApplyLoopOptions } from "./apply-loop.ts";
 import { InterfaceMonitor } from "./interfaces/interface-monitor.ts";
+import { KernelSettings } from "./interfaces/kernel-settings.ts";
 import type { Manager } from "./manager.ts";
 import { BandwidthLimits } from "./managers/bandwidth-limits.ts";
 import { EndpointStatus } from "./managers/endpoint-status.ts";
@@ -29,7 +30,7 @@ import { HostWatch } from "./host-watch.ts";
 import { detectMtus } from "./mtu.ts";
 import { type DataplaneSizes, DataplaneStats } from "./stats.ts";
 import { Sweeper, type SweepTargets } from "./sweeper.ts";
-import { prepareHost } from "./start-of-day.ts";
+import { hostSettings, prepareHost } from "./start-of-day.ts";
 import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
 import { createRuleManagers } from "./rules-dataplane.ts";
 import { hasFlowOffload } from "./nft/probe.ts";
@@ -146,7 +147,7 @@ export class LinuxDataplane implements DataplaneDriver {
               },
             }),
         );
-    const neighbours = new StaticNeighbours(kernel.routes.neighbours);
+    const neighbours = new StaticNeighbours(kernel.routes.neighbours, logger);
     const workloads = new WorkloadInterfaces({
       config: {
         versions,
@@ -186,6 +187,11 @@ export class LinuxDataplane implements DataplaneDriver {
       logger,
       ...(options.mtuFile === undefined ? {} : { mtuFile: options.mtuFile }),
     });
+    const settings = new KernelSettings({
+      sysctls: kernel.sysctls,
+      logger,
+      written: () => [...hostSettings(parameters), ...workloads.writtenSettings()],
+    });
     const interfaceListeners: Manager = {
       name: "interface listeners",
       onUpdate: (message) => {
@@ -219,7 +225,7 @@ export class LinuxDataplane implements DataplaneDriver {
           kernel.leftovers === undefined ? rules.sets : [...rules.sets, new Sweeper(kernel.leftovers, config, logger)],
         tables: rules.tables,
         links: [...cluster.links, ...encryption.links],
-        routes: [...tables, neighbours, ...encryption.tables, ...encryption.rules, ...limits],
+        routes: [...tables, neighbours, ...encryption.tables, ...encryption.rules, ...limits, settings],
       },
       logger,
       report: options.report,

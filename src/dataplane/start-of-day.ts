@@ -3,6 +3,7 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { hasErrno, type RouteKernel, runTool, setSysctl, type Sysctls } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
+import type { KernelSetting } from "./interfaces/kernel-settings.ts";
 import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
 import { IPIP_DEVICE } from "./tunnels/ipip.ts";
 import { VXLAN_DEVICE } from "./tunnels/vxlan.ts";
@@ -21,18 +22,12 @@ export function prepareHost(options: {
 }): void {
   const { parameters, facts, kernel, logger } = options;
   loadModules(parameters.WireguardEnabled || parameters.WireguardEnabledV6);
-  const write = (path: readonly [string, ...string[]], value: number) => {
+  for (const { path, value } of hostSettings(parameters))
     try {
       setSysctl(kernel.sysctls, path, value);
     } catch (error) {
       logger.warn("kernel setting could not be written", { setting: path.join("."), error: describeError(error) });
     }
-  };
-  if (parameters.IPForwarding !== "Disabled") {
-    write(["net", "ipv4", "ip_forward"], 1);
-    if (parameters.Ipv6Support) write(["net", "ipv6", "conf", "all", "forwarding"], 1);
-  }
-  write(["net", "netfilter", "nf_conntrack_acct"], 1);
   writeMtuFile(options.mtuFile ?? MTU_FILE, options.podMtu, parameters.RequireMTUFile, logger);
   const { links, addresses } = kernel.routes;
   const remove = (name: string) => {
@@ -58,6 +53,17 @@ export function prepareHost(options: {
     } catch (error) {
       logger.warn("address of the IPIP device could not be removed", { error: describeError(error) });
     }
+}
+
+/** The host's own settings; one the kernel does not have was said at the start. */
+export function hostSettings(parameters: Pick<DataplaneParameters, "IPForwarding" | "Ipv6Support">): KernelSetting[] {
+  const settings: KernelSetting[] = [];
+  if (parameters.IPForwarding !== "Disabled") {
+    settings.push({ path: ["net", "ipv4", "ip_forward"], value: 1, isOptional: true });
+    if (parameters.Ipv6Support)
+      settings.push({ path: ["net", "ipv6", "conf", "all", "forwarding"], value: 1, isOptional: true });
+  }
+  return [...settings, { path: ["net", "netfilter", "nf_conntrack_acct"], value: 1, isOptional: true }];
 }
 
 /** Modules that load by themselves too late: the first SCTP packet would go untracked. */

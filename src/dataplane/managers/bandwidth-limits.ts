@@ -53,7 +53,10 @@ export class BandwidthLimits implements Reconciler {
   /** Interfaces we limit. */
   readonly #limited = new Set<string>();
   readonly #failing = new Set<string>();
+  /** Set before and only looked at again. */
+  readonly #rechecked = new Set<string>();
   #needsRead = true;
+  #hasRead = false;
 
   constructor(deps: BandwidthDeps) {
     this.#deps = deps;
@@ -70,7 +73,9 @@ export class BandwidthLimits implements Reconciler {
     for (const name of this.#dirty) {
       if (!this.#limited.has(name) && !this.#has(name)) continue;
       try {
-        this.#applyTo(name);
+        const isChanged = this.#applyTo(name);
+        if (isChanged && this.#rechecked.has(name))
+          this.#deps.logger.warn("somebody changed a bandwidth limit of ours; repaired", { interface: name });
         this.#failing.delete(name);
       } catch (error) {
         if (hasErrno(error, "ENODEV", "ENOENT")) continue; // gone meanwhile: its next state brings us back
@@ -84,6 +89,7 @@ export class BandwidthLimits implements Reconciler {
       }
     }
     this.#dirty.clear();
+    this.#rechecked.clear();
     for (const name of failed) this.#dirty.add(name);
     return failed.length === 0 ? {} : { againInMs: RETRY_MS };
   }
@@ -104,15 +110,18 @@ export class BandwidthLimits implements Reconciler {
     for (const name of this.#deps.registry.activeWorkloads.keys()) {
       devices.add(redirectDeviceName(name));
       if (links.get(name)?.alias === ALIAS || links.has(redirectDeviceName(name))) this.#limited.add(name);
+      if (this.#hasRead && this.#limited.has(name) && !this.#dirty.has(name)) this.#rechecked.add(name);
       this.#dirty.add(name);
     }
+    this.#hasRead = true;
     for (const link of links.values())
       if (link.kind === "ifb" && link.name.startsWith(REDIRECT_PREFIX) && !devices.has(link.name))
         this.#delete(link.index);
     this.#needsRead = false;
   }
 
-  #applyTo(name: string): void {
+  /** @returns whether anything had to be written */
+  #applyTo(name: string): boolean {
     const { control, links } = this.#deps;
     const wanted = this.#wanted(name);
     const link = links.get(name);
@@ -121,26 +130,31 @@ export class BandwidthLimits implements Reconciler {
       // The interface took its queues along; the device stayed.
       if (device !== undefined) this.#delete(device.index);
       this.#limited.delete(name);
-      return;
+      return false;
     }
     this.#limited.add(name);
+    let isChanged = false;
     const bucket = control.tokenBucket(link.index);
     if (wanted.ingress !== undefined) {
       if (link.alias !== ALIAS) links.set(link.index, { alias: ALIAS });
-      if (!sameBucket(bucket, wanted.ingress)) control.setTokenBucket(link.index, wanted.ingress);
+      if (!sameBucket(bucket, wanted.ingress)) {
+        control.setTokenBucket(link.index, wanted.ingress);
+        isChanged = true;
+      }
     } else if (link.alias === ALIAS) {
       if (bucket !== undefined) control.deleteTokenBucket(link.index);
       links.set(link.index, { alias: "" });
     }
-    if (wanted.egress !== undefined) this.#redirect(link, device, wanted.egress);
+    if (wanted.egress !== undefined) isChanged = this.#redirect(link, device, wanted.egress) || isChanged;
     else if (device !== undefined) {
       if (control.ingressRedirect(link.index) === device.index) control.deleteIngress(link.index);
       this.#delete(device.index);
     }
     if (wanted.ingress === undefined && wanted.egress === undefined) this.#limited.delete(name);
+    return isChanged;
   }
 
-  #redirect(link: Link, found: Link | undefined, bucket: TokenBucket): void {
+  #redirect(link: Link, found: Link | undefined, bucket: TokenBucket): boolean {
     const { control } = this.#deps;
     const name = redirectDeviceName(link.name);
     if (found === undefined) {
@@ -149,12 +163,17 @@ export class BandwidthLimits implements Reconciler {
       if (made === undefined) throw new Error(`device ${name} is gone as soon as it was made`);
       return this.#redirect(link, made, bucket);
     }
+    let isChanged = !found.isUp;
     if (!found.isUp) this.#deps.links.set(found.index, { up: true });
-    if (!sameBucket(control.tokenBucket(found.index), bucket)) control.setTokenBucket(found.index, bucket);
+    if (!sameBucket(control.tokenBucket(found.index), bucket)) {
+      control.setTokenBucket(found.index, bucket);
+      isChanged = true;
+    }
     // Packets take the detour only once the device lets them pass.
-    if (control.ingressRedirect(link.index) === found.index) return;
+    if (control.ingressRedirect(link.index) === found.index) return isChanged;
     if (control.limitedLinks().ingress.has(link.index)) control.deleteIngress(link.index);
     control.setIngressRedirect(link.index, found.index);
+    return true;
   }
 
   #delete(index: number): void {

@@ -36,7 +36,7 @@ function open(given: Partial<WorkloadInterfacesConfig> & { readonly withRoutes?:
       : ([4, 6] as const).map(
           (version) => new RouteTable({ version, table: 254, routes: kernel.routes, ownership, logger: silentLogger }),
         );
-  const neighbours = new StaticNeighbours(kernel.neighbours);
+  const neighbours = new StaticNeighbours(kernel.neighbours, silentLogger);
   const workloads = new WorkloadInterfaces({
     config: { ...config, ...given },
     registry,

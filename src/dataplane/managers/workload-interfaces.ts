@@ -3,6 +3,7 @@
 import { type Addresses, hasErrno, setSysctl, type SysctlPath, type Sysctls } from "../../kernel/index.ts";
 import { type Cidr, cidrAddress, hostCidr, type IpAddress, type IpVersion, tryParseAddress } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
+import type { KernelSetting } from "../interfaces/kernel-settings.ts";
 import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
 import type { RouteTable, WantedRoute } from "../routes/route-table.ts";
 import type { StaticNeighbours } from "../routes/static-neighbours.ts";
@@ -52,6 +53,11 @@ export class WorkloadInterfaces implements Manager {
   /** Whether the kernel settings of a workload's interface are in place. */
   isConfigured(interfaceName: string): boolean {
     return this.#configured.has(interfaceName);
+  }
+
+  /** The settings of all interfaces that are in place. */
+  *writtenSettings(): Iterable<KernelSetting> {
+    for (const name of this.#configured) yield* this.#settings(name);
   }
 
   onUpdate(message: ManagerMessage): void {
@@ -162,7 +168,7 @@ export class WorkloadInterfaces implements Manager {
       return true;
     }
     try {
-      this.#writeSettings(name, workload.endpoint.allowSpoofedSourcePrefixes.length > 0);
+      this.#writeSettings(name);
       this.#writePeeringAddress(name, workload.endpoint.localBgpPeer !== undefined);
     } catch (error) {
       this.#configured.delete(name);
@@ -177,20 +183,31 @@ export class WorkloadInterfaces implements Manager {
     return true;
   }
 
-  #writeSettings(name: string, maySpoof: boolean): void {
-    const { sysctls, config } = this.#deps;
+  #writeSettings(name: string): void {
+    for (const { path, value, isOptional = false } of this.#settings(name))
+      try {
+        setSysctl(this.#deps.sysctls, path, value);
+      } catch (error) {
+        if (!isOptional) throw error;
+      }
+  }
+
+  #settings(name: string): KernelSetting[] {
     const v4 = (key: string): SysctlPath => ["net", "ipv4", "conf", name, key];
     const v6 = (key: string): SysctlPath => ["net", "ipv6", "conf", name, key];
-    // A workload must not give the host a default route. Without IPv6 in the kernel there is nothing to write.
-    tryWrite(sysctls, v6("accept_ra"), 0);
-    setSysctl(sysctls, v4("route_localnet"), 1);
-    tryWrite(sysctls, ["net", "ipv4", "neigh", name, "proxy_delay"], 0);
-    setSysctl(sysctls, v4("proxy_arp"), 1);
-    setSysctl(sysctls, v4("forwarding"), 1);
-    setSysctl(sysctls, v4("rp_filter"), maySpoof ? 0 : this.#defaultRpFilter);
-    if (!config.versions.includes(6)) return;
-    setSysctl(sysctls, v6("proxy_ndp"), 1);
-    setSysctl(sysctls, v6("forwarding"), 1);
+    const endpoint = this.#deps.registry.activeWorkloads.get(name)?.endpoint;
+    const maySpoof = (endpoint?.allowSpoofedSourcePrefixes.length ?? 0) > 0;
+    const settings: KernelSetting[] = [
+      // A workload must not give the host a default route. Without IPv6 in the kernel there is nothing to write.
+      { path: v6("accept_ra"), value: 0, isOptional: true },
+      { path: v4("route_localnet"), value: 1 },
+      { path: ["net", "ipv4", "neigh", name, "proxy_delay"], value: 0, isOptional: true },
+      { path: v4("proxy_arp"), value: 1 },
+      { path: v4("forwarding"), value: 1 },
+      { path: v4("rp_filter"), value: maySpoof ? 0 : this.#defaultRpFilter },
+    ];
+    if (!this.#deps.config.versions.includes(6)) return settings;
+    return [...settings, { path: v6("proxy_ndp"), value: 1 }, { path: v6("forwarding"), value: 1 }];
   }
 
   /** The address a workload that speaks BGP finds its host by. */
@@ -215,13 +232,5 @@ function readOr(sysctls: Sysctls, path: SysctlPath, fallback: string): string {
     return sysctls.read(path);
   } catch {
     return fallback;
-  }
-}
-
-function tryWrite(sysctls: Sysctls, path: SysctlPath, value: number): void {
-  try {
-    setSysctl(sysctls, path, value);
-  } catch {
-    // Not every kernel has it, and nothing depends on it.
   }
 }

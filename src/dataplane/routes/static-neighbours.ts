@@ -2,6 +2,7 @@
 // another.
 import { hasErrno, type Neighbours } from "../../kernel/index.ts";
 import { type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
+import type { Logger } from "../../lib/log.ts";
 import type { ApplyOutcome, ManagerMessage, Reconciler } from "../manager.ts";
 
 interface Entry {
@@ -13,13 +14,17 @@ interface Entry {
 export class StaticNeighbours implements Reconciler {
   readonly name = "static neighbours";
   readonly #neighbours: Neighbours;
+  readonly #log: Logger;
   readonly #wanted = new Map<string, Entry>();
   readonly #dirty = new Set<string>();
   readonly #indexes = new Map<string, number>();
   readonly #keysOf = new Map<string, Set<string>>();
+  /** Written before and only looked at again. */
+  readonly #rechecked = new Set<string>();
 
-  constructor(neighbours: Neighbours) {
+  constructor(neighbours: Neighbours, logger: Logger) {
     this.#neighbours = neighbours;
+    this.#log = logger;
   }
 
   set(interfaceName: string, address: IpAddress, mac: string): void {
@@ -50,11 +55,15 @@ export class StaticNeighbours implements Reconciler {
   }
 
   queueResync(): void {
-    for (const key of this.#wanted.keys()) this.#dirty.add(key);
+    for (const key of this.#wanted.keys()) {
+      if (!this.#dirty.has(key)) this.#rechecked.add(key);
+      this.#dirty.add(key);
+    }
   }
 
   apply(): ApplyOutcome {
     const present = this.#present();
+    const repaired: string[] = [];
     for (const key of this.#dirty) {
       const [interfaceName = "", address = ""] = key.split(" ");
       const link = this.#indexes.get(interfaceName);
@@ -65,15 +74,24 @@ export class StaticNeighbours implements Reconciler {
       }
       try {
         if (entry === undefined) this.#neighbours.delete({ link, address: address as IpAddress });
-        else if (present.get(`${link} ${entry.address}`) !== entry.mac.toLowerCase())
+        else if (present.get(`${link} ${entry.address}`) !== entry.mac.toLowerCase()) {
           this.#neighbours.set({ link, address: entry.address, mac: entry.mac, state: "permanent" });
+          if (this.#rechecked.has(key)) repaired.push(entry.address);
+        }
       } catch (error) {
         if (!hasErrno(error, "ENODEV", "ENOENT", "ENXIO", "ENETDOWN")) throw error;
       }
       this.#dirty.delete(key);
     }
+    this.#rechecked.clear();
+    if (repaired.length > 0)
+      this.#log.warn("somebody changed our static neighbours; repaired", {
+        count: repaired.length,
+        first: repaired[0],
+      });
     return {};
   }
+
   /** MACs of the permanent entries the kernel has, where something is to be done. */
   #present(): ReadonlyMap<string, string> {
     const present = new Map<string, string>();

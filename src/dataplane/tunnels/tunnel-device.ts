@@ -53,8 +53,13 @@ export class TunnelDevice implements Reconciler {
     if (text === this.#checked && now - this.#checkedAt < CHECK_MS)
       return { againInMs: CHECK_MS - (now - this.#checkedAt) };
     try {
-      this.#ensure(wanted);
+      const corrected = this.#ensure(wanted);
       this.#lastError = "";
+      if (text === this.#checked && corrected.length > 0)
+        this.#options.logger.warn("tunnel device was not as we left it; repaired", {
+          device: wanted.name,
+          corrected: corrected.join(", "),
+        });
     } catch (error) {
       // A kernel without the device type stays so: said once, tried now and then, in case a module comes.
       const reason = describeError(error);
@@ -74,7 +79,9 @@ export class TunnelDevice implements Reconciler {
     return { againInMs: CHECK_MS };
   }
 
-  #ensure(wanted: WantedDevice): void {
+  /** @returns what had to be put right */
+  #ensure(wanted: WantedDevice): readonly string[] {
+    const corrected: string[] = [];
     const { links, addresses } = this.#options.kernel;
     let link = links.get(wanted.name);
     if (link !== undefined && !isSameDevice(link, wanted)) {
@@ -91,20 +98,32 @@ export class TunnelDevice implements Reconciler {
       }
       link = links.get(wanted.name);
       if (link === undefined) throw new Error(`device ${wanted.name} is not there after it was made`);
+      corrected.push("the device itself");
     }
-    if (link.mtu !== wanted.mtu) links.set(wanted.name, { mtu: wanted.mtu });
-    if (!link.isUp) links.set(wanted.name, { up: true });
+    if (link.mtu !== wanted.mtu) {
+      links.set(wanted.name, { mtu: wanted.mtu });
+      corrected.push(`MTU ${link.mtu}`);
+    }
+    if (!link.isUp) {
+      links.set(wanted.name, { up: true });
+      corrected.push("switched off");
+    }
     const version = ipVersion(wanted.address);
     const length = addressBits(version);
     let hasOurs = false;
     for (const found of addresses.list({ version, link: link.index })) {
       if (found.address === wanted.address && found.length === length) hasOurs = true;
-      else if (found.scope !== "link")
+      else if (found.scope !== "link") {
         addresses.delete({ link: link.index, address: found.address, length: found.length });
+        corrected.push(`address ${found.address}`);
+      }
     }
-    if (!hasOurs)
+    if (!hasOurs) {
       addresses.replace({ link: link.index, address: wanted.address, length, noDuplicateDetection: version === 6 });
+      corrected.push("its address");
+    }
     this.#options.afterwards?.(wanted.name);
+    return corrected;
   }
 }
 

@@ -132,23 +132,37 @@ class VxlanPeers implements Reconciler {
     }
     const state = `${link.index} ${this.#ends.revision}`;
     if (!this.#needsResync && state === this.#written) return {};
+    const isOnlyLooking = state === this.#written;
+    let surplus = 0;
     const wanted = [...this.#ends.ends].filter(([node]) => node !== hostname).map(([, end]) => end);
     const macOf = new Map(wanted.map(({ address, mac }) => [address, mac.toLowerCase()]));
     const parentOf = new Map(wanted.map(({ mac, parent }) => [mac.toLowerCase(), parent]));
     for (const found of neighbours.list({ version, link: link.index })) {
       if (found.state !== "permanent" || found.mac === undefined) continue;
       if (macOf.get(found.address) === found.mac.toLowerCase()) macOf.delete(found.address);
-      else if (!macOf.has(found.address))
+      else if (!macOf.has(found.address)) {
+        surplus++;
         ignoreGone(() => neighbours.delete({ link: link.index, address: found.address }));
+      }
     }
     for (const found of neighbours.listForwarding(link.index)) {
       if (!found.isPermanent) continue;
       const mac = found.mac.toLowerCase();
       if (found.destination !== undefined && parentOf.get(mac) === found.destination) parentOf.delete(mac);
-      else if (!parentOf.has(mac)) ignoreGone(() => neighbours.deleteForwarding(found));
+      else if (!parentOf.has(mac)) {
+        surplus++;
+        ignoreGone(() => neighbours.deleteForwarding(found));
+      }
     }
     for (const [address, mac] of macOf) neighbours.set({ link: link.index, address, mac, state: "permanent" });
     for (const [mac, destination] of parentOf) neighbours.setForwarding({ link: link.index, mac, destination });
+    const missing = macOf.size + parentOf.size;
+    if (isOnlyLooking && missing + surplus > 0)
+      this.#options.logger.warn("somebody changed the tunnel's neighbours; repaired", {
+        device: this.#device,
+        missing,
+        surplus,
+      });
     this.#written = state;
     this.#needsResync = false;
     return {};
