@@ -117,37 +117,30 @@ async function chooseRules(
 /** The places the chosen backend does not write to. */
 function leftoversOf(rules: RulesKernel, versions: readonly IpVersion[], nft: Nft): SweepTargets {
   const own = rules.backend === "iptables" ? rules.variant : undefined;
-  const iptables = (["legacy", "nft"] as const).flatMap((variant) =>
-    variant === own
-      ? []
-      : versions
-          .filter((family) => mayHoldRules(variant, family, nft))
-          .map((family) => new Iptables({ family, variant })),
-  );
-  if (rules.backend === "iptables") return { ruleset: nft, iptables };
-  return { iptables, ipsets: new Ipsets() };
+  const families = versions.map((version) => (version === 4 ? ("ip" as const) : ("ip6" as const)));
+  return {
+    ...(own === "nft" ? {} : { shared: { ruleset: nft, families } }),
+    ...(own === "legacy" ? {} : { iptables: legacyStores(versions) }),
+    ...(own === undefined ? { ipsets: new Ipsets() } : { ruleset: nft }),
+  };
 }
 
 /** Every place any of the backends writes to. */
 export function allPlaces(nft: Nft): SweepTargets {
-  const iptables = (["legacy", "nft"] as const).flatMap((variant) =>
-    ([4, 6] as const)
-      .filter((family) => mayHoldRules(variant, family, nft))
-      .map((family) => new Iptables({ family, variant })),
-  );
-  return { ruleset: nft, iptables, ipsets: new Ipsets() };
+  const shared = { ruleset: nft, families: ["ip", "ip6"] } as const;
+  return { ruleset: nft, shared, iptables: legacyStores([4, 6]), ipsets: new Ipsets() };
 }
 
 /** Asking the legacy tool loads modules, and asking for a table makes it: only where there is something already. */
-function mayHoldRules(variant: IptablesVariant, family: IpVersion, nft: Nft): boolean {
-  if (findIptablesProgram(family, variant, "save") === undefined) return false;
-  if (findIptablesProgram(family, variant, "restore") === undefined) return false;
-  if (variant === "legacy") {
-    const path = legacyTableNamesPath(family);
-    return existsSync(path) && readFileSync(path, "utf8").trim() !== "";
-  }
-  const shared = ["raw", "mangle", "nat", "filter"];
-  return nft.tables(family === 4 ? "ip" : "ip6").some(({ name }) => shared.includes(name));
+function legacyStores(versions: readonly IpVersion[]): Iptables[] {
+  return versions
+    .filter((family) => {
+      const actions = ["save", "restore"] as const;
+      if (actions.some((action) => findIptablesProgram(family, "legacy", action) === undefined)) return false;
+      const path = legacyTableNamesPath(family);
+      return existsSync(path) && readFileSync(path, "utf8").trim() !== "";
+    })
+    .map((family) => new Iptables({ family, variant: "legacy" }));
 }
 
 async function chooseVariant(

@@ -8,11 +8,14 @@ import { ALL_FEATURES } from "./iptables/text.ts";
 import type { ApplyOutcome, SetReconciler } from "./manager.ts";
 import type { RulesConfig } from "./rules/config.ts";
 import { LAYERS } from "./rules/rule.ts";
+import { sweepSharedTables } from "./shared-tables.ts";
 
 export interface SweepTargets {
   /** nftables tables called `calico` go. */
   readonly ruleset?: NftRuleset;
-  /** Chains and hooks of ours in iptables go. */
+  /** Chains and hooks of ours in the tables shared with the nft variant of iptables go. */
+  readonly shared?: { readonly ruleset: NftRuleset; readonly families: readonly ("ip" | "ip6")[] };
+  /** Chains and hooks of ours in legacy iptables go. */
   readonly iptables?: readonly IptablesStore[];
   /** IP sets with our names go. */
   readonly ipsets?: IpsetStore;
@@ -78,6 +81,9 @@ export class Sweeper implements SetReconciler {
   async sweep(signal: AbortSignal): Promise<boolean> {
     let isDone = true;
     this.#sweepNftables();
+    const { shared } = this.#targets;
+    const removed = shared === undefined ? 0 : sweepSharedTables(shared.ruleset, shared.families);
+    if (removed > 0) this.#log.info("rules of an earlier run were removed from shared nftables tables", { removed });
     for (const table of this.#tables) {
       table.queueResync();
       await table.apply(signal);

@@ -251,10 +251,13 @@ export class DataplaneHost implements AsyncDisposable {
   /** Lets dataplanes started from now on remove what the other backends left. */
   sweep(): void {
     this.#leftovers = (backend) => {
-      const others = (["legacy", "nft"] as const).filter((variant) => variant !== backend);
-      const iptables = others.flatMap((variant) => ([4, 6] as const).map((family) => this.#iptables(family, variant)));
-      if (backend !== "nftables") return { iptables, ruleset: this.inside(() => new Nft()) };
-      return { iptables, ipsets: this.inside(() => new Ipsets()) };
+      const ruleset = this.inside(() => new Nft());
+      const iptables = ([4, 6] as const).map((family) => this.#iptables(family, "legacy"));
+      return {
+        ...(backend === "nft" ? {} : { shared: { ruleset, families: ["ip", "ip6"] } }),
+        ...(backend === "legacy" ? {} : { iptables }),
+        ...(backend === "nftables" ? { ipsets: this.inside(() => new Ipsets()) } : { ruleset }),
+      };
     };
   }
   #leftovers: ((backend: Backend) => SweepTargets) | undefined;

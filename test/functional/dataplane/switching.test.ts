@@ -46,6 +46,45 @@ test("FD-035 switching backends keeps policy and removes the old rules", async (
 });
 
 for (const backend of ["nftables", "legacy"] as const)
+  test(`FD-035 from nft to ${backend}: our rules leave the shared tables also where somebody has native ones, which stay`, async () => {
+    await using host = await DataplaneHost.create("nft");
+    host.sweep();
+    const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+    for (const port of [80, 81]) host.prober.listen(b.target, "tcp", port);
+    const messages = [
+      allowProfile,
+      policy("p", [rule({ protocol: { name: "tcp" }, dstPorts: [{ first: 80, last: 80 }] })]),
+      host.endpoint(a),
+      host.endpoint(b, { tiers: [tier(["p"])] }),
+      inSync,
+    ];
+    host.start({}, "nft");
+    await host.send(...messages);
+    await host.stop();
+    // The tools of iptables no longer read this table; a plain rule of theirs is in another.
+    const native = "add rule ip filter FORWARD ct mark 0x7 counter drop";
+    host.namespace.run("nft", [native]);
+    host.namespace.run("iptables-nft", ["-t", "nat", "-A", "POSTROUTING", "-s", "203.0.113.7", "-j", "ACCEPT"]);
+    expect(host.namespace.run("sh", ["-c", "iptables-nft-save 2>&1 | grep -c incompatible; true"]).trim()).toBe("1");
+    host.start({}, backend);
+    await host.send(...messages);
+    const shared = () =>
+      ["ip", "ip6"].flatMap((family) =>
+        host.namespace
+          .run("nft", ["list", "ruleset", family])
+          .split("\ntable ")
+          .filter((table) => /^(table )?ip6? (raw|mangle|nat|filter) /.test(table)),
+      );
+    await eventually(() => !shared().join().includes("cali"), 15_000).catch(() => expect(shared()).toEqual([]));
+    expect(shared().join()).toMatch(/ct mark 0x0*7 counter packets \d+ bytes \d+ drop/);
+    expect(shared().join()).toContain("ip saddr 203.0.113.7");
+    expect(await host.probe([80, 81].map((port) => ({ from: a.target, to: b.v4, port })))).toEqual([
+      "reached",
+      "silent",
+    ]);
+  }, 60_000);
+
+for (const backend of ["nftables", "legacy"] as const)
   test(`${backend}: rules somebody flushed are written again`, async () => {
     await using host = await DataplaneHost.create(backend, {
       IptablesPostWriteCheckIntervalSecs: "0.1",
