@@ -1,4 +1,5 @@
 // calicoctl patch: change some fields of one resource by a strategic merge. `--type` is read and makes no difference.
+import { Conflict } from "../../datastore/index.ts";
 import { loadSchemas, type Resource } from "../../model/index.ts";
 import { nameOf, settle, update } from "../actions.ts";
 import { openChecked } from "../client.ts";
@@ -8,6 +9,8 @@ import { refuseReadOnly } from "../guards.ts";
 import { isPatch, strategicMerge } from "../patch.ts";
 import { describe } from "../results.ts";
 import { kindFromWord, namedResource } from "../words.ts";
+
+const MOST_TRIES = 5;
 
 export async function run(call: Call): Promise<number> {
   const [word = "", name = ""] = call.words;
@@ -19,14 +22,23 @@ export async function run(call: Call): Promise<number> {
   try {
     const target = nameOf(settle({ kind, resource: namedResource(kind, name) }, call.flags));
     refuseReadOnly(target, "replace");
-    const current = await store.get(target);
-    const { loadSchema } = await loadSchemas();
-    const patched = strategicMerge(current, patch) as Resource;
-    const decoded = (await loadSchema(kind)).decode(patched, { stored: current });
-    if (!decoded.ok)
-      throw new Failure(`--patch: ${decoded.faults.map((fault) => `${fault.field}: ${fault.reason}`).join("; ")}`);
-    refuseOtherIdentity(current, patched);
-    await update(store, decoded.resource);
+    const schema = await (await loadSchemas()).loadSchema(kind);
+    const isTiedToRevision = isPatch(patch["metadata"]) && patch["metadata"]["resourceVersion"] !== undefined;
+    for (let attempt = 1; ; attempt++) {
+      const current = await store.get(target);
+      const patched = strategicMerge(current, patch) as Resource;
+      const decoded = schema.decode(patched, { stored: current });
+      if (!decoded.ok)
+        throw new Failure(`--patch: ${decoded.faults.map((fault) => `${fault.field}: ${fault.reason}`).join("; ")}`);
+      refuseOtherIdentity(current, patched);
+      try {
+        await update(store, decoded.resource);
+        break;
+      } catch (error) {
+        // Somebody wrote it meanwhile: the same fields again, on what stands there now.
+        if (!(error instanceof Conflict) || isTiedToRevision || attempt >= MOST_TRIES) throw error;
+      }
+    }
   } catch (error) {
     throw new Failure(`Hit error: ${describe(error)}`, { cause: error });
   }

@@ -103,6 +103,18 @@ test("TC-C08 patch merges strategically, whatever its type, and decodes strictly
   expect((await line.run("patch", "node", "n1")).err).toContain("Usage:");
 });
 
+test("TC-C08 a patch that somebody else's write overtakes is made again on what stands now, unless it names a revision", async () => {
+  using line = new CommandLine();
+  await line.given(networkSet("a"));
+  const keys = ["k1", "k2", "k3", "k4"];
+  const patches = keys.map((key) => JSON.stringify({ metadata: { labels: { [key]: "v" } } }));
+  const answers = await Promise.all(patches.map((patch) => line.run("patch", "globalnetworkset", "a", "-p", patch)));
+  expect(answers.map(({ err }) => err)).toEqual(keys.map(() => ""));
+  expect(Object.keys((await line.stored("GlobalNetworkSet"))[0]?.metadata.labels ?? {}).sort()).toEqual(keys);
+  const stale = '{"metadata":{"resourceVersion":"1","labels":{"k5":"v"}}}';
+  expect((await line.run("patch", "globalnetworkset", "a", "-p", stale)).err).toContain("update conflict");
+});
+
 test("TC-C09 label sets, overwrites when told, and removes", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a", "  labels: {k: v}\n"));
