@@ -19,12 +19,16 @@ const PROGRAM = join(import.meta.dir, "../../support/run-program.ts");
 const ENTRY = join(import.meta.dir, "../../../src/felix/index.ts");
 const MAC = "ee:ee:ee:ee:ee:ee";
 const GATEWAY = "169.254.1.1";
+const GATEWAY6 = "fe80::1"; // nobody's: packets go by the address above
+const NODE6 = "2001:db8::10";
+const OUTSIDE6 = "2001:db8::99" as IpAddress;
 let made = 0;
 
 export interface NodePod {
   readonly name: string;
   readonly interfaceName: string;
   readonly address: IpAddress;
+  readonly address6?: IpAddress;
 }
 
 export class TrafficNode implements AsyncDisposable {
@@ -41,22 +45,28 @@ export class TrafficNode implements AsyncDisposable {
     this.space = this.#space("n");
     this.space.enter(() => {
       procSysctls.write(["net", "ipv4", "ip_forward"], 1);
-      for (const which of ["all", "default"]) procSysctls.write(["net", "ipv4", "conf", which, "rp_filter"], 0);
+      for (const which of ["all", "default"]) {
+        procSysctls.write(["net", "ipv4", "conf", which, "rp_filter"], 0);
+        procSysctls.write(["net", "ipv6", "conf", which, "forwarding"], 1);
+        procSysctls.write(["net", "ipv6", "conf", which, "accept_dad"], 0);
+      }
     });
     const space = this.#space("o");
     ip(`-n ${this.space.name} link add eth0 type veth peer name eth0 netns ${space.name}`);
-    for (const [name, address] of [
-      [this.space.name, "192.0.2.10"],
-      [space.name, "192.0.2.99"],
+    for (const [name, address, address6] of [
+      [this.space.name, "192.0.2.10", NODE6],
+      [space.name, "192.0.2.99", OUTSIDE6],
     ] as const) {
       ip(`-n ${name} addr add ${address}/24 dev eth0`);
+      ip(`-n ${name} addr add ${address6}/64 dev eth0 nodad`);
       ip(`-n ${name} link set eth0 up`);
     }
     ip(`-n ${space.name} route add default via 192.0.2.10`);
-    this.outside = { name: "outside", space, address: "192.0.2.99" as IpAddress };
+    ip(`-n ${space.name} route add default via ${NODE6}`);
+    this.outside = { name: "outside", space, address: "192.0.2.99" as IpAddress, address6: OUTSIDE6 };
   }
 
-  addPod({ name, interfaceName, address }: NodePod): Place {
+  addPod({ name, interfaceName, address, address6 }: NodePod): Place {
     const space = this.#space("p");
     const peer = `name eth0 address ${MAC} netns ${space.name}`;
     ip(`-n ${this.space.name} link add ${interfaceName} address ${MAC} type veth peer ${peer}`);
@@ -67,7 +77,12 @@ export class TrafficNode implements AsyncDisposable {
     ip(`-n ${space.name} neigh replace ${GATEWAY} lladdr ${MAC} dev eth0 nud permanent`);
     ip(`-n ${space.name} route add default via ${GATEWAY} dev eth0`);
     ip(`-n ${this.space.name} neigh replace ${address} lladdr ${MAC} dev ${interfaceName} nud permanent`);
-    return { name, space, address };
+    if (address6 === undefined) return { name, space, address };
+    ip(`-n ${space.name} addr add ${address6}/128 dev eth0 nodad`);
+    ip(`-n ${space.name} neigh replace ${GATEWAY6} lladdr ${MAC} dev eth0 nud permanent`);
+    ip(`-n ${space.name} route add default via ${GATEWAY6} dev eth0`);
+    ip(`-n ${this.space.name} neigh replace ${address6} lladdr ${MAC} dev ${interfaceName} nud permanent`);
+    return { name, space, address, address6 };
   }
 
   /** An etcd inside the node, with these keys. */
@@ -113,7 +128,7 @@ export class TrafficNode implements AsyncDisposable {
         FELIX_LOGSEVERITYSYS: "none",
         FELIX_HEALTHENABLED: "true",
         FELIX_HEALTHHOST: "127.0.0.1",
-        FELIX_IPV6SUPPORT: "false",
+        FELIX_IPV6SUPPORT: "true",
         FELIX_ENDPOINTSTATUSPATHPREFIX: join(this.#folder, "run"),
         FELIX_NFTABLESMODE: backend === "nftables" ? "Enabled" : "Disabled",
         FELIX_IPTABLESBACKEND: backend === "legacy" ? "Legacy" : "NFT",
@@ -146,10 +161,15 @@ export class TrafficNode implements AsyncDisposable {
   /** Which backends have rules of Calico's, ours or the original's. */
   async traces(): Promise<Readonly<Record<Backend, boolean>>> {
     return {
-      legacy: (await this.#output("iptables-legacy-save")).includes(":cali-"),
-      nft: (await this.#output("iptables-nft-save")).includes(":cali-"),
-      nftables: /^table ip calico$/m.test(await this.#output("nft", "list", "tables")),
+      legacy: await this.#hasChains("legacy"),
+      nft: await this.#hasChains("nft"),
+      nftables: /^table ip6? calico$/m.test(await this.#output("nft", "list", "tables")),
     };
+  }
+
+  async #hasChains(variant: "legacy" | "nft"): Promise<boolean> {
+    const saved = await Promise.all(["iptables", "ip6tables"].map((tool) => this.#output(`${tool}-${variant}-save`)));
+    return saved.some((text) => text.includes(":cali-"));
   }
 
   /** Only this backend's rules are left. */

@@ -4,13 +4,14 @@ import { expect, test } from "bun:test";
 import type { IpAddress } from "../../../src/lib/ip.ts";
 import type { Backend } from "../dataplane/host.ts";
 import { TrafficNode } from "./node.ts";
-import { faults, Traffic } from "./traffic.ts";
+import { byIpv6, faults, type Place, Traffic } from "./traffic.ts";
 
 const BASE = "/calico/resources/v3/projectcalico.org";
 const PODS = ["web", "client", "other"].map((name, i) => ({
   name,
   interfaceName: `cali0000000000${i}`,
   address: `10.65.0.${i + 2}` as IpAddress,
+  address6: `fd00:65::${i + 2}` as IpAddress,
 }));
 
 const resource = (kind: string, name: string, spec: object, more: object = {}) => ({
@@ -31,14 +32,15 @@ const KEYS: Readonly<Record<string, unknown>> = {
   [`${BASE}/nodes/node-a`]: resource("Node", "node-a", { bgp: { ipv4Address: "192.0.2.10/24" } }),
   [`${BASE}/profiles/kns.ns1`]: resource("Profile", "kns.ns1", allow),
   ...Object.fromEntries(
-    PODS.map(({ name, interfaceName, address }) => [
+    PODS.map(({ name, interfaceName, address, address6 }) => [
       `${BASE}/workloadendpoints/ns1/node--a-k8s-${name}-eth0`,
       resource(
         "WorkloadEndpoint",
         `node--a-k8s-${name}-eth0`,
         {
           ...{ orchestrator: "k8s", node: "node-a", pod: name, endpoint: "eth0", containerID: name },
-          ...{ interfaceName, ipNetworks: [`${address}/32`], profiles: ["kns.ns1"], mac: "ee:ee:ee:ee:ee:ee" },
+          ...{ interfaceName, ipNetworks: [`${address}/32`, `${address6}/128`] },
+          ...{ profiles: ["kns.ns1"], mac: "ee:ee:ee:ee:ee:ee" },
         },
         { namespace: "ns1", labels: { app: name, "projectcalico.org/namespace": "ns1" } },
       ),
@@ -52,6 +54,7 @@ const KEYS: Readonly<Record<string, unknown>> = {
       ingress: ["TCP", "UDP"].flatMap((protocol) => [
         { action: "Allow", protocol, source: { selector: "app == 'client'" }, destination: { ports: [8080] } },
         { action: "Allow", protocol, source: { nets: ["192.0.2.0/24"] }, destination: { ports: [8090] } },
+        { action: "Allow", protocol, source: { nets: ["2001:db8::/64"] }, destination: { ports: [8090] } },
       ]),
     },
     { namespace: "ns1" },
@@ -75,6 +78,17 @@ async function prepare() {
       traffic.add(other, web, 8080, ["answered", "one-way"]);
       traffic.add(other, web, 8090, ["one-way"]);
       traffic.add(node.outside, web, 8080, ["one-way"]);
+      const [web6, client6, other6, outside6] = [web, client, other, node.outside].map(byIpv6) as [
+        Place,
+        Place,
+        Place,
+        Place,
+      ];
+      traffic.add(client6, web6, 8080);
+      traffic.add(client6, web6, 8081, ["answered", "one-way"]);
+      traffic.add(outside6, web6, 8090);
+      traffic.add(other6, web6, 8080, ["one-way"]);
+      traffic.add(outside6, web6, 8080, ["one-way"]);
       traffic.start();
       await new Promise((resolve) => setTimeout(resolve, 500));
       const before = traffic.results();
@@ -85,6 +99,12 @@ async function prepare() {
         "answered outside → web:8090",
         "one-way outside → web:8090",
         "tcp outside → web:8090",
+        "answered client6 → web6:8080",
+        "one-way client6 → web6:8080",
+        "tcp client6 → web6:8080",
+        "answered outside6 → web6:8090",
+        "one-way outside6 → web6:8090",
+        "tcp outside6 → web6:8090",
       ]);
       return before;
     },

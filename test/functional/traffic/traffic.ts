@@ -4,13 +4,21 @@
 // one long TCP connection that is echoed. The first moments tell which flows pass. From then on those must lose
 // nothing, and the others must deliver nothing.
 import * as sys from "../../../src/kernel/sys.ts";
-import { addressBytes, type IpAddress } from "../../../src/lib/ip.ts";
+import { addressBytes, type IpAddress, ipVersion } from "../../../src/lib/ip.ts";
 import type { TestNamespace } from "../kernel/namespace.ts";
 
 export interface Place {
   readonly name: string;
   readonly space: TestNamespace;
   readonly address: IpAddress;
+  /** Its other address, where it has one. */
+  readonly address6?: IpAddress;
+}
+
+/** The same place, reached by its IPv6 address. */
+export function byIpv6({ name, space, address6 }: Place): Place {
+  if (address6 === undefined) throw new Error(`${name} has no IPv6 address`);
+  return { name: `${name}6`, space, address: address6 };
 }
 export type FlowKind = "answered" | "one-way" | "tcp";
 
@@ -94,7 +102,7 @@ export class Traffic implements Disposable {
     const clientPort = this.#nextPort++;
     const open = (own: Place, ownPort: number, other: Place, otherPort: number) =>
       own.space.enter(() => {
-        const fd = check(sys.socket(sys.AF_INET, sys.SOCK_DGRAM, 0), "socket");
+        const fd = check(sys.socket(familyOf(own.address), sys.SOCK_DGRAM, 0), "socket");
         sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_REUSEADDR, 1);
         sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20);
         check(sys.bind(fd, socketAddress(own.address, ownPort)), `bind ${own.name}:${ownPort}`);
@@ -109,7 +117,7 @@ export class Traffic implements Disposable {
   #tcp(name: string, from: Place, to: Place, port: number): Flow {
     const type = sys.SOCK_STREAM | sys.SOCK_NONBLOCK;
     const listener = to.space.enter(() => {
-      const fd = check(sys.socket(sys.AF_INET, type, 0), "socket");
+      const fd = check(sys.socket(familyOf(to.address), type, 0), "socket");
       sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_REUSEADDR, 1);
       // One port serves one flow here: others from elsewhere would find their own listener on the next port.
       check(sys.bind(fd, socketAddress(to.address, port)), `bind ${to.name}:${port}`);
@@ -117,7 +125,7 @@ export class Traffic implements Disposable {
       return fd;
     });
     const client = from.space.enter(() => {
-      const fd = check(sys.socket(sys.AF_INET, type, 0), "socket");
+      const fd = check(sys.socket(familyOf(from.address), type, 0), "socket");
       const outcome = sys.connect(fd, socketAddress(to.address, port));
       if (outcome < 0 && outcome !== -EINPROGRESS) throw new Error(`connect: errno ${-outcome}`);
       return fd;
@@ -209,12 +217,16 @@ export function faults(
   return { lost, passed, checked };
 }
 
+const familyOf = (address: IpAddress): number => (ipVersion(address) === 4 ? sys.AF_INET : sys.AF_INET6);
+
+/** `sockaddr_in`, or `sockaddr_in6` with flow label and scope zero. */
 function socketAddress(address: IpAddress, port: number): sys.Bytes {
-  const bytes = sys.allocate(16);
+  const isV4 = ipVersion(address) === 4;
+  const bytes = sys.allocate(isV4 ? 16 : 28);
   const view = new DataView(bytes.buffer);
-  view.setUint16(0, sys.AF_INET, true);
+  view.setUint16(0, familyOf(address), true);
   view.setUint16(2, port);
-  bytes.set(addressBytes(address), 4);
+  bytes.set(addressBytes(address), isV4 ? 4 : 8);
   return bytes;
 }
 
