@@ -1,4 +1,4 @@
-// Runs test/vm/guest in a virtual machine with Debian's kernel: WireGuard, IPIP, flow offload and systemd, which the machine
+// Runs test/vm/guest in a virtual machine with Debian's kernel: WireGuard, IPIP, IPVS, flow offload and systemd, which the machine
 // at hand may not have. Prints what ran and ends with `N passed, N failed`.
 //
 //   bun test/vm/run.ts [test name pattern]
@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { boot, fetchKernel } from "./machine.ts";
 
 const root = join(import.meta.dir, "../..");
-const LIMIT_MS = 45 * 60_000;
+const LIMIT_MS = 90 * 60_000;
 const MEMORY_MB = 3072;
 
 /** Only this needs them, so only this installs them. */
@@ -19,6 +19,7 @@ const NEEDED: Readonly<Record<string, string>> = {
   kmod: "/usr/bin/kmod",
   systemd: "/lib/systemd/systemd",
   "wireguard-tools": "/usr/bin/wg",
+  ipvsadm: "/usr/sbin/ipvsadm",
 };
 const missing = Object.keys(NEEDED).filter((name) => !existsSync(NEEDED[name] ?? ""));
 if (missing.length > 0) {

@@ -1,6 +1,7 @@
 // Two hosts on a switch, every kind of way between them, proved by what is on the wire.
 //
 //   pod1 ─ node1 10.77.0.11 ── 10.77.0.12 node2 ─ pod2
+//             fd00:77::b        fd00:77::c
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -15,11 +16,12 @@ import { openTerminal } from "../../../src/lab/terminal.ts";
 const MINUTES = 60_000;
 const options = { name: "vm" } as const;
 const ADDRESS = { node1: "10.77.0.11", node2: "10.77.0.12" } as const;
+const NODES = ["node1", "node2"] as const;
 const TUNNELLED = "IP 10.77.0.11 > 10.77.0.12: IP 10.65";
 let lab: Lab;
 
 beforeAll(() => {
-  const words = ["lab", "up", "--name", options.name, "--nodes", "2", "--pods", "1"];
+  const words = ["lab", "up", "--name", options.name, "--nodes", "2", "--pods", "1", "--ipv6"];
   const made = spawnSync(join(import.meta.dir, "../../../dist/calico"), words, {
     stdio: ["ignore", "inherit", "inherit"],
   });
@@ -51,6 +53,22 @@ test(
 );
 
 test(
+  "FD-140 the tunnel's device is switched off, its address and size are changed by somebody: all come back",
+  async () => {
+    const before = ip("node1", "-4", "addr", "show", "tunl0");
+    ip("node1", "link", "set", "tunl0", "mtu", "1400");
+    ip("node1", "addr", "flush", "dev", "tunl0");
+    ip("node1", "addr", "add", "192.0.2.55/32", "dev", "tunl0");
+    ip("node1", "link", "set", "tunl0", "down");
+    await eventually("the device is as it was", () => ip("node1", "-4", "addr", "show", "tunl0") === before);
+    await untilRoute("node1", "pod2", /via 10\.77\.0\.12 dev tunl0 proto 80 .*mtu 1480/);
+    await untilPings(4);
+    await expectWire(4, { sees: TUNNELLED, neverSees: /^\S+ IP 10\.65/ });
+  },
+  10 * MINUTES,
+);
+
+test(
   "FD-141 IPIP CrossSubnet: plain inside a subnet, a tunnel out of it",
   async () => {
     patchPool({ ipipMode: "CrossSubnet" });
@@ -75,10 +93,8 @@ test(
     patchPool({ ipipMode: "Never" });
     patchFelix({ wireguardEnabled: true, wireguardKeepAlive: "5s" });
     await eventually("keys are published", () => nodeStatuses().every((s) => s.wireguardPublicKey !== undefined));
-    await eventually("peers are set", () =>
-      (["node1", "node2"] as const).every((node) => wg(node, "wireguard.cali").length === 1),
-    );
-    for (const node of ["node1", "node2"] as const)
+    await eventually("peers are set", () => NODES.every((node) => wg(node, "wireguard.cali").length === 1));
+    for (const node of NODES)
       await eventually("routes lead there", () =>
         /^10\.65\.\S+ dev wireguard\.cali/m.test(ip(node, "-4", "route", "show", "table", "1")),
       );
@@ -130,18 +146,45 @@ test(
 );
 
 test(
-  "FD-150 switched off: devices, rules and keys go, packets are plain again",
+  "FD-151 WireGuard for IPv6: a device, a key and a table of its own, only encrypted UDP between the nodes",
   async () => {
-    patchFelix({ wireguardEnabled: false, wireguardHostEncryptionEnabled: false });
-    for (const node of ["node1", "node2"] as const)
-      await eventually(
-        `${node} has no device`,
-        () => lab.host(node).run(["ip", "link", "show", "wireguard.cali"]).code !== 0,
+    await untilPings(6);
+    await expectWire(6, { sees: "ICMP6, echo request", neverSees: /\.51821/ });
+    patchFelix({ wireguardHostEncryptionEnabled: false, wireguardEnabledV6: true });
+    await eventually("keys are published", () => nodeStatuses().every((s) => s.wireguardPublicKeyV6 !== undefined));
+    await eventually("peers are set", () => NODES.every((node) => wg(node, "wg-v6.cali").length === 1));
+    for (const node of NODES)
+      await eventually("routes lead there", () =>
+        /^fd65:\S+ dev wg-v6\.cali/m.test(ip(node, "-6", "route", "show", "table", "1")),
       );
-    await eventually("no rule", () => !/lookup 1$/m.test(ip("node1", "-4", "rule")));
-    await eventually("no keys", () => nodeStatuses().every((s) => !s.wireguardPublicKey));
+    expect(ip("node1", "-6", "rule")).toMatch(/99:\s+not from all fwmark 0x200000\/0x200000 lookup 1/);
+    expect(wg("node1", "wg-v6.cali")[0]?.endpoint).toBe("[fd00:77::c]:51821");
+    await untilPings(6);
+    await expectWire(6, { sees: ".51821: UDP", neverSees: /fd65:|echo re/ });
+    await untilPings(4);
+    await expectWire(4, { sees: ".51820: UDP", neverSees: /10\.65\.|echo re/ });
+    expect(nodeStatuses()[0]?.wireguardPublicKeyV6).not.toBe(nodeStatuses()[0]?.wireguardPublicKey);
+  },
+  15 * MINUTES,
+);
+
+test(
+  "FD-150 FD-151 switched off: devices, rules and keys go, packets are plain again",
+  async () => {
+    patchFelix({ wireguardEnabled: false, wireguardEnabledV6: false });
+    for (const node of NODES)
+      for (const device of ["wireguard.cali", "wg-v6.cali"])
+        await eventually(
+          `${node} has no ${device}`,
+          () => lab.host(node).run(["ip", "link", "show", device]).code !== 0,
+        );
+    for (const family of ["-4", "-6"])
+      await eventually("no rule", () => NODES.every((node) => !/lookup 1$/m.test(ip(node, family, "rule"))));
+    await eventually("no keys", () => nodeStatuses().every((s) => !s.wireguardPublicKey && !s.wireguardPublicKeyV6));
     await untilPings(4);
     await expectWire(4, { sees: "ICMP echo request", neverSees: /\.51820/ });
+    await untilPings(6);
+    await expectWire(6, { sees: "ICMP6, echo request", neverSees: /\.51821/ });
   },
   10 * MINUTES,
 );
@@ -174,16 +217,16 @@ function patchPool(spec: object): void {
   lab.calicoctl(["patch", "ippool", pool?.metadata.name ?? "", "-p", JSON.stringify({ spec })]);
 }
 
-function nodeStatuses(): { wireguardPublicKey?: string }[] {
+function nodeStatuses(): { wireguardPublicKey?: string; wireguardPublicKeyV6?: string }[] {
   const nodes = JSON.parse(lab.calicoctl(["get", "nodes", "-o", "json"])) as { items: { status?: object }[] };
   return nodes.items.map((node) => node.status ?? {});
 }
 
-function wg(node: string, device: string): { key: string; allowed: string; keepalive: string }[] {
+function wg(node: string, device: string): { key: string; endpoint: string; allowed: string; keepalive: string }[] {
   const lines = lab.host(node).run(["wg", "show", device, "dump"]).stdout.trim().split("\n").slice(1);
   return lines.map((line) => {
-    const [key = "", , , allowed = "", , , , keepalive = ""] = line.split("\t");
-    return { key, allowed, keepalive };
+    const [key = "", , endpoint = "", allowed = "", , , , keepalive = ""] = line.split("\t");
+    return { key, endpoint, allowed, keepalive };
   });
 }
 
@@ -248,7 +291,7 @@ async function eventually(what: string, holds: () => boolean, detail: () => stri
   const end = performance.now() + 5 * MINUTES;
   while (!holds()) {
     if (performance.now() > end) {
-      for (const node of ["node1", "node2"])
+      for (const node of NODES)
         console.log(
           readFileSync(lab.folder.log(lab.host(node).programName("calico-node")), "utf8")
             .split("\n")
