@@ -12,6 +12,7 @@ import {
   InvalidConfig,
   NotFound,
   openDatastore,
+  Unavailable,
   UnreadableEntry,
 } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
@@ -159,7 +160,9 @@ class ClientStore implements OpenStore {
   }
   /** A cluster's identity and tiers come with its first write; who may not write them can still write the rest. */
   #beforeWrite(): Promise<void> {
-    this.#initialized ??= this.initialize().catch(() => {});
+    this.#initialized ??= this.initialize().catch((error: unknown) => {
+      if (error instanceof Unavailable) throw error; // nor will the write be carried out
+    });
     return this.#initialized;
   }
   [Symbol.asyncDispose](): Promise<void> {

@@ -1,6 +1,6 @@
 // What a command on many resources tells at its end. Counts go to standard output, faults to standard error, each
 // naming where its resource came from; the wording is what scripts know.
-import { ValidationFailed } from "../datastore/index.ts";
+import { Unavailable, ValidationFailed } from "../datastore/index.ts";
 import type { World } from "./command.ts";
 import { describeFaults, type InputResource } from "./input/resources.ts";
 
@@ -13,25 +13,30 @@ export interface Results {
   readonly kind: string | undefined;
 }
 
-/** Does something to each resource in turn; one that fails is remembered, the others go on. */
+/** Does something to each resource in turn; one that fails is remembered, the others go on while the datastore answers. */
 export async function forEachResource(
   inputs: readonly InputResource[],
   action: (input: InputResource) => Promise<unknown>,
   progress: (done: number, total: number) => void = () => {},
 ): Promise<Results> {
   const faults: string[] = [];
+  let done = 0;
   for (const [i, input] of inputs.entries()) {
     try {
       await action(input);
+      done++;
     } catch (error) {
-      faults.push(describe(error, input));
+      const left = inputs.length - i - 1;
+      const isLost = error instanceof Unavailable && left > 0;
+      faults.push(describe(error, input) + (isLost ? `; ${left} more resource(s) not tried` : ""));
+      if (isLost) break;
     }
     progress(i + 1, inputs.length);
   }
   const kinds = new Set(inputs.map((input) => input.kind));
   return {
     total: inputs.length,
-    done: inputs.length - faults.length,
+    done,
     faults,
     kind: kinds.size === 1 ? [...kinds][0] : undefined,
   };

@@ -145,8 +145,8 @@ export class UnreadableEntry extends DatastoreError {
 function describeFaults(faults: readonly FieldFault[]): string {
   const one = (fault: FieldFault) =>
     `${fault.field}${fault.value === undefined ? "" : ` = '${describeValue(fault.value)}'`} (${fault.reason})`;
-  const [first] = faults;
-  if (first === undefined) return "unknown validation error";
-  if (faults.length === 1) return `error with field ${one(first)}`;
-  return `error with the following fields:\n${faults.map((fault) => `-  ${one(fault)}`).join("\n")}`;
+  const told = [...new Set(faults.map(one))]; // a schema and a rule may find the same
+  if (told.length === 0) return "unknown validation error";
+  if (told.length === 1) return `error with field ${told[0]}`;
+  return `error with the following fields:\n${told.map((fault) => `-  ${fault}`).join("\n")}`;
 }

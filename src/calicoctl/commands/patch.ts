@@ -6,6 +6,8 @@ import { openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { Failure, UsageFailure } from "../failure.ts";
 import { refuseReadOnly } from "../guards.ts";
+import { InputFault } from "../input/fault.ts";
+import { type Document, type Node, parseYaml, type ScalarNode } from "../input/yaml.ts";
 import { isPatch, strategicMerge } from "../patch.ts";
 import { describe } from "../results.ts";
 import { kindFromWord, namedResource } from "../words.ts";
@@ -59,10 +61,36 @@ function parsePatch(text: string): Readonly<Record<string, unknown>> {
   const wanted = `want a JSON object such as {"spec": {"natOutgoing": true}}`;
   try {
     const patch: unknown = JSON.parse(text);
+    refuseAmbiguous(text);
     if (isPatch(patch)) return patch;
   } catch (error) {
+    if (error instanceof InputFault) throw new Failure(`Hit error: --patch: ${error.reason}`, { cause: error });
     const reason = error instanceof Error ? error.message : String(error);
     throw new Failure(`Hit error: --patch is not JSON: ${reason}; ${wanted}`, { cause: error });
   }
   throw new Failure(`Hit error: --patch: ${wanted}`);
+}
+
+/** What JSON's own reader decides in silence: the last of two keys, the nearest number to digits that fit none. */
+function refuseAmbiguous(text: string): void {
+  for (const { root } of documentsOf(text))
+    if (root !== undefined)
+      for (const { value } of scalarsOf(root))
+        if (typeof value === "bigint")
+          throw new InputFault({ file: "--patch" }, `no number keeps all digits of ${value}`);
+}
+
+function documentsOf(text: string): readonly Document[] {
+  try {
+    return parseYaml(text, "--patch");
+  } catch (error) {
+    if (error instanceof InputFault && error.reason.startsWith("not YAML")) return []; // good JSON all the same
+    throw error;
+  }
+}
+
+function* scalarsOf(node: Node): Generator<ScalarNode> {
+  if (node.kind === "scalar") yield node;
+  else if (node.kind === "list") for (const item of node.items) yield* scalarsOf(item);
+  else for (const { node: child } of node.entries.values()) yield* scalarsOf(child);
 }

@@ -1,4 +1,5 @@
 // create, apply, replace, delete, patch, label: what they write and what they say.
+import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { CommandLine, networkSet, policy, pool } from "../testing/command-line.ts";
 
@@ -232,4 +233,47 @@ test("TC-C23 all, some and none: wording and exit codes", async () => {
   expect((await line.run("create", "--nope")).err).toStartWith("unknown flag: --nope\n");
   expect((await line.run("foo")).err).toStartWith('Unknown command: "foo"\n');
   expect(await line.run("ipam", "foo")).toMatchObject({ code: 0, err: "" });
+});
+
+test("TC-C08 a patch that can be read in two ways is refused, and nothing is written", async () => {
+  using line = new CommandLine();
+  await line.given(pool("a"));
+  const before = await line.stored("IPPool");
+  for (const [patch, want] of [
+    ['{"spec":{"natOutgoing":true,"natOutgoing":false}}', 'key "natOutgoing" is given twice, first on line 1'],
+    ['{"spec":{"blockSize":9007199254740993}}', "no number keeps all digits of 9007199254740993"],
+  ] as const)
+    expect(await line.run("patch", "ippool", "a", "-p", patch)).toEqual({
+      code: 1,
+      out: "",
+      err: `Hit error: --patch: ${want}\n`,
+    });
+  expect(
+    (await line.run("patch", "ippool", "a", "-p", '{"spec":{"blockSize":1000}}')).err.match(/blockSize/g),
+  ).toHaveLength(1);
+  expect(await line.stored("IPPool")).toEqual(before);
+  expect((await line.run("patch", "ippool", "a", "-p", '{\n\t"spec": {\n\t\t"natOutgoing": true}}')).code).toBe(0);
+});
+
+test("a datastore that takes no writes is waited for once, not once for each resource and tier", async () => {
+  using line = new CommandLine();
+  await line.run("get", "ippool");
+  const blocker = new Database(line.env["CALICO_SQLITE_PATH"] ?? "");
+  blocker.run("BEGIN IMMEDIATE");
+  try {
+    const started = performance.now();
+    const answer = await line.pipe(
+      [pool("a"), pool("b", "10.2.0.0/16"), pool("c", "10.3.0.0/16")].join("---\n"),
+      "apply",
+      "-f",
+      "-",
+    );
+    expect(performance.now() - started).toBeLessThan(4 * line.timeoutMs);
+    expect(answer).toMatchObject({ code: 1, out: "" });
+    expect(answer.err).toMatch(
+      /calico\.db is unavailable: another process held it for \d+ ms; 2 more resource\(s\) not tried\]\n$/,
+    );
+  } finally {
+    blocker.close();
+  }
 });

@@ -1,7 +1,7 @@
 // What every cluster's datastore holds: who the cluster is, and the built-in tiers. Safe to run by many at once.
 import { API_VERSION, BUILT_IN_TIERS } from "../../model/index.ts";
 import type { Datastore } from "../datastore.ts";
-import { AlreadyExists, Unauthorized, Unsupported } from "../errors.ts";
+import { AlreadyExists, Unauthorized, Unavailable, Unsupported } from "../errors.ts";
 import { stamp } from "./preconditions.ts";
 import { upsert } from "./upsert.ts";
 
@@ -14,16 +14,19 @@ export interface ClusterFacts {
 
 const RETRY_MS = 1000;
 
-/** Tries everything, then throws the first thing that failed. */
+/** Tries everything while somebody answers, then throws the first thing that failed. */
 export async function ensureInitialized(
   store: Datastore,
   facts: ClusterFacts = {},
   signal?: AbortSignal,
 ): Promise<void> {
   const faults: unknown[] = [];
-  await ensureClusterInformation(store, facts, signal).catch((error: unknown) => faults.push(error));
-  for (const [name, spec] of Object.entries(BUILT_IN_TIERS))
-    await ensureTier(store, name, spec, signal).catch((error: unknown) => faults.push(error));
+  const fail = (error: unknown) => {
+    if (error instanceof Unavailable) throw error; // the next would wait as long for as little
+    faults.push(error);
+  };
+  await ensureClusterInformation(store, facts, signal).catch(fail);
+  for (const [name, spec] of Object.entries(BUILT_IN_TIERS)) await ensureTier(store, name, spec, signal).catch(fail);
   signal?.throwIfAborted();
   if (faults.length > 0) throw faults[0];
 }
