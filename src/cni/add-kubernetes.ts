@@ -1,64 +1,73 @@
 // ADD for a pod. Every ADD gives new addresses (they belong to the container, not to the pod) and rebuilds the wire; the
 // old container's addresses go with its own DEL.
-import { type IpAddress, ipVersion, tryParseCidr } from "../lib/ip.ts";
-import { type AddFacts, attach, checkDataplane, finish, resultFor, rollingBack } from "./attach.ts";
+import type { Also } from "../ipam/index.ts";
+import { type IpAddress, type IpNetwork, ipVersion, tryParseCidr } from "../lib/ip.ts";
+import { type Attached, attach, checkDataplane, finish, hostNameOf, resultFor, rollingBack } from "./attach.ts";
+import { book, canStoreEarly, randomMac } from "./booking.ts";
 import type { CniContext } from "./context.ts";
-import type { StoredEndpoint, WorkloadEndpoint } from "./endpoint.ts";
+import type { EndpointDraft, StoredEndpoint, WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate } from "./gated-store.ts";
 import { containerRoutes } from "./host-local.ts";
 import { CALICO_IPAM, ipamAdd, requireAddresses } from "./ipam-delegation.ts";
+import type { Assigned } from "./ipam-plugin.ts";
 import { baseLabels, type PodFacts, podFacts } from "./pod.ts";
 import { cidrText, type CniResult, hostNetwork } from "./result.ts";
 
-export async function addKubernetes(context: CniContext, { mtu, existing, profile }: AddFacts): Promise<CniResult> {
+export async function addKubernetes(context: CniContext, mtu: number): Promise<CniResult> {
   const { conf, identity, request } = context;
   checkDataplane(conf.dataplaneOptions);
   const routes = containerRoutes(request.config, conf.includeDefaultRoutes);
-  const facts = conf.policy.type === "k8s" ? await readPod(context, existing) : undefined;
-  const assigning = addressesFor(context, facts, existing);
-  const allowSpoofed = facts?.wishes.allowedSourcePrefixes;
-  return rollingBack(context, assigning, async (undo) => {
-    const found = await existing;
-    const ipNATs = floatingAddresses(context, facts, assigning);
-    ipNATs.catch(() => {}); // awaited before anything is stored
-    const { hwAddr } = facts?.wishes ?? {};
-    const attached = await attach(context, undo, {
-      mtu,
-      assigning,
-      routes,
-      hostRoutes: true,
-      ...(hwAddr === undefined ? {} : { hwAddr }),
-    });
-    const floating = await ipNATs;
-    const draft = {
+  const reading = conf.policy.type === "k8s" ? readPod(context) : Promise.resolve(undefined);
+  reading.catch(() => {}); // what the gates say comes first
+  const ownMac = canStoreEarly(context) ? randomMac() : undefined;
+  const draftOf = (
+    facts: PodFacts | undefined,
+    made: Pick<Attached, "hostName" | "mac" | "networks">,
+  ): EndpointDraft => {
+    const ipNATs = floatingAddresses(context, facts, made.networks);
+    const allowSpoofed = facts?.wishes.allowedSourcePrefixes;
+    return {
       identity,
       labels: facts?.labels ?? baseLabels(identity),
       ...(facts?.generateName === undefined ? {} : { generateName: facts.generateName }),
       spec: {
         ...(facts?.serviceAccountName === undefined ? {} : { serviceAccountName: facts.serviceAccountName }),
-        ipNetworks: attached.networks.map(cidrText),
-        ...(floating.length === 0 ? {} : { ipNATs: floating }),
+        ipNetworks: made.networks.map(cidrText),
+        ...(ipNATs.length === 0 ? {} : { ipNATs }),
         profiles: facts?.profiles ?? [conf.name],
-        interfaceName: attached.hostName,
-        mac: attached.mac,
+        interfaceName: made.hostName,
+        mac: made.mac,
         ...(facts === undefined || facts.ports.length === 0 ? {} : { ports: facts.ports }),
         ...(allowSpoofed === undefined ? {} : { allowSpoofedSourcePrefixes: allowSpoofed }),
       } as WorkloadEndpoint["spec"],
     };
-    await finish(context, found, draft, profile);
+  };
+  const { begun, booking } = book(context, async (here, existing, storeWith) => {
+    if (conf.policy.type === "k8s") await existing;
+    const facts = await reading;
+    const mac = facts?.wishes.hwAddr ?? ownMac ?? "";
+    const also = storeWith((networks) => draftOf(facts, { hostName: hostNameOf(here), mac, networks }));
+    return addressesFor(here, facts, existing, also);
+  });
+  return rollingBack(context, booking, async (undo) => {
+    await begun;
+    const facts = await reading;
+    const hwAddr = facts?.wishes.hwAddr ?? ownMac;
+    const plan = { mtu, booking, routes, hostRoutes: true };
+    const attached = await attach(context, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
+    await finish(context, await booking, draftOf(facts, attached));
     return resultFor(context, { ...attached, mtu });
   });
 }
 
-async function readPod(context: CniContext, gates: Promise<unknown>): Promise<PodFacts> {
+async function readPod(context: CniContext): Promise<PodFacts> {
   const { conf, identity } = context;
-  const read = context
-    .kubernetes()
-    .then((api) => Promise.all([api.namespace(identity.namespace), api.pod(identity.namespace, identity.pod)]));
-  read.catch(() => {}); // what the gates say comes first
-  await gates;
-  const [namespace, pod] = await read;
+  const api = await context.kubernetes();
+  const [namespace, pod] = await Promise.all([
+    api.namespace(identity.namespace),
+    api.pod(identity.namespace, identity.pod),
+  ]);
   return podFacts(identity, pod, namespace, conf.ipam);
 }
 
@@ -66,12 +75,13 @@ async function addressesFor(
   context: CniContext,
   facts: PodFacts | undefined,
   existing: Promise<StoredEndpoint | undefined>,
-): Promise<CniResult> {
+  also: Also | undefined,
+): Promise<Assigned> {
   const { conf } = context;
   const settings = facts?.ipam ?? conf.ipam;
   const { ipAddrs, ipAddrsNoIpam } = facts?.wishes ?? {};
   if (ipAddrs === undefined && ipAddrsNoIpam === undefined)
-    return requireAddresses(await ipamAdd(await behindGate(context, existing), settings), "k8s");
+    return requireAddresses(await ipamAdd(await behindGate(context, existing), settings, { also }), "k8s");
   const found = await existing;
   if (conf.ipam.type !== CALICO_IPAM)
     throw new CniError(
@@ -86,7 +96,7 @@ async function addressesFor(
   if (found !== undefined) await releaseAddressesOf(context, found);
   for (const ip of ipAddrs ?? [])
     try {
-      await ipamAdd(context, settings, ip);
+      await ipamAdd(context, settings, { ip });
     } catch (error) {
       throw new CniError(
         INTERNAL,
@@ -115,14 +125,13 @@ async function releaseAddressesOf(context: CniContext, { endpoint }: StoredEndpo
 }
 
 /** Each address that reaches the pod from outside stands for its own address of that family. */
-async function floatingAddresses(context: CniContext, facts: PodFacts | undefined, assigning: Promise<CniResult>) {
+function floatingAddresses(context: CniContext, facts: PodFacts | undefined, networks: readonly IpNetwork[]) {
   const floating = facts?.wishes.floatingIps;
-  const { ips } = await assigning;
   if (floating === undefined) return [];
   if (!context.conf.features.floatingIps)
     throw new CniError(INTERNAL, "requested feature is not enabled: floating_ips");
   return floating.map((externalIP) => {
-    const internal = ips.map((ip) => ip.address).find(({ address }) => ipVersion(address) === ipVersion(externalIP));
+    const internal = networks.find(({ address }) => ipVersion(address) === ipVersion(externalIP));
     if (internal === undefined)
       throw new CniError(INTERNAL, `floating IP ${externalIP}: the pod has no IPv${ipVersion(externalIP)} address`);
     return { internalIP: internal.address, externalIP };

@@ -1,9 +1,10 @@
 // The steps both kinds of ADD share: wire and addresses side by side, endpoint, result, and the way back.
 import { type NetworkNamespace, openRouteKernel, removeLink } from "../kernel/index.ts";
 import type { IpNetwork } from "../lib/ip.ts";
+import type { Booking } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { type AddressRequest, Wire, type WireRequest } from "./datapath.ts";
-import { type EndpointDraft, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
+import { deleteEndpoint, type EndpointDraft, writeEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { hostInterfaceName } from "./identity.ts";
 import { ipamDel } from "./ipam-delegation.ts";
@@ -14,16 +15,6 @@ import { wireAlias } from "./wire-owner.ts";
 
 /** Of the time the datastore may take altogether, what is kept for the way back. */
 export const ROLLBACK_SHARE = 0.3;
-
-/** What every ADD needs besides its context. */
-export interface AddFacts {
-  /** 0: the kernel's default. */
-  readonly mtu: number;
-  /** The endpoint of this workload, when the gates are open. */
-  readonly existing: Promise<StoredEndpoint | undefined>;
-  /** Whether the network's profile is there; absent where Kubernetes' own are used. */
-  readonly profile: Promise<boolean> | undefined;
-}
 
 export interface Attached {
   readonly hostName: string;
@@ -37,13 +28,13 @@ export interface AttachPlan extends Omit<AddressRequest, "addresses" | "allowIpF
   readonly mtu: number;
   readonly hwAddr?: string;
   /** Addresses on their way. */
-  readonly assigning: Promise<CniResult>;
+  readonly booking: Promise<Booking>;
 }
 
 /** Makes the wire while the addresses are being assigned, and joins the two. */
 export async function attach(context: CniContext, undo: Undo, plan: AttachPlan): Promise<Attached> {
-  const { conf, identity, request } = context;
-  const hostName = hostInterfaceName(identity, request.interfacePrefix);
+  const { conf } = context;
+  const hostName = hostNameOf(context);
   using netns = context.openNetns();
   using host = openRouteKernel();
   using wires = new DisposableStack();
@@ -56,7 +47,7 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   const early = await Wire.make(host, wanted, context.log);
   let wire = early && keep(early);
   context.mark("wire made");
-  const assigned = await plan.assigning;
+  const { assigned } = await plan.booking;
   context.mark("address assigned");
   wire ??= keep(await Wire.replace(host, wanted, context.log));
   const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
@@ -81,17 +72,17 @@ function wireRequest(context: CniContext, plan: AttachPlan, hostName: string, ne
   };
 }
 
-/** Stores the endpoint and, outside Kubernetes policy, the profile it names. */
-export async function finish(
-  context: CniContext,
-  existing: StoredEndpoint | undefined,
-  draft: EndpointDraft,
-  profile: Promise<boolean> | undefined,
-): Promise<void> {
+export const hostNameOf = ({ identity, request }: CniContext): string =>
+  hostInterfaceName(identity, request.interfacePrefix);
+
+/** Stores the endpoint, unless it was with its addresses, and, outside Kubernetes policy, the profile it names. */
+export async function finish(context: CniContext, booking: Booking, draft: EndpointDraft): Promise<void> {
   const { conf, store, identity } = context;
   const now = context.now();
-  if (profile !== undefined && !(await profile)) await createProfile(store, conf.name, identity.orchestrator, now);
-  await writeEndpoint(store, draft, existing, now);
+  if (!booking.hasProfile) await createProfile(store, conf.name, identity.orchestrator, now);
+  const before = booking.stored ?? booking.existing;
+  const isStored = booking.stored?.endpoint.spec.mac === draft.spec.mac;
+  if (!isStored) await writeEndpoint(store, draft, before, now);
   context.mark("endpoint stored");
 }
 
@@ -101,27 +92,31 @@ export type Undo = (() => Promise<void>)[];
 /** Runs the steps of an ADD; when one fails, those before it are taken back, and so are the addresses. */
 export async function rollingBack<T>(
   context: CniContext,
-  assigning: Promise<CniResult>,
+  booking: Promise<Booking>,
   steps: (undo: Undo) => Promise<T>,
 ): Promise<T> {
   const undo: Undo = [];
-  assigning.catch(() => {}); // awaited by the steps, or below
+  booking.catch(() => {}); // awaited by the steps, or below
   try {
     return await steps(undo);
   } catch (error) {
     // The addresses may still be on their way: only once they are there can they go back.
-    const noAddresses = await assigning.then(
-      () => undefined,
-      (reason: unknown) => reason,
+    const booked = await booking.then(
+      ({ stored }) => ({ stored }),
+      (reason: unknown) => ({ reason }),
     );
-    if (noAddresses === undefined) undo.unshift(() => ipamDel(context, AbortSignal.timeout(rollbackMs(context.conf))));
+    if (!("reason" in booked)) {
+      undo.unshift(() => ipamDel(context, AbortSignal.timeout(rollbackMs(context.conf))));
+      const { stored } = booked;
+      if (stored !== undefined) undo.unshift(async () => void (await deleteEndpoint(context.store, stored)));
+    }
     for (const step of undo)
       try {
         await step();
       } catch (second) {
         context.log.error("Could not undo all of a failed ADD; its DEL will", { error: second });
       }
-    throw noAddresses ?? error;
+    throw "reason" in booked ? booked.reason : error;
   }
 }
 

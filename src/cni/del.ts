@@ -1,37 +1,83 @@
 // DEL: the endpoint, the addresses, the interface. Whatever is not there is fine; what fails is said at the end, after
 // everything else was tried, so that a repeated DEL has less to do.
+import type { Also } from "../ipam/index.ts";
 import { hasErrno } from "../kernel/index.ts";
 import type { CniContext } from "./context.ts";
 import { removePodInterface } from "./datapath.ts";
-import { deleteEndpoint, getEndpoint } from "./endpoint.ts";
+import { deleteEndpoint, deletionOf, getEndpoint, type StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate, gatedStore } from "./gated-store.ts";
 import { checkDatastoreReady } from "./gates.ts";
-import { ipamDel } from "./ipam-delegation.ts";
+import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
+import { legacyHandle, onStore, releaseAddresses } from "./ipam-plugin.ts";
 
 const DELETE_ATTEMPTS = 6;
 
 export async function del(context: CniContext): Promise<void> {
+  if (context.store.together !== undefined && context.conf.ipam.type === CALICO_IPAM) await delTogether(context);
+  else await delInSteps(context);
+}
+
+/** Endpoint and addresses in one write. */
+async function delTogether(context: CniContext): Promise<void> {
+  const { memory, mark, identity } = context;
+  const begun = Promise.withResolvers<void>();
+  const legacy = legacyHandle(identity);
+  const released = memory.recall.attempt(
+    context.store,
+    async (store) => {
+      const here = onStore(context, store);
+      const ready = checkDatastoreReady(store).then(() => mark("gates open"));
+      ready.then(() => begun.resolve()).catch(() => {});
+      await giveBack(here, ready);
+    },
+    { isAbsent: (key) => key.type === "ipamHandle" && key.handleId === legacy },
+  );
+  released.catch(begun.reject);
+  begun.promise.catch(() => {}); // awaited below
+  const removed = begun.promise.then(() => removeInterface(context));
+  await all([released.then(() => mark("address released")), removed]);
+}
+
+async function giveBack(context: CniContext, ready: Promise<void>): Promise<void> {
+  const { store } = context;
+  for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
+    const found = ownEndpoint(context);
+    found.catch(() => {}); // awaited with the gates
+    const also: Also = async () => {
+      await ready;
+      const endpoint = await found;
+      return endpoint === undefined ? [] : [deletionOf(endpoint)];
+    };
+    const gated = onStore(context, gatedStore(store, ready));
+    const others = await releaseAddresses(gated, undefined, also);
+    await ready;
+    const endpoint = await found;
+    if (endpoint === undefined || others === "written") return;
+    if (others === "left" && (await deleteEndpoint(store, endpoint))) return;
+  }
+  throw changedTooOften();
+}
+
+/** The endpoint this container has; in Kubernetes it may belong to a newer container of the pod, and stays. */
+async function ownEndpoint({ store, identity }: CniContext): Promise<StoredEndpoint | undefined> {
+  const found = await getEndpoint(store, identity);
+  const holder = found?.endpoint.spec.containerID ?? "";
+  const isOthers = identity.orchestrator === "k8s" && holder !== "" && holder !== identity.containerId;
+  return isOthers ? undefined : found;
+}
+
+async function delInSteps(context: CniContext): Promise<void> {
   const { mark } = context;
   const ready = checkDatastoreReady(context.store).then(() => mark("gates open"));
   ready.catch(() => {}); // everything below waits for it
-  if (context.identity.orchestrator === "k8s") {
-    // An endpoint that cannot be deleted keeps its addresses and its wire.
-    const deleted = deletePodEndpoint({ ...context, store: gatedStore(context.store, ready) }).then(() =>
-      mark("endpoint deleted"),
-    );
-    const removed = ready.then(() => deleted).then(() => removeInterface(context));
-    const released = behindGate(context, Promise.all([ready, deleted]))
-      .then((gated) => ipamDel(gated))
-      .then(() => mark("address released"));
-    await all([ready, deleted, removed, released]);
-    return;
-  }
-  const deleted = deleteContainerEndpoint({ ...context, store: gatedStore(context.store, ready) }).then(() =>
+  const deleted = deleteOwnEndpoint({ ...context, store: gatedStore(context.store, ready) }).then(() =>
     mark("endpoint deleted"),
   );
-  const removed = ready.then(() => removeInterface(context));
-  const released = behindGate(context, ready)
+  // A pod's endpoint that cannot be deleted keeps its addresses and its wire.
+  const first = context.identity.orchestrator === "k8s" ? ready.then(() => deleted) : ready;
+  const removed = first.then(() => removeInterface(context));
+  const released = behindGate(context, first)
     .then((gated) => ipamDel(gated))
     .then(() => mark("address released"));
   await all([ready, deleted, removed, released]);
@@ -42,24 +88,16 @@ async function all(steps: readonly Promise<unknown>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(steps)) if (outcome.status === "rejected") throw outcome.reason;
 }
 
-/** The endpoint may belong to a newer container of the pod by now: then it stays. */
-async function deletePodEndpoint({ store, identity }: Pick<CniContext, "store" | "identity">): Promise<void> {
+async function deleteOwnEndpoint(context: CniContext): Promise<void> {
   for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
-    const found = await getEndpoint(store, identity);
-    if (found === undefined) return;
-    const holder = found.endpoint.spec.containerID ?? "";
-    if (holder !== "" && holder !== identity.containerId) return;
-    if (await deleteEndpoint(store, found)) return;
+    const found = await ownEndpoint(context);
+    if (found === undefined || (await deleteEndpoint(context.store, found))) return;
   }
-  throw new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
+  throw changedTooOften();
 }
 
-async function deleteContainerEndpoint({ store, identity }: Pick<CniContext, "store" | "identity">): Promise<void> {
-  for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
-    const found = await getEndpoint(store, identity);
-    if (found === undefined || (await deleteEndpoint(store, found))) return;
-  }
-}
+const changedTooOften = (): CniError =>
+  new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
 
 async function removeInterface(context: CniContext): Promise<void> {
   const { request } = context;

@@ -1,5 +1,5 @@
 // The workload endpoint in the datastore: finding the one there is, building the new one, writing it.
-import { Conflict, type Datastore, NotFound, type Stored } from "../datastore/index.ts";
+import { Conflict, type Datastore, NotFound, type Stored, type Write } from "../datastore/index.ts";
 import {
   API_VERSION,
   type Labels,
@@ -60,6 +60,18 @@ export async function writeEndpoint(
   existing: StoredEndpoint | undefined,
   now: Date,
 ): Promise<void> {
+  const entry = endpointEntry(store, draft, existing, now);
+  if (existing === undefined) await store.create(entry);
+  else await store.update({ ...entry, revision: existing.stored.revision });
+}
+
+/** What is stored of an endpoint that is new, or takes the place of one that was found. */
+export function endpointEntry(
+  store: Datastore,
+  draft: EndpointDraft,
+  existing: StoredEndpoint | undefined,
+  now: Date,
+): { readonly key: ResourceKey; readonly value: WorkloadEndpoint } {
   const { identity, generateName } = draft;
   const name = existing?.stored.key.name ?? workloadEndpointName(nameFields(identity));
   const key = endpointKey(identity.namespace, name);
@@ -87,8 +99,7 @@ export async function writeEndpoint(
       ...draft.spec,
     },
   };
-  if (existing === undefined) await store.create({ key, value });
-  else await store.update({ key, value, revision: existing.stored.revision });
+  return { key, value };
 }
 
 /** Adds a profile to an endpoint that is already there; nothing to do when it has it. */
@@ -99,6 +110,9 @@ export async function addProfile(store: Datastore, found: StoredEndpoint, profil
   const value = { ...endpoint, spec: { ...endpoint.spec, profiles: [...profiles, profile] } };
   await store.update({ key: stored.key, value, revision: stored.revision });
 }
+
+/** Its deletion as part of a greater write. */
+export const deletionOf = ({ stored: { key, revision } }: StoredEndpoint): Write => ({ op: "delete", key, revision });
 
 /** Whether it was deleted; false when somebody changed it in between. */
 export async function deleteEndpoint(store: Datastore, { stored }: StoredEndpoint): Promise<boolean> {

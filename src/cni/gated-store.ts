@@ -1,12 +1,13 @@
 // A datastore that may be read at once but written only when a question has been answered: reading ahead while the
 // gates of ADD and DEL are still being checked saves a round trip, and a closed gate means nothing was touched.
 import type { Datastore } from "../datastore/index.ts";
-import { Ipam } from "../ipam/index.ts";
 import type { CniContext } from "./context.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
+import { onStore } from "./ipam-plugin.ts";
 
 export function gatedStore(store: Datastore, gate: Promise<unknown>): Datastore {
   gate.catch(() => {}); // whoever writes hears of it
+  const together = store.together?.bind(store);
   return {
     name: store.name,
     get: (key, options) => store.get(key, options),
@@ -28,12 +29,12 @@ export function gatedStore(store: Datastore, gate: Promise<unknown>): Datastore 
       await gate;
       return store.delete(key, options);
     },
-    ...(store.together === undefined
+    ...(together === undefined
       ? {}
       : {
           together: async (writes, options) => {
             await gate;
-            return store.together?.(writes, options) ?? writes.map((_, i) => i);
+            return together(writes, options);
           },
         }),
     close: () => store.close(),
@@ -46,6 +47,5 @@ export async function behindGate(context: CniContext, gate: Promise<unknown>): P
     await gate;
     return context;
   }
-  const store = gatedStore(context.store, gate);
-  return { ...context, store, ipam: new Ipam({ datastore: store, log: context.log }) };
+  return onStore(context, gatedStore(context.store, gate));
 }

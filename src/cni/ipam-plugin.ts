@@ -1,7 +1,15 @@
 // Addresses for one container out of Calico's pools: what `calico-ipam` does, called in process by `calico` and as a
 // program of its own by anybody.
-import type { Datastore } from "../datastore/index.ts";
-import { type Assignments, describeShortage, type Ipam, UnknownHandle } from "../ipam/index.ts";
+import type { Datastore, Revision } from "../datastore/index.ts";
+import {
+  type Also,
+  type Assignments,
+  describeShortage,
+  type HandleRelease,
+  Ipam,
+  type IpamMemory,
+  UnknownHandle,
+} from "../ipam/index.ts";
 import { lockFile } from "../kernel/index.ts";
 import {
   cidrAddress,
@@ -28,6 +36,8 @@ export interface IpamContext {
   readonly identity: EndpointIdentity;
   readonly store: Datastore;
   readonly ipam: Ipam;
+  /** What IPAM, and whoever writes with it, remembers from one request to the next. */
+  readonly memory: IpamMemory;
   /** Labels of the pod's namespace, where pools may ask for them. */
   readonly namespaceLabels: () => Promise<Labels | undefined>;
   readonly log: Logger;
@@ -41,9 +51,22 @@ export interface IpamRequest {
   readonly ip?: IpAddress;
   /** With the pod's wishes over the configuration's. */
   readonly settings: IpamSettings;
+  /** To be stored with the addresses (of all families), where that can be. */
+  readonly also?: Also;
 }
 
-export async function assignAddresses(context: IpamContext, request: IpamRequest): Promise<CniResult> {
+export interface Assigned extends CniResult {
+  /** The revisions of what was stored with them, if it was. */
+  readonly also?: readonly Revision[];
+}
+
+/** The same context on a datastore that is, or stands for, its own. */
+export function onStore<C extends IpamContext>(context: C, store: Datastore): C {
+  const { log, memory } = context;
+  return { ...context, store, ipam: new Ipam({ datastore: store, log, memory }) };
+}
+
+export async function assignAddresses(context: IpamContext, request: IpamRequest): Promise<Assigned> {
   if (request.ip !== undefined) {
     const ip = request.ip;
     await locked(context, () =>
@@ -63,7 +86,9 @@ export async function assignAddresses(context: IpamContext, request: IpamRequest
   const assigned: Assignments[] = [];
   try {
     await locked(context, async () => {
-      for (const version of wanted)
+      for (const version of wanted) {
+        const before = assigned.flatMap((result) => result.addresses);
+        const { also } = request;
         assigned.push(
           await context.ipam.autoAssign({
             version,
@@ -73,8 +98,14 @@ export async function assignAddresses(context: IpamContext, request: IpamRequest
             pools: pools.get(version) ?? [],
             ...(namespaceLabels === undefined ? {} : { namespaceLabels }),
             ...owner(context),
+            // With the last of them: then all are known.
+            ...(also === undefined || version !== wanted.at(-1)
+              ? {}
+              : { also: (addresses) => also([...before, ...addresses]) }),
           }),
         );
+        if (assigned.at(-1)?.addresses.length === 0) break;
+      }
     });
     const short = assigned.find((result) => result.addresses.length === 0);
     if (short !== undefined)
@@ -83,7 +114,8 @@ export async function assignAddresses(context: IpamContext, request: IpamRequest
     await giveBack(context, assigned);
     throw error;
   }
-  return resultOf(assigned.flatMap((result) => result.addresses));
+  const also = assigned.at(-1)?.also;
+  return { ...resultOf(assigned.flatMap((result) => result.addresses)), ...(also === undefined ? {} : { also }) };
 }
 
 /** All or nothing: a pod with one family of two would look healthy and not be. */
@@ -97,20 +129,36 @@ async function giveBack({ ipam, log }: IpamContext, assigned: readonly Assignmen
   }
 }
 
-/** Gives back all addresses of the container; having none is fine. */
-export async function releaseAddresses(context: IpamContext, signal?: AbortSignal): Promise<void> {
+/** Very old versions kept addresses under another handle. */
+export const legacyHandle = (identity: EndpointIdentity): string =>
+  identity.orchestrator === "k8s" ? `${identity.namespace}.${identity.pod}` : identity.containerId;
+
+/**
+ * Gives back all addresses of the container; having none is fine.
+ * @param also to be written with that, where the datastore can; the result tells what became of it
+ */
+export async function releaseAddresses(
+  context: IpamContext,
+  signal?: AbortSignal,
+  also?: Also,
+): Promise<HandleRelease["others"]> {
   const { identity, ipam } = context;
-  const legacy = identity.orchestrator === "k8s" ? `${identity.namespace}.${identity.pod}` : identity.containerId;
-  const release = async (handle: string): Promise<void> => {
+  const release = async (handle: string, also?: Also): Promise<HandleRelease["others"]> => {
     try {
-      await ipam.releaseByHandle(handle, signal);
+      return (await ipam.releaseByHandleWith(handle, also ?? (async () => []), signal)).others;
     } catch (error) {
-      if (!(error instanceof UnknownHandle)) throw error;
+      if (error instanceof UnknownHandle) return "left";
+      throw error;
     }
   };
-  await locked(context, async () => {
-    // Very old versions kept addresses under another handle; both are looked up at once.
-    await Promise.all([release(ipamHandle(context.conf.name, identity.containerId)), release(legacy)]);
+  return locked(context, async () => {
+    // Both are looked up at once.
+    const handles = [
+      release(legacyHandle(identity)),
+      release(ipamHandle(context.conf.name, identity.containerId), also),
+    ];
+    const [, others = "left"] = await Promise.all(handles);
+    return others;
   });
 }
 

@@ -1,7 +1,7 @@
 // From a request to everything it needs: configuration, identity, datastore, IPAM. Used by the plugin process; the
 // node-local service has its own datastore and builds the rest the same way.
 import { chooseDatastore, openDatastore } from "../datastore/index.ts";
-import { Ipam } from "../ipam/index.ts";
+import { Ipam, IpamMemory } from "../ipam/index.ts";
 import { NetworkNamespace } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { apiConfig } from "./api-config.ts";
@@ -37,9 +37,9 @@ export async function openContext(options: {
 
 export function buildContext(
   parts: Pick<CniContext, "request" | "conf" | "log" | "now" | "store" | "openNetns" | "serialise" | "mark"> &
-    Partial<Pick<CniContext, "kubernetes">> & { readonly env: Environment },
+    Partial<Pick<CniContext, "kubernetes" | "memory">> & { readonly env: Environment },
 ): CniContext {
-  const { request, conf, store, env, ...rest } = parts;
+  const { request, conf, store, env, memory = new IpamMemory(), ...rest } = parts;
   const kubernetes = once(parts.kubernetes ?? (() => openKubernetes(conf, env)));
   const identity = identify(request, conf);
   const asksKubernetes = conf.policy.type === "k8s" || conf.kubernetes.kubeconfig !== "";
@@ -49,7 +49,8 @@ export function buildContext(
     conf,
     store,
     identity,
-    ipam: new Ipam({ datastore: store, log: rest.log }),
+    ipam: new Ipam({ datastore: store, log: rest.log, memory }),
+    memory,
     kubernetes,
     namespaceLabels: async () => {
       if (identity.orchestrator !== "k8s" || !asksKubernetes) return undefined;

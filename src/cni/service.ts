@@ -2,6 +2,7 @@
 // It answers on a Unix socket that root alone may use; the pod's namespace comes as a descriptor, so that the service
 // may live in a container.
 import type { Datastore, DatastoreConfig, KubeApi } from "../datastore/index.ts";
+import { IpamMemory } from "../ipam/index.ts";
 import { NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { runCommand } from "./commands.ts";
@@ -44,9 +45,11 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const agent = agentKubernetes(options.env ?? process.env);
   const kubernetes = options.kubernetes ?? (agent === undefined ? undefined : async () => readerOf(await agent()));
   const warm = new WarmNodes(options, options.store.name === "kubernetes" ? agent : undefined);
+  const memory = new IpamMemory();
   const server = new RequestServer({
     path: options.path ?? SERVICE_SOCKET,
-    onRequest: async (request) => JSON.stringify(await answer({ ...options, kubernetes, warm }, serialise, request)),
+    onRequest: async (request) =>
+      JSON.stringify(await answer({ ...options, kubernetes, warm, memory }, serialise, request)),
     onFailure: (error) => options.log.error("The CNI service failed", { error }),
   });
   return {
@@ -101,6 +104,7 @@ class WarmNodes implements AsyncDisposable {
 type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
   readonly kubernetes: CniServiceOptions["kubernetes"] | undefined;
   readonly warm: WarmNodes;
+  readonly memory: IpamMemory;
 };
 
 async function answer(
@@ -128,6 +132,7 @@ async function answer(
       env: options.env ?? process.env,
       serialise,
       mark,
+      memory: options.memory,
       ...(options.kubernetes === undefined ? {} : { kubernetes: options.kubernetes }),
       ...warm,
       openNetns: () => {

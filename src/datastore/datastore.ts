@@ -86,6 +86,24 @@ export type Write =
   | { readonly op: "update"; readonly entry: Entry & { readonly revision: Revision } }
   | { readonly op: "delete"; readonly key: StoredKey; readonly revision: Revision };
 
+/** What must hold besides, for writes that were decided by it. */
+export type Condition =
+  /** The entry is as it was read; no revision: there is none. */
+  | { readonly is: "unchanged"; readonly key: StoredKey; readonly revision: Revision | undefined }
+  /** Nothing the query finds was written after a revision; no revision: it finds nothing. Deletions do not show. */
+  | { readonly is: "quiet"; readonly query: StoredQuery; readonly since: Revision | undefined };
+
+export interface TogetherOptions extends CallOptions {
+  /** Some hundred at most; etcd takes 128 with the writes. */
+  readonly conditions?: readonly Condition[];
+}
+
+export type Together =
+  /** The revision of each write. */
+  | { readonly done: true; readonly revisions: readonly Revision[] }
+  /** Positions of the writes that were in the way of something; none: one of the conditions did not hold. */
+  | { readonly done: false; readonly refused: readonly number[] };
+
 /** The keys a query of some type yields. */
 export type KeyOfQuery<Q extends StoredQuery> = Extract<StoredKey, { readonly type: Q["type"] }>;
 
@@ -107,9 +125,9 @@ export interface Datastore {
   /** Changes after a revision; without one, first everything there is as `added`. */
   watch<Q extends StoredQuery>(query: Q, options: WatchOptions): Promise<Watch<KeyOfQuery<Q>>>;
   /**
-   * All of the writes or none: the positions of those whose condition did not hold, and none when all were done. Only of
-   * datastores that can (Kubernetes cannot): who uses it must also know how to go step by step.
+   * All of the writes or none. Only of datastores that can (Kubernetes cannot): who uses it must also know how to go step
+   * by step.
    */
-  together?(writes: readonly Write[], options?: CallOptions): Promise<readonly number[]>;
+  together?(writes: readonly Write[], options?: TogetherOptions): Promise<Together>;
   close(): Promise<void>;
 }

@@ -21,3 +21,4 @@ export type { KubeApi, KubeObject } from "./kubernetes/api-client.ts";
 export { KubernetesObjects } from "./kubernetes/kubernetes-objects.ts";
 export { openKubeApi } from "./kubernetes/open-api.ts";
 export { FollowedStore } from "./followed-store.ts";
+export { type Presumption, Recall } from "./recall.ts";

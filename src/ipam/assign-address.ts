@@ -59,8 +59,8 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
       ...(handleId === undefined ? {} : { handleId }),
       ...(attributes === undefined ? {} : { attributes }),
     });
-    const raise = { handleId, count: 1, maxPerHandle: request.maxPerHandle };
-    return (await writeTaken(context, block, taken, raise)) ? true : undefined;
+    const raise = { handleId, count: 1, maxPerHandle: request.maxPerHandle, also: [] };
+    return (await writeTaken(context, block, taken, raise)) && true;
   });
 }
 

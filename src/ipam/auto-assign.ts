@@ -1,4 +1,5 @@
 // Giving a host addresses of one family: from blocks it owns, then from a block it claims, then from anybody's.
+import type { Revision } from "../datastore/index.ts";
 import type { Cidr, IpVersion } from "../lib/ip.ts";
 import type { Labels } from "../model/index.ts";
 import { ownerOf, resolveAffinity } from "./affinities.ts";
@@ -18,7 +19,7 @@ import {
 import type { IpamPool, PoolUse } from "./pools.ts";
 import type { StoredAffinity, StoredBlock } from "./records.ts";
 import { ownerFor, readSurroundings, type Surroundings, searchIn } from "./surroundings.ts";
-import { type Taking, takeFromBlock } from "./take.ts";
+import { type Also, type Taking, takeFromBlock } from "./take.ts";
 
 export interface AutoAssignRequest extends AllocationOwner {
   readonly version: IpVersion;
@@ -34,6 +35,11 @@ export interface AutoAssignRequest extends AllocationOwner {
   readonly hostReserved?: HostReserved;
   /** At most so many addresses of this family under the handle, or `HandleLimitReached`. */
   readonly maxPerHandle?: number;
+  /**
+   * What to write in the same moment, when the datastore can and all addresses come from one block; `Assignments.also`
+   * tells whether it was.
+   */
+  readonly also?: Also;
 }
 
 export interface Assignments {
@@ -43,6 +49,8 @@ export interface Assignments {
   readonly addresses: readonly Cidr[];
   /** Why there are fewer than requested. */
   readonly messages: readonly string[];
+  /** The revisions of what the request wanted written with them, if it was. */
+  readonly also?: readonly Revision[];
 }
 
 /** `Assigned 1 out of 2 requested IPv4 addresses; No IPs available in pools: [10.0.0.0/24]`. */
@@ -53,10 +61,9 @@ export function describeShortage({ addresses, requested, version, messages }: As
 export async function autoAssign(context: Context, request: AutoAssignRequest): Promise<Assignments> {
   if (!request.use) throw new BadRequest("must specify the intended use when assigning an IP");
   const who = `${ownerText(ownerFor(request.host, request.use))} IPv${request.version}`;
-  return context.memory.inTurn(who, context.signal, async () => {
-    const around = await readSurroundings(context, request);
-    return new Assignment(context, request, around).run();
-  });
+  return context.memory.inTurn(who, context.signal, () =>
+    context.attempt(async (here) => new Assignment(here, request, await readSurroundings(here, request)).run()),
+  );
 }
 
 /** Full blocks are common: a few are read at once instead of one after the other. */
@@ -70,6 +77,7 @@ class Assignment {
   readonly #exhausted = new Set<Cidr>();
   readonly #cooldownSeconds: number;
   #owned: number;
+  #also: readonly Revision[] | undefined;
 
   constructor(
     readonly context: Context,
@@ -89,7 +97,13 @@ class Assignment {
       ? "No more free affine blocks and strict affinity enabled"
       : `No IPs available in pools: [${usable.map((pool) => pool.cidr).join(" ")}]`;
     const { version, count } = this.request;
-    return { version, requested: count, addresses: this.#addresses, messages: this.#missing > 0 ? [why] : [] };
+    return {
+      version,
+      requested: count,
+      addresses: this.#addresses,
+      messages: this.#missing > 0 ? [why] : [],
+      ...(this.#also === undefined ? {} : { also: this.#also }),
+    };
   }
 
   get #missing(): number {
@@ -211,7 +225,7 @@ class Assignment {
 
   async #take(block: StoredBlock): Promise<void> {
     const { config, owner, reservations } = this.around;
-    const { handleId, attributes } = this.request;
+    const { handleId, attributes, also, count } = this.request;
     const taking: Taking = {
       count: this.#missing,
       for: { ...(handleId === undefined ? {} : { handleId }), ...(attributes === undefined ? {} : { attributes }) },
@@ -219,11 +233,13 @@ class Assignment {
       cooldownSeconds: this.#cooldownSeconds,
       ...(config.strictAffinity ? { onlyOf: owner } : {}),
       ...(this.request.maxPerHandle === undefined ? {} : { maxPerHandle: this.request.maxPerHandle }),
+      ...(also === undefined || this.#missing < count ? {} : { also }),
     };
     const taken = await takeFromBlock(this.context, block, taking);
-    this.#addresses.push(...taken);
+    this.#addresses.push(...taken.addresses);
+    this.#also ??= taken.also;
     const { full } = this.context.memory;
-    if (taken.length < taking.count) full.add(block.key.cidr);
+    if (taken.addresses.length < taking.count) full.add(block.key.cidr);
     else full.delete(block.key.cidr);
   }
 }

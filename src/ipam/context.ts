@@ -34,6 +34,14 @@ export class Context {
     return this.options.nowMs();
   }
 
+  /** Works by what is remembered where the datastore lets a write be bound to it, and by what it says otherwise. */
+  attempt<T>(work: (context: Context) => Promise<T>): Promise<T> {
+    const { datastore, memory } = this.options;
+    return memory.recall.attempt(datastore, (store) =>
+      work(store === datastore ? this : new Context({ ...this.options, datastore: store }, this.signal)),
+    );
+  }
+
   /** The same, for writes that tidy up after a failure: they outlive a caller that has given up. */
   forCleanUp(): Context {
     return new Context(this.options, AbortSignal.timeout(30_000));

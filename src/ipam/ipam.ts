@@ -15,16 +15,18 @@ import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, re
 import { Memory } from "./memory.ts";
 import { type OwnerChange, setOwners } from "./owner-attributes.ts";
 import { type Allocation, addressesOfHandle, allocationOf } from "./queries.ts";
-import { type ReleaseRequest, type ReleaseResult, releaseAddresses, releaseByHandle } from "./release.ts";
+import { type ReleaseRequest, type ReleaseResult, releaseAddresses } from "./release.ts";
+import { type HandleRelease, releaseByHandle } from "./release-handle.ts";
 import type { SurroundingsRequest } from "./surroundings.ts";
+import type { Also } from "./take.ts";
 import { upgradeHost } from "./upgrade.ts";
 import { readUtilization, type UtilizationReport } from "./utilization.ts";
 
 export class Ipam {
   readonly #options: IpamOptions;
 
-  constructor(options: Pick<IpamOptions, "datastore"> & Partial<Omit<IpamOptions, "memory">>) {
-    this.#options = { log: silentLogger, nowMs: Date.now, random: Math.random, ...options, memory: new Memory() };
+  constructor(options: Pick<IpamOptions, "datastore"> & Partial<IpamOptions>) {
+    this.#options = { log: silentLogger, nowMs: Date.now, random: Math.random, memory: new Memory(), ...options };
   }
 
   /** Addresses of one family for a host. Fewer than asked for is no error: the result says why. */
@@ -42,8 +44,13 @@ export class Ipam {
   }
 
   /** All addresses of a handle; `UnknownHandle` when there is no such handle. */
-  releaseByHandle(handleId: string, signal?: AbortSignal): Promise<readonly IpAddress[]> {
-    return releaseByHandle(this.#context(signal), handleId);
+  async releaseByHandle(handleId: string, signal?: AbortSignal): Promise<readonly IpAddress[]> {
+    return (await releaseByHandle(this.#context(signal), handleId)).released;
+  }
+
+  /** The same, with other writes in the same moment where the datastore can; the result tells whether they were done. */
+  releaseByHandleWith(handleId: string, also: Also, signal?: AbortSignal): Promise<HandleRelease> {
+    return releaseByHandle(this.#context(signal), handleId, also);
   }
 
   /** A block of its own for a host, with nothing taken from it. */

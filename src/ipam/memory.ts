@@ -1,10 +1,12 @@
-// What one process remembers between requests, to spare the datastore. Never trusted for correctness: only the order
-// of trying follows from it.
+// What one process remembers between requests, to spare the datastore. Never trusted for correctness: the order of trying
+// follows from it, and decisions whose write is bound to what they were made by (see the datastore's `Recall`).
+import { Recall } from "../datastore/index.ts";
 import type { Cidr } from "../lib/ip.ts";
 
 export class Memory {
   /** Blocks that had no free address when last seen: tried after the others. */
   readonly full = new Set<Cidr>();
+  readonly recall = new Recall();
   readonly #queues = new Map<string, Promise<void>>();
 
   /** Requests that would write the same blocks take turns instead of refusing each other's writes. */

@@ -4,6 +4,7 @@ import {
   type CallOptions,
   type Datastore,
   NotFound,
+  type Revision,
   type Stored,
   type Write,
 } from "../datastore/index.ts";
@@ -25,6 +26,12 @@ import type { Owner } from "./block.ts";
 export type StoredBlock = Stored<BlockKey>;
 export type StoredAffinity = Stored<BlockAffinityKey>;
 export type StoredHandle = Stored<IpamHandleKey>;
+
+export type BlocksWritten =
+  /** The revisions of what was written with it. */
+  | { readonly done: true; readonly also: readonly Revision[] }
+  /** The first that was. */
+  | { readonly done: false; readonly inTheWay: "block" | "handle" | "others" };
 
 export class Records {
   constructor(
@@ -89,40 +96,29 @@ export class Records {
   }
 
   /**
-   * A block with more of a new handle's addresses, and the handle, in one write. Undefined where the datastore cannot:
-   * then the handle goes first.
+   * Blocks (without a value: they go), the handle of the addresses that changed, and what the caller wants written with
+   * them, in one write. Undefined where the datastore cannot: then it goes step by step.
    */
-  async takeTogether(
-    stored: StoredBlock,
-    value: Block,
-    handle: IpamHandle,
-  ): Promise<"done" | "block" | "handle" | undefined> {
-    return this.#both([
-      { op: "update", entry: { ...stored, value: next(stored, value) } },
-      { op: "create", entry: { key: { type: "ipamHandle", handleId: handle.handleId }, value: handle } },
-    ]);
-  }
-
-  /** A block without a handle's addresses, and the handle gone, in one write. Undefined where the datastore cannot. */
-  async freeTogether(
-    stored: StoredBlock,
-    value: Block | undefined,
-    handle: StoredHandle,
-  ): Promise<"done" | "block" | "handle" | undefined> {
-    return this.#both([
-      value === undefined
-        ? { op: "delete", key: stored.key, revision: stored.revision }
-        : { op: "update", entry: { ...stored, value: next(stored, value) } },
-      { op: "delete", key: handle.key, revision: handle.revision },
-    ]);
-  }
-
-  /** Which of the two was in the way: the block when both were. */
-  async #both(writes: readonly [block: Write, handle: Write]): Promise<"done" | "block" | "handle" | undefined> {
-    const refused = await this.store.together?.(writes, this.call);
-    if (refused === undefined) return undefined;
-    if (refused.length === 0) return "done";
-    return refused.includes(0) ? "block" : "handle";
+  async writeBlocks(
+    blocks: readonly { readonly stored: StoredBlock; readonly value: Block | undefined }[],
+    handle: Write | undefined,
+    also: readonly Write[],
+  ): Promise<BlocksWritten | undefined> {
+    const first = blocks.map(
+      ({ stored, value }): Write =>
+        value === undefined
+          ? { op: "delete", key: stored.key, revision: stored.revision }
+          : { op: "update", entry: { ...stored, value: next(stored, value) } },
+    );
+    if (handle !== undefined) first.push(handle);
+    const outcome = await this.store.together?.([...first, ...also], this.call);
+    if (outcome === undefined) return undefined;
+    if (outcome.done) return { done: true, also: outcome.revisions.slice(first.length) };
+    const [refused = 0] = outcome.refused;
+    return {
+      done: false,
+      inTheWay: refused < blocks.length ? "block" : refused < first.length ? "handle" : "others",
+    };
   }
 
   createHandle(value: IpamHandle): Promise<StoredHandle | undefined> {

@@ -1,14 +1,13 @@
-// Giving addresses back, by name or by handle. A release that names the handle or sequence number it saw is refused when
+// Giving addresses back by name (by handle: release-handle.ts). A release that names the handle or sequence number it saw is refused when
 // the address has since gone to somebody else; the addresses of one block are released together or not at all.
 import { type Cidr, cidrContains, type IpAddress, maskCidr } from "../lib/ip.ts";
 import type { Block } from "../model/index.ts";
-import { giveUpBlock } from "./affinities.ts";
-import { addressAt, allocationAt, free, freeCold, heldBy, isCooling, isEmpty, ordinalOf, sameHandle } from "./block.ts";
+import { giveUpIfDeselected, settleOrLog, writeFreed } from "./after-release.ts";
+import { allocationAt, free, freeCold, heldBy, isCooling, isEmpty, ordinalOf, sameHandle } from "./block.ts";
 import { readConfig } from "./config.ts";
-import { type Context, isLost, untilWon } from "./context.ts";
-import { BlockClaimed, BlockNotEmpty, StaleRelease, UnknownHandle } from "./errors.ts";
-import { recount, settleHandle } from "./handles.ts";
-import { type IpamPool, poolAround, readPools, selectsNode } from "./pools.ts";
+import { type Context, untilWon } from "./context.ts";
+import { StaleRelease } from "./errors.ts";
+import { type IpamPool, poolAround, readPools } from "./pools.ts";
 import type { StoredBlock, StoredHandle } from "./records.ts";
 
 export interface ReleaseRequest {
@@ -63,39 +62,6 @@ export async function releaseAddresses(context: Context, requests: readonly Rele
     for (const block of emptied) await giveUpIfDeselected(context, block, pools);
   }
   return { released, notAllocated, ...(firstError === undefined ? {} : { error: firstError }) };
-}
-
-/** Frees everything a handle holds. `UnknownHandle` when there is none. */
-export async function releaseByHandle(context: Context, handleId: string): Promise<readonly IpAddress[]> {
-  const [config, handle] = await Promise.all([readConfig(context), context.records.handle(handleId)]);
-  if (handle === undefined) throw new UnknownHandle(handleId);
-  const counts = new Map<Cidr, number>();
-  const released: IpAddress[] = [];
-  const emptied: Block[] = [];
-  const blocks = Object.keys(handle.value.block);
-  let isSettled = false;
-  for (const text of blocks) {
-    const cidr = text as Cidr;
-    const result = await releaseHeld(context, {
-      cidr,
-      handleId,
-      cooldownSeconds: config.ipCooldownSeconds ?? 0,
-      ...(blocks.length === 1 ? { last: handle } : {}),
-    });
-    released.push(...result.released);
-    if (result.emptied !== undefined) emptied.push(result.emptied);
-    isSettled = result.isSettled === true;
-    if (isSettled) continue;
-    // Nothing was there although the handle says so: an assignment that died, or one that is about to write.
-    const count = result.released.length > 0 ? 0 : (await recount(context, handleId, [cidr])).get(cidr);
-    counts.set(cidr, count ?? 0);
-  }
-  if (!isSettled) await settleOrLog(context, handle, counts);
-  if (emptied.length > 0) {
-    const pools = await readPools(context.records);
-    for (const block of emptied) await giveUpIfDeselected(context, block, pools);
-  }
-  return released;
 }
 
 interface BlockResult {
@@ -154,91 +120,6 @@ function judge(block: Block, wanted: readonly ReleaseRequest[]) {
     if (held.handleId !== undefined) holders.add(held.handleId);
   }
   return { ordinals, notAllocated, holders };
-}
-
-interface HeldResult {
-  readonly released: readonly IpAddress[];
-  readonly emptied?: Block;
-  /** The handle went with the addresses. */
-  readonly isSettled?: boolean;
-}
-
-async function releaseHeld(
-  context: Context,
-  request: {
-    readonly cidr: Cidr;
-    readonly handleId: string;
-    readonly cooldownSeconds: number;
-    /** The handle, when this is all it holds. */
-    readonly last?: StoredHandle;
-  },
-): Promise<HeldResult> {
-  const { cidr, handleId, cooldownSeconds, last } = request;
-  return untilWon<HeldResult>(context, `block ${cidr}`, async () => {
-    const stored = await context.records.block(cidr);
-    if (stored === undefined) return { released: [] };
-    const ordinals = stored.value.allocations.flatMap((_, ordinal) =>
-      sameHandle(allocationAt(stored.value, ordinal)?.handleId, handleId) ? [ordinal] : [],
-    );
-    if (ordinals.length === 0) return { released: [] };
-    const freed = free(stored.value, ordinals, { cooldownSeconds, nowMs: context.nowMs, forgetNumbers: false });
-    const value = freeCold(freed, cooldownSeconds, context.nowMs);
-    const result = {
-      released: ordinals.map((ordinal) => addressAt(stored.value, ordinal)),
-      ...(isEmpty(value) ? { emptied: value } : {}),
-    };
-    if (last !== undefined) {
-      const outcome = await context.records.freeTogether(stored, isForgotten(value) ? undefined : value, last);
-      if (outcome === "block") return undefined;
-      if (outcome === "done") {
-        context.memory.full.delete(cidr);
-        return { ...result, isSettled: true };
-      }
-    }
-    if (!(await writeFreed(context, stored, value))) return undefined;
-    return result;
-  });
-}
-
-/** A block that is empty and nobody's has no reason to be. */
-const isForgotten = (block: Block): boolean => block.affinity === undefined && isEmpty(block);
-
-/** False when another wrote it first. */
-async function writeFreed(context: Context, stored: StoredBlock, value: Block): Promise<boolean> {
-  try {
-    if (isForgotten(value)) await context.records.deleteBlock(stored);
-    else await context.records.updateBlock(stored, value);
-    context.memory.full.delete(stored.key.cidr);
-    return true;
-  } catch (error) {
-    if (isLost(error)) return false;
-    throw error;
-  }
-}
-
-/** The addresses are free whatever becomes of the handle, so a failure here is told and not thrown. */
-async function settleOrLog(context: Context, seen: StoredHandle, counts: ReadonlyMap<Cidr, number>): Promise<void> {
-  try {
-    await settleHandle(context, seen, counts);
-  } catch (error) {
-    context.log.warn("handle keeps a count too high", { handle: seen.value.handleId, error });
-  }
-}
-
-/** An emptied block whose pool no longer selects its node is not kept for it. */
-async function giveUpIfDeselected(context: Context, block: Block, pools: readonly IpamPool[]): Promise<void> {
-  if (block.affinity?.startsWith("host:") !== true) return;
-  const name = block.affinity.slice("host:".length);
-  const pool = poolAround(pools, block.cidr);
-  if (pool === undefined) return;
-  try {
-    const node = await context.records.resource("Node", name);
-    if (node === undefined || selectsNode(pool, node.metadata.labels ?? {})) return;
-    await giveUpBlock(context, { type: "host", name }, block.cidr, { mustBeEmpty: true });
-  } catch (error) {
-    if (error instanceof BlockNotEmpty || error instanceof BlockClaimed || isLost(error)) return;
-    context.log.warn("could not give up an emptied block", { block: block.cidr, host: name, error });
-  }
 }
 
 /** Requests by the block their address lies in, each address once; addresses of no block at all apart. */

@@ -4,6 +4,7 @@ import { encodeValue, type PathRange, pathOf, rangeOf } from "../codec.ts";
 import type { EtcdConfig, OpenOptions } from "../config.ts";
 import type {
   CallOptions,
+  Condition,
   Datastore,
   DeleteOptions,
   Entry,
@@ -15,6 +16,8 @@ import type {
   Removed,
   Revision,
   Stored,
+  Together,
+  TogetherOptions,
   Watch,
   Write,
 } from "../datastore.ts";
@@ -24,7 +27,7 @@ import { parseRevision, requireRevision } from "../revision.ts";
 import { decodeIfReadable, decodeRow, decodeRows, swapFailure } from "../rows.ts";
 import type { EtcdApi } from "./api.ts";
 import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
-import type { EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest } from "./messages.ts";
+import type { Compare, EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest } from "./messages.ts";
 import { ReadBatch } from "./read-batch.ts";
 import { EtcdWatch } from "./watch.ts";
 
@@ -116,7 +119,7 @@ export class EtcdDatastore implements Datastore {
     throw swapFailure(key, answer.succeeded ? undefined : answer.row);
   }
 
-  async together(writes: readonly Write[], options: CallOptions = {}): Promise<readonly number[]> {
+  async together(writes: readonly Write[], options: TogetherOptions = {}): Promise<Together> {
     const keys = writes.map((write) => pathOf(write.op === "delete" ? write.key : write.entry.key));
     const expected = writes.map(expectedRevision);
     const success = await Promise.all(
@@ -125,17 +128,22 @@ export class EtcdDatastore implements Datastore {
         return write.op === "delete" ? { type: "delete", delete: { key } } : this.#put(key, write.entry, options);
       }),
     );
+    this.#beforeWrite?.();
     const answer = await this.#api.txn(
       {
-        compare: keys.map((key, i) => ({ key, field: "mod", equals: expected[i] ?? 0 })), // 0: there is none
+        compare: [
+          ...keys.map((key, i) => ({ key, field: "mod", equals: expected[i] ?? 0 }) as const), // 0: there is none
+          ...(options.conditions ?? []).map(compareOf),
+        ],
         success,
         failure: keys.map((key) => ({ type: "range", range: { key } })),
       },
       { signal: options.signal, repeatable: false },
     );
-    if (answer.succeeded) return [];
-    const refused = keys.flatMap((_, i) => ((answer.rows[i]?.[0]?.revision ?? 0) === expected[i] ? [] : [i]));
-    return refused.length > 0 ? refused : keys.map((_, i) => i); // it changed back meanwhile: all are asked again
+    const revision = String(answer.revision);
+    if (answer.succeeded) return { done: true, revisions: writes.map(() => revision) };
+    const isRefused = (i: number): boolean => (answer.rows[i]?.[0]?.revision ?? 0) !== expected[i];
+    return { done: false, refused: [...writes.keys()].filter(isRefused) };
   }
 
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
@@ -250,6 +258,12 @@ const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(reso
 /** What must be there before a write: 0 for nothing. */
 const expectedRevision = (write: Write): number =>
   write.op === "create" ? 0 : requireRevision(write.op === "delete" ? write.revision : write.entry.revision);
+
+function compareOf(condition: Condition): Compare {
+  if (condition.is === "unchanged")
+    return { key: pathOf(condition.key), field: "mod", equals: parseRevision(condition.revision) };
+  return { ...span(rangeOf(condition.query)), field: "mod", below: parseRevision(condition.since) + 1 };
+}
 
 /** The keys of a range as etcd wants them: a prefix ends before its last byte plus one. */
 function span(range: PathRange): { readonly key: string; readonly end?: string } {

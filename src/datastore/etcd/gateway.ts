@@ -6,7 +6,7 @@ import { Unauthorized, Unsupported } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
 import { type Endpoint, EndpointWalk, loadTls, type TlsMaterial } from "./endpoints.ts";
 import { AttemptFailed, AttemptTimedOut, connectionFailure, failureOf, TokenExpired } from "./failures.ts";
-import type { EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest, TxnResponse } from "./messages.ts";
+import type { Compare, EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest, TxnResponse } from "./messages.ts";
 
 /** 64-bit numbers travel as decimal text, bytes as base64, zero values not at all. */
 interface JsonRow {
@@ -59,11 +59,7 @@ export class GatewayEtcdApi implements EtcdApi {
 
   async txn(request: TxnRequest, call: EtcdCall & { readonly repeatable: boolean }): Promise<TxnResponse> {
     const body = {
-      compare: request.compare.map(({ key, field, equals }) =>
-        field === "mod"
-          ? { target: "MOD", key: base64(key), mod_revision: String(equals) }
-          : { target: "VERSION", key: base64(key), version: String(equals) },
-      ),
+      compare: request.compare.map(compareJson),
       success: request.success.map(operationJson),
       failure: request.failure.map(operationJson),
     };
@@ -178,6 +174,17 @@ const rangeJson = ({ key, end, limit, revision }: RangeRequest): object => ({
   ...(limit === undefined ? {} : { limit: String(limit) }),
   ...(revision === undefined ? {} : { revision: String(revision) }),
 });
+
+function compareJson(compare: Compare): object {
+  const key = base64(compare.key);
+  if ("below" in compare) {
+    const range = compare.end === undefined ? {} : { range_end: base64(compare.end) };
+    return { result: "LESS", target: "MOD", key, mod_revision: String(compare.below), ...range };
+  }
+  return compare.field === "mod"
+    ? { target: "MOD", key, mod_revision: String(compare.equals) }
+    : { target: "VERSION", key, version: String(compare.equals) };
+}
 
 function operationJson(operation: Operation): object {
   switch (operation.type) {

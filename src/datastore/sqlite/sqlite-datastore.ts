@@ -8,6 +8,7 @@ import type { StoredKey, StoredQuery } from "../../model/index.ts";
 import { encodeValue, pathOf, rangeOf } from "../codec.ts";
 import type {
   CallOptions,
+  Condition,
   Datastore,
   DeleteOptions,
   Entry,
@@ -17,6 +18,8 @@ import type {
   Removed,
   Revision,
   Stored,
+  Together,
+  TogetherOptions,
   Watch,
   Write,
 } from "../datastore.ts";
@@ -27,7 +30,7 @@ import { decodeIfReadable, decodeRow, decodeRows, type StoredRow, swapFailure } 
 import { BLOCKING_WAIT_MS, isBusy, retryBusy } from "./busy.ts";
 import { CommitSignal } from "./commit-signal.ts";
 import { checkSchema, migrate, OPEN_FLAGS } from "./schema.ts";
-import { VersionStore, type WriteOutcome, type WriteRequest } from "./version-store.ts";
+import { type Check, VersionStore, type WriteOutcome, type WriteRequest } from "./version-store.ts";
 import { SqliteWatch } from "./watch.ts";
 
 export interface SqliteOptions {
@@ -136,7 +139,7 @@ export class SqliteDatastore implements Datastore {
     throw swapFailure(key, outcome.done ? undefined : outcome.current);
   }
 
-  async together(writes: readonly Write[], options: CallOptions = {}): Promise<readonly number[]> {
+  async together(writes: readonly Write[], options: TogetherOptions = {}): Promise<Together> {
     const requests = writes.map((write) => {
       if (write.op === "create") return this.#request(write.entry.key, write.entry, (current) => current === undefined);
       const expected = requireRevision(write.op === "delete" ? write.revision : write.entry.revision);
@@ -145,9 +148,11 @@ export class SqliteDatastore implements Datastore {
         ? this.#request(write.key, undefined, allow)
         : this.#request(write.entry.key, write.entry, allow);
     });
-    const refused = await this.#busy(() => this.#store.writeAll(requests), options.signal);
-    if (refused.length === 0) this.#signal.announce();
-    return refused;
+    const checks = (options.conditions ?? []).map(checkOf);
+    const outcome = await this.#busy(() => this.#store.writeAll(requests, checks), options.signal);
+    if (!outcome.done) return outcome;
+    this.#signal.announce();
+    return { done: true, revisions: outcome.revisions.map(String) };
   }
 
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
@@ -238,6 +243,11 @@ export class SqliteDatastore implements Datastore {
     }
   }
 }
+
+const checkOf = (condition: Condition): Check =>
+  condition.is === "unchanged"
+    ? { path: pathOf(condition.key), revision: parseRevision(condition.revision) }
+    : { range: rangeOf(condition.query), since: parseRevision(condition.since) };
 
 const stored = <K extends StoredKey>(entry: Entry<K>, revision: number): Stored<K> => ({
   key: entry.key,

@@ -2,6 +2,7 @@
 // operation where a test can interleave tasks in the order it wants, fail an operation or end the caller's life.
 import {
   AlreadyExists,
+  type Condition,
   Conflict,
   type Datastore,
   type DeleteOptions,
@@ -10,6 +11,8 @@ import {
   type ListResult,
   NotFound,
   type Stored,
+  type Together,
+  type TogetherOptions,
   Unsupported,
   type Watch,
   type Write,
@@ -35,7 +38,7 @@ export class MemoryDatastore implements Datastore {
 
   /** @param stepwise a datastore that cannot write several entries together */
   constructor(stepwise = false) {
-    if (!stepwise) this.together = (writes) => this.#together(writes);
+    if (!stepwise) this.together = (writes, options) => this.#together(writes, options);
   }
 
   /** A second client of the same data, with gates of its own. */
@@ -74,7 +77,7 @@ export class MemoryDatastore implements Datastore {
     });
   }
 
-  #together(writes: readonly Write[]): Promise<readonly number[]> {
+  #together(writes: readonly Write[], { conditions = [] }: TogetherOptions = {}): Promise<Together> {
     return this.#run("together", undefined, () => {
       const refused = writes.flatMap((write, i) => {
         const known = this.#data.get(pathOf(write.op === "delete" ? write.key : write.entry.key));
@@ -82,12 +85,22 @@ export class MemoryDatastore implements Datastore {
           write.op === "create" ? undefined : write.op === "delete" ? write.revision : write.entry.revision;
         return known?.revision === expected ? [] : [i];
       });
-      if (refused.length === 0)
-        for (const write of writes)
-          if (write.op === "delete") this.#data.delete(pathOf(write.key));
-          else this.#put(write.entry);
-      return refused;
+      if (refused.length > 0 || !conditions.every((condition) => this.#holds(condition)))
+        return { done: false, refused };
+      const revisions = writes.map((write) => {
+        if (write.op !== "delete") return this.#put(write.entry).revision;
+        this.#data.delete(pathOf(write.key));
+        return String(++this.shared.#revision);
+      });
+      return { done: true, revisions };
     });
+  }
+
+  #holds(condition: Condition): boolean {
+    if (condition.is === "unchanged") return this.#data.get(pathOf(condition.key))?.revision === condition.revision;
+    const isNewer = ({ key, revision }: Stored) =>
+      matches(key, condition.query) && Number(revision) > Number(condition.since ?? 0);
+    return ![...this.#data.values()].some(isNewer);
   }
 
   get<K extends StoredKey>(key: K): Promise<Stored<K>> {

@@ -1,0 +1,135 @@
+// Giving back everything a handle holds: in one write where the datastore can, block by block otherwise.
+import { type Cidr, hostCidr, type IpAddress } from "../lib/ip.ts";
+import type { Block } from "../model/index.ts";
+import {
+  giveUpEmptied,
+  giveUpIfDeselected,
+  isDeselected,
+  isForgotten,
+  settleOrLog,
+  writeFreed,
+} from "./after-release.ts";
+import { addressAt, allocationAt, free, freeCold, isEmpty, sameHandle } from "./block.ts";
+import { readConfig } from "./config.ts";
+import { type Context, untilWon } from "./context.ts";
+import { UnknownHandle } from "./errors.ts";
+import { recount } from "./handles.ts";
+import { readPools } from "./pools.ts";
+import type { StoredBlock, StoredHandle } from "./records.ts";
+import type { Also } from "./take.ts";
+
+export interface HandleRelease {
+  readonly released: readonly IpAddress[];
+  /** What became of the writes that were to go with it. `refused`: nothing was released because of them. */
+  readonly others: "written" | "left" | "refused";
+}
+
+/**
+ * Frees everything a handle holds. `UnknownHandle` when there is none.
+ * @param also to be written in the same moment, where the datastore can
+ */
+export function releaseByHandle(context: Context, handleId: string, also?: Also): Promise<HandleRelease> {
+  return context.attempt((here) =>
+    untilWon(here, `handle ${handleId}`, async () => {
+      const [config, handle] = await Promise.all([readConfig(here), here.records.handle(handleId)]);
+      if (handle === undefined) throw new UnknownHandle(handleId);
+      const cooldownSeconds = config.ipCooldownSeconds ?? 0;
+      const together = await releaseTogether(here, handle, cooldownSeconds, also);
+      if (together === "step by step") return releaseInSteps(here, handle, cooldownSeconds);
+      return together;
+    }),
+  );
+}
+
+/** Addresses, handle and what goes with them in one write; undefined when somebody was faster. */
+async function releaseTogether(
+  context: Context,
+  handle: StoredHandle,
+  cooldownSeconds: number,
+  also: Also | undefined,
+): Promise<HandleRelease | undefined | "step by step"> {
+  const { records, memory } = context;
+  if (records.store.together === undefined) return "step by step";
+  const cidrs = Object.keys(handle.value.block) as Cidr[];
+  const stored = await Promise.all(cidrs.map((cidr) => records.block(cidr)));
+  const freed = stored.flatMap((block) => (block && freedOf(context, block, handle, cooldownSeconds)) ?? []);
+  // A handle that names what it does not hold: an assignment died, or one is about to write.
+  if (freed.length === 0 || freed.length < cidrs.length) return "step by step";
+  // Asked before the write, so that it can be part of what the write is bound to.
+  const surplus: Block[] = [];
+  for (const { value } of freed) if (isEmpty(value) && (await isDeselected(context, value))) surplus.push(value);
+  const released = freed.flatMap(({ addresses }) => addresses);
+  const others = (await also?.(released.map(hostCidr))) ?? [];
+  const outcome = await records.writeBlocks(
+    freed.map(({ stored, value }) => ({ stored, value: isForgotten(value) ? undefined : value })),
+    { op: "delete", key: handle.key, revision: handle.revision },
+    others,
+  );
+  if (outcome?.done !== true) return outcome?.inTheWay === "others" ? { released: [], others: "refused" } : undefined;
+  for (const cidr of cidrs) memory.full.delete(cidr);
+  for (const block of surplus) await giveUpEmptied(context, block);
+  return { released, others: others.length > 0 ? "written" : "left" };
+}
+
+async function releaseInSteps(context: Context, handle: StoredHandle, cooldownSeconds: number): Promise<HandleRelease> {
+  const { handleId } = handle.key;
+  const counts = new Map<Cidr, number>();
+  const released: IpAddress[] = [];
+  const emptied: Block[] = [];
+  for (const text of Object.keys(handle.value.block)) {
+    const cidr = text as Cidr;
+    const result = await releaseHeld(context, cidr, handle, cooldownSeconds);
+    released.push(...(result?.addresses ?? []));
+    if (result !== undefined && isEmpty(result.value)) emptied.push(result.value);
+    // Nothing was there although the handle says so: an assignment that died, or one that is about to write.
+    const count = result !== undefined ? 0 : (await recount(context, handleId, [cidr])).get(cidr);
+    counts.set(cidr, count ?? 0);
+  }
+  await settleOrLog(context, handle, counts);
+  if (emptied.length > 0) {
+    const pools = await readPools(context.records);
+    for (const block of emptied) await giveUpIfDeselected(context, block, pools);
+  }
+  return { released, others: "left" };
+}
+
+interface Freed {
+  readonly stored: StoredBlock;
+  readonly value: Block;
+  readonly addresses: readonly IpAddress[];
+}
+
+/** A block without a handle's addresses; undefined when it has none of them. */
+function freedOf(
+  context: Context,
+  stored: StoredBlock,
+  handle: StoredHandle,
+  cooldownSeconds: number,
+): Freed | undefined {
+  const { handleId } = handle.key;
+  const block = stored.value;
+  const ordinals = block.allocations.flatMap((_, ordinal) =>
+    sameHandle(allocationAt(block, ordinal)?.handleId, handleId) ? [ordinal] : [],
+  );
+  if (ordinals.length === 0) return undefined;
+  const { nowMs } = context;
+  const freed = free(block, ordinals, { cooldownSeconds, nowMs, forgetNumbers: false });
+  const value = freeCold(freed, cooldownSeconds, nowMs);
+  return { stored, value, addresses: ordinals.map((ordinal) => addressAt(block, ordinal)) };
+}
+
+/** Frees what a handle holds in one block; undefined when it holds nothing there. */
+async function releaseHeld(
+  context: Context,
+  cidr: Cidr,
+  handle: StoredHandle,
+  cooldownSeconds: number,
+): Promise<Freed | undefined> {
+  const { freed } = await untilWon(context, `block ${cidr}`, async () => {
+    const stored = await context.records.block(cidr);
+    const freed = stored && freedOf(context, stored, handle, cooldownSeconds);
+    if (freed === undefined) return { freed };
+    return (await writeFreed(context, freed.stored, freed.value)) ? { freed } : undefined;
+  });
+  return freed;
+}
