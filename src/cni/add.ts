@@ -59,16 +59,19 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
     const isNew = existing.then((found) => {
       if (found !== undefined) throw new AlreadyAttached(found);
     });
-    const also = storeWith((networks) => draftOf({ hostName: hostNameOf(there), mac: hwAddr ?? "", networks }));
+    const also =
+      conf.dataplaneOptions === undefined
+        ? storeWith((networks) => draftOf({ hostName: hostNameOf(there), mac: hwAddr ?? "", networks }))
+        : undefined;
     return requireAddresses(await ipamAdd(await behindGate(there, isNew), conf.ipam, { also }), "cni");
   });
   try {
+    if (conf.dataplaneOptions !== undefined) {
+      await booking; // who asks for another dataplane is refused when the container has its addresses
+      checkDataplane(conf.dataplaneOptions);
+    }
     return await rollingBack(here, booking, async (undo) => {
       await begun;
-      if (conf.dataplaneOptions !== undefined) {
-        await booking;
-        checkDataplane(conf.dataplaneOptions);
-      }
       const plan = { mtu, booking, routes: defaultRoutes(), hostRoutes: true };
       const attached = await attach(here, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
       await finish(here, await booking, draftOf(attached));

@@ -29,44 +29,48 @@ export interface HandleRelease {
  * @param also to be written in the same moment, where the datastore can
  */
 export function releaseByHandle(context: Context, handleId: string, also?: Also): Promise<HandleRelease> {
-  return context.attempt((here) =>
-    untilWon(here, `handle ${handleId}`, async () => {
-      const [config, handle] = await Promise.all([readConfig(here), here.records.handle(handleId)]);
+  return context.attempt((here) => {
+    let cidrs: readonly Cidr[] = []; // where its addresses were when last seen
+    return untilWon(here, `handle ${handleId}`, async () => {
+      const [config, handle, ...seen] = await Promise.all([
+        readConfig(here),
+        here.records.handle(handleId),
+        ...cidrs.map((cidr) => here.records.block(cidr)),
+      ]);
       if (handle === undefined) throw new UnknownHandle(handleId);
       const cooldownSeconds = config.ipCooldownSeconds ?? 0;
-      const together = await releaseTogether(here, handle, cooldownSeconds, also);
-      if (together === "step by step") return releaseInSteps(here, handle, cooldownSeconds);
-      return together;
-    }),
-  );
+      if (here.records.store.together === undefined) return releaseInSteps(here, handle, cooldownSeconds);
+      const now = Object.keys(handle.value.block) as Cidr[];
+      const isSame = now.length === cidrs.length && now.every((cidr, i) => cidr === cidrs[i]);
+      const blocks = isSame ? seen : await Promise.all(now.map((cidr) => here.records.block(cidr)));
+      cidrs = now;
+      const freed = blocks.flatMap((block) => (block && freedOf(here, block, handle, cooldownSeconds)) ?? []);
+      // A handle that names what it does not hold: an assignment died, or one is about to write.
+      if (freed.length === 0 || freed.length < now.length) return releaseInSteps(here, handle, cooldownSeconds);
+      return releaseTogether(here, handle, freed, also);
+    });
+  });
 }
 
 /** Addresses, handle and what goes with them in one write; undefined when somebody was faster. */
 async function releaseTogether(
   context: Context,
   handle: StoredHandle,
-  cooldownSeconds: number,
+  freed: readonly Freed[],
   also: Also | undefined,
-): Promise<HandleRelease | undefined | "step by step"> {
-  const { records, memory } = context;
-  if (records.store.together === undefined) return "step by step";
-  const cidrs = Object.keys(handle.value.block) as Cidr[];
-  const stored = await Promise.all(cidrs.map((cidr) => records.block(cidr)));
-  const freed = stored.flatMap((block) => (block && freedOf(context, block, handle, cooldownSeconds)) ?? []);
-  // A handle that names what it does not hold: an assignment died, or one is about to write.
-  if (freed.length === 0 || freed.length < cidrs.length) return "step by step";
+): Promise<HandleRelease | undefined> {
   // Asked before the write, so that it can be part of what the write is bound to.
   const surplus: Block[] = [];
   for (const { value } of freed) if (isEmpty(value) && (await isDeselected(context, value))) surplus.push(value);
   const released = freed.flatMap(({ addresses }) => addresses);
   const others = (await also?.(released.map(hostCidr))) ?? [];
-  const outcome = await records.writeBlocks(
+  const outcome = await context.records.writeBlocks(
     freed.map(({ stored, value }) => ({ stored, value: isForgotten(value) ? undefined : value })),
     { op: "delete", key: handle.key, revision: handle.revision },
     others,
   );
   if (outcome?.done !== true) return outcome?.inTheWay === "others" ? { released: [], others: "refused" } : undefined;
-  for (const cidr of cidrs) memory.full.delete(cidr);
+  for (const { stored } of freed) context.memory.full.delete(stored.key.cidr);
   for (const block of surplus) await giveUpEmptied(context, block);
   return { released, others: others.length > 0 ? "written" : "left" };
 }

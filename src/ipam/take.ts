@@ -73,14 +73,8 @@ export async function writeTaken(
   raise: Raise,
 ): Promise<Omit<Taken, "addresses"> | undefined> {
   const { handleId, count, maxPerHandle } = raise;
-  const handle = handleWrite(context, stored.key.cidr, raise);
-  for (const also of raise.also.length === 0 ? [[]] : [raise.also, []]) {
-    if (handle === "unclear") break;
-    const outcome = await context.records.writeBlocks([{ stored, value }], handle, also);
-    if (outcome?.done === true) return also.length === 0 ? {} : { also: outcome.also };
-    if (outcome?.inTheWay === "block") return undefined;
-    if (outcome?.inTheWay !== "others") break;
-  }
+  const together = await writeTogether(context, stored, value, raise);
+  if (together !== "step by step") return together;
   const raised =
     handleId === undefined
       ? undefined
@@ -96,20 +90,36 @@ export async function writeTaken(
   }
 }
 
-/**
- * Most containers get their first address: then the handle is new. For the second, of the other family, we have just
- * written it ourselves. Whether a limit allows more is only known when the handle is read.
- */
-function handleWrite(context: Context, block: Cidr, raise: Raise): Write | undefined | "unclear" {
+async function writeTogether(
+  context: Context,
+  stored: StoredBlock,
+  value: Block,
+  raise: Raise,
+): Promise<Omit<Taken, "addresses"> | undefined | "step by step"> {
+  const { records, memory } = context;
   const { handleId, count, maxPerHandle } = raise;
-  if (handleId === undefined) return undefined;
+  if (records.store.together === undefined) return "step by step";
+  // Most containers get their first address: then the handle is new. The second, of the other family, follows at once.
+  const known = handleId === undefined ? undefined : memory.recall.entry({ type: "ipamHandle", handleId })?.stored;
+  let handle = known as StoredHandle | undefined;
+  let { also } = raise;
+  for (let attempt = 0; attempt < 3; attempt++) {
+    // Whether a limit allows more is told by what the handle holds.
+    if (maxPerHandle !== undefined && (handle !== undefined || count > maxPerHandle)) break;
+    const raised = handleId === undefined ? undefined : raisedHandle(handleId, handle, stored.key.cidr, count);
+    const outcome = await records.writeBlocks([{ stored, value }], raised, also);
+    if (outcome?.done === true) return also.length === 0 ? {} : { also: outcome.also };
+    if (outcome?.inTheWay === "block") return undefined;
+    if (outcome?.inTheWay === "others") also = [];
+    else if (handleId !== undefined) handle = await records.handle(handleId);
+  }
+  return "step by step";
+}
+
+function raisedHandle(handleId: string, before: StoredHandle | undefined, block: Cidr, count: number): Write {
   const key = { type: "ipamHandle", handleId } as const;
-  const known = context.memory.recall.entry(key)?.stored as StoredHandle | undefined;
-  if (known === undefined)
-    return count <= (maxPerHandle ?? count)
-      ? { op: "create", entry: { key, value: { handleId, block: { [block]: count }, deleted: false } } }
-      : "unclear";
-  if (maxPerHandle !== undefined) return "unclear";
-  const counts = { ...known.value.block, [block]: (known.value.block[block] ?? 0) + count };
-  return { op: "update", entry: { ...known, value: { ...known.value, block: counts } } };
+  if (before === undefined)
+    return { op: "create", entry: { key, value: { handleId, block: { [block]: count }, deleted: false } } };
+  const counts = { ...before.value.block, [block]: (before.value.block[block] ?? 0) + count };
+  return { op: "update", entry: { ...before, value: { ...before.value, block: counts } } };
 }
