@@ -70,8 +70,8 @@ async function sqliteBatches(store: Datastore, generation: number): Promise<Writ
         ? ({ op: "create", entry } as const)
         : ({ op: "update", entry: { ...entry, revision } } as const);
     });
-    const refused = await store.together?.(writes);
-    if (refused?.length !== 0) throw new Error(`${refused?.length} writes were refused`);
+    const outcome = await store.together?.(writes);
+    if (outcome?.done !== true) throw new Error(`${outcome?.refused.length} writes were refused`);
   };
 }
 
