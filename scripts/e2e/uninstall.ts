@@ -30,7 +30,7 @@ const TRACES: readonly { readonly what: string; readonly command: readonly strin
   { what: "ipset", command: ["ipset", "list", "-name"], ours: /^cali/ },
   { what: "CNI file", command: ["ls", "-A", "/etc/cni/net.d", "/opt/cni/bin"], ours: /calico/ },
   { what: "file", command: ["ls", "-A", "/var/lib/calico", "/run/calico", "/var/run/calico"], ours: /^(?!\/|ls:|$)./ },
-  { what: "process", command: ["ps", "-eo", "args"], ours: /^\S*(calico|bird6?)\b/ },
+  { what: "process", command: ["ps", "-eo", "args"], ours: /^(\S*\/)?(calico(-[a-z-]+)?|bird6?)( |$)/ },
 ];
 
 /** One line per thing left behind. */
