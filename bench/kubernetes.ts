@@ -1,10 +1,12 @@
 // A real API server with 50k pods on 500 nodes: what Felix follows, listed until it is in sync (time, processor, memory),
 // beside kubectl reading the same pods; how soon a change is seen; and what one pod's ADD through the warm CNI service
 // costs the server in requests. Run as root: bun bench/kubernetes.ts [pods]
+import { join } from "node:path";
 import { createSyncer, openDatastore, openKubeApi } from "../src/datastore/index.ts";
 import { canRun } from "../test/functional/cni/cni-host.ts";
 import { type Cluster, configOf, isAvailable, startCluster } from "../test/kubernetes/cluster.ts";
 import { ServedHost } from "../test/kubernetes/served-host.ts";
+import { describeSteps } from "./cni-steps.ts";
 
 const NODES = 500;
 const CHANGES = 300;
@@ -131,19 +133,24 @@ async function requestsPerAdd(): Promise<void> {
   await served.warmUp();
   const counts: number[] = [];
   const times: number[] = [];
+  const steps = join(served.host.folder, "steps");
+  const called = new Map<string, { began: number; ended: number }>();
   for (let i = 0; i < ADDS; i++) {
-    const call = await served.makePod(`pod-${i}`);
-    const pod = served.host.pod();
+    const { env } = await served.makePod(`pod-${i}`);
+    const pod = served.host.pod(`pod${i}`);
     await Bun.sleep(50); // a runtime makes the sandbox first
     const before = served.requests().length;
-    const started = performance.now();
-    const run = await served.host.add(pod, { conf: served.conf, ...call });
-    times.push(performance.now() - started);
+    const began = performance.timeOrigin + performance.now();
+    const run = await served.host.add(pod, { conf: served.conf, env: { ...env, CALICO_CNI_TIMES: steps } });
+    const ended = performance.timeOrigin + performance.now();
+    times.push(ended - began);
+    called.set(`ADD pod${i}`, { began, ended });
     if (run.code !== 0) throw new Error(run.stdout);
     counts.push(served.requests().length - before);
   }
   print(`requests of an ADD, warm service, ${ADDS} pods`, `${percentile(counts, 50)} (most ${Math.max(...counts)})`);
   print("ADD, exec to exit", `p50 ${percentile(times, 50)} ms, p95 ${percentile(times, 95)} ms`);
+  print("of which, ms", describeSteps(steps, "ADD", called));
 }
 
 function print(what: string, value: string): void {
