@@ -27,14 +27,15 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
       `lab ${options.name} exists with other settings; calico lab down --name ${options.name}, or another --name`,
     );
   rolePath("calico-node"); // fails early when nothing is built
+  // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
+  const kubernetes = options.datastore === "kubernetes" ? await import("./kubernetes/up.ts") : undefined;
+  kubernetes?.refuseHalfReady(options);
   folder.create();
   const lab = new Lab(folder, existing ?? { options, pods: [], faults: [] });
   const hosts = [...lab.plan.nodes, ...lab.plan.routers];
   folder.write(lab.record);
-  if (options.datastore === "kubernetes") {
-    // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
-    const { upKubernetes } = await import("./kubernetes/up.ts");
-    await upKubernetes(lab, terminal);
+  if (kubernetes !== undefined) {
+    await kubernetes.upKubernetes(lab, terminal);
     const pods = plannedPods(lab);
     if (pods.length > 0) await terminal.step(`${pods.length} pods`, () => addPods(lab, pods));
     return lab;

@@ -3,17 +3,21 @@
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildFabric, connectHost } from "../fabric.ts";
+import { baseEnvironment } from "../host.ts";
 import type { Lab } from "../lab.ts";
+import type { LabOptions } from "../options.ts";
 import { rolePath } from "../programs.ts";
 import type { Terminal } from "../terminal.ts";
 import { KubernetesCluster } from "./cluster.ts";
 import { ADMIN, apiServerUrl, startApiServer, startManagers } from "./control-plane.ts";
 import { agnhostImage, pauseImage } from "./images.ts";
-import { installNetwork, productImage } from "./network.ts";
+import { installNetwork, networkManifest, productImage } from "./network.ts";
 import { configureNode, importImage, runtimeAnswers, startKubelet, startRuntime } from "./node-programs.ts";
 import { CLUSTER_PROGRAMS, obtainPrograms } from "./programs.ts";
 
 const WAIT_MS = 120_000;
+/** Debian's, which nodes and the control plane run. */
+const HOST_TOOLS = ["etcd", "runc", "openssl", "iptables", "nft", "conntrack", "ipset"];
 
 export async function upKubernetes(lab: Lab, terminal: Terminal): Promise<void> {
   const cluster = await upBare(lab, terminal);
@@ -24,9 +28,9 @@ export async function upKubernetes(lab: Lab, terminal: Terminal): Promise<void> 
 export async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> {
   const { folder, plan, options } = lab;
   const cluster = new KubernetesCluster(lab);
-  rolePath("calico-node");
+  const product = refuseHalfReady(options);
   await obtainPrograms(CLUSTER_PROGRAMS, terminal);
-  const images = await terminal.step("images", () => [pauseImage(), agnhostImage(), productImage()]);
+  const images = await terminal.step("images", () => [pauseImage(), agnhostImage(), product]);
   await terminal.step("control plane", () => {
     buildFabric(folder, plan);
     return startControlPlane(cluster);
@@ -53,6 +57,16 @@ export async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCl
     );
   });
   return cluster;
+}
+
+/** Says at once what would else be missing after minutes of building. Gives the product's image. */
+export function refuseHalfReady(options: LabOptions): string {
+  rolePath("calico-node");
+  networkManifest(options);
+  const missing = HOST_TOOLS.filter((tool) => Bun.which(tool, { PATH: baseEnvironment()["PATH"] ?? "" }) === null);
+  if (missing.length > 0)
+    throw new Error(`${missing.join(", ")}: not installed; make setup installs what a cluster needs`);
+  return productImage();
 }
 
 /** What of it does not run; waits until it works. */
