@@ -1,5 +1,7 @@
 // Which program was asked for. Every role is imported only when it is the one: eager imports cost
-// more start-up time than everything else together.
+// more start-up time than everything else together. All but one: the CNI plugin is started for every
+// pod, is small, and would wait for its own import.
+import { main as calicoPlugin } from "./cni/calico.ts";
 import { BUILD } from "./lib/build.ts";
 
 type Program = (argv: readonly string[]) => Promise<number> | number;
@@ -36,8 +38,7 @@ async function run(): Promise<number> {
   if (program !== undefined) return (await program()).main(argv);
   // A container runtime calls the same file as its CNI plugin.
   const isFront = ["version", "help", ...Object.keys(commands)].includes(argv[0] ?? "");
-  if (((process.env["CNI_COMMAND"] ?? "") !== "" && !isFront) || argv[0] === "-t")
-    return (await import("./cni/calico.ts")).main(argv);
+  if (((process.env["CNI_COMMAND"] ?? "") !== "" && !isFront) || argv[0] === "-t") return calicoPlugin(argv);
   const [word, ...rest] = argv;
   if (word === undefined) {
     console.error(`calico ${BUILD.version}: CNI plugin and front command; commands: ${words()}`);

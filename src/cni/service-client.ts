@@ -1,66 +1,85 @@
-// The plugin's side of the node-local service: hand everything over, print what comes back.
-import { close, connectUnix, openReadOnly, readAll, sendRequest } from "../kernel/index.ts";
-import type { ServiceReply, ServiceRequest, ServiceSocket } from "./service-protocol.ts";
+// The plugin's side of the node-local service: hand everything over, print what comes back. Every pod start pays for each
+// line here, most of all for the first use of anything of the runtime: hence loops where `map` would do.
+import type { BriefCalls } from "../kernel/index.ts";
+import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
 
 const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 /** Longer than any ADD takes that still succeeds. */
-const REPLY_TIMEOUT_MS = 180_000;
+const REPLY_TIMEOUT_SECONDS = 180;
+const VARIABLES = [
+  "CNI_COMMAND",
+  "CNI_CONTAINERID",
+  "CNI_NETNS",
+  "CNI_IFNAME",
+  "CNI_ARGS",
+  "CNI_PATH",
+  "CNI_NETNS_OVERRIDE",
+  "FELIX_INTERFACEPREFIX",
+];
 
-/** The reply; nothing when nobody listens, or when the service leaves it to us. */
-export function askService(
-  env: NodeJS.ProcessEnv,
-  stdin: string,
-  mark: MarkStep = noTimes,
-): { exitCode: number; stdout: string } | undefined {
-  const path = socketPath(stdin);
+/** The exit code, what belongs to it printed; nothing when nobody listens, or when the service leaves it to us. */
+export function askService(calls: BriefCalls, env: NodeJS.ProcessEnv, mark: MarkStep = noTimes): number | undefined {
+  const path = socketPath(calls);
   if (path === "") return undefined;
-  const connection = connectUnix(path, REPLY_TIMEOUT_MS);
+  const connection = calls.connect(path, REPLY_TIMEOUT_SECONDS);
   if (connection === undefined) return undefined;
-  const netns = openNetns(env["CNI_NETNS"]);
-  try {
-    const request: ServiceRequest = {
-      env: requestEnvironment(env),
-      stdin,
-      ...(mark === noTimes ? {} : { times: true }),
-    };
-    if (!sendRequest(connection, new TextEncoder().encode(JSON.stringify(request)), netns)) return undefined;
-    mark("request sent");
-    const reply = readAll(connection);
-    if (reply === undefined || reply.length === 0) return undefined; // the service went away meanwhile
-    const answer = JSON.parse(new TextDecoder().decode(reply)) as ServiceReply;
-    if ("declined" in answer) return undefined;
-    for (const [step, at] of answer.times ?? []) mark(step, at);
+  const namespace = env["CNI_NETNS"] ?? "";
+  // Each command says what a missing namespace means for it.
+  const netns = namespace === "" ? undefined : calls.openReadOnly(namespace);
+  if (!calls.send(connection, `${requestHead(env, mark !== noTimes)}\n`, netns)) return undefined;
+  mark("request sent");
+  if (calls.readReply(connection) === undefined) return undefined;
+  const first = calls.replyByte(0);
+  if ((first === 48 || first === 49) && calls.replyByte(1) === 10) {
     mark("reply read");
-    return answer;
-  } finally {
-    close(connection);
-    if (netns !== undefined) close(netns);
+    calls.printReply(2);
+    return first - 48;
   }
+  return readHead(calls, mark);
 }
 
-/** The variables that belong to a request. */
-function requestEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
+/** A reply that says more than its exit code. One without a line is of a service that speaks otherwise, or died. */
+function readHead(calls: BriefCalls, mark: MarkStep): number | undefined {
+  const line = calls.replyLine();
+  if (line === undefined) return undefined;
+  const head = JSON.parse(line) as ReplyHead;
+  if (typeof head === "number" || "declined" in head) return undefined;
+  for (const [step, at] of head.times) mark(step, at);
+  mark("reply read");
+  calls.printReply(Buffer.byteLength(line) + 1);
+  return head.exitCode;
+}
+
+/** In ASCII. */
+function requestHead(env: NodeJS.ProcessEnv, wantsTimes: boolean): string {
   const picked: Record<string, string> = {};
-  for (const name in env) {
+  for (const name of VARIABLES) {
     const value = env[name];
-    if (value !== undefined && (name.startsWith("CNI_") || name === "FELIX_INTERFACEPREFIX")) picked[name] = value;
+    if (value !== undefined) picked[name] = value;
   }
-  return picked;
+  const head: RequestHead = wantsTimes ? { env: picked, times: true } : { env: picked };
+  const text = JSON.stringify(head);
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) > 127) return escaped(text);
+  return text;
+}
+
+function escaped(text: string): string {
+  let all = "";
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    all += code > 127 ? `\\u${code.toString(16).padStart(4, "0")}` : text[i];
+  }
+  return all;
 }
 
 /** The configuration may name another socket, or none. */
-function socketPath(stdin: string): string {
+function socketPath(calls: BriefCalls): string {
+  if (!calls.inputHas('"service_socket"')) return SERVICE_SOCKET;
   try {
-    const named = (JSON.parse(stdin) as { service_socket?: unknown } | null)?.service_socket;
+    const named = (JSON.parse(calls.input) as { service_socket?: unknown } | null)?.service_socket;
     return typeof named === "string" ? named : SERVICE_SOCKET;
   } catch {
     return ""; // not for the service to complain about
   }
-}
-
-function openNetns(path: string | undefined): number | undefined {
-  if (path === undefined || path === "" || path.includes("\0")) return undefined;
-  const fd = openReadOnly(path);
-  return fd < 0 ? undefined : fd; // each command says what a missing namespace means for it
 }

@@ -14,7 +14,7 @@ import { agentKubernetes, readerOf } from "./kubernetes-client.ts";
 import { type NetConf, parseNetConf } from "./net-conf.ts";
 import { buildContext } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
-import type { ServiceReply, ServiceRequest, ServiceSocket } from "./service-protocol.ts";
+import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
 import { noTimes, stepTimes } from "./step-times.ts";
 import { type WarmContext, WarmReads } from "./warm-reads.ts";
 
@@ -48,8 +48,7 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const memory = new IpamMemory();
   const server = new RequestServer({
     path: options.path ?? SERVICE_SOCKET,
-    onRequest: async (request) =>
-      JSON.stringify(await answer({ ...options, kubernetes, warm, memory }, serialise, request)),
+    onRequest: (request) => answer({ ...options, kubernetes, warm, memory }, serialise, request),
     onFailure: (error) => options.log.error("The CNI service failed", { error }),
   });
   return {
@@ -111,17 +110,19 @@ async function answer(
   options: AnswerOptions,
   serialise: Serialise,
   { text, descriptor }: ReceivedRequest,
-): Promise<ServiceReply> {
+): Promise<string> {
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
   let request: CniRequest | undefined;
   try {
-    const { env, stdin, times: wanted } = JSON.parse(text) as ServiceRequest;
+    const line = text.indexOf("\n");
+    if (line < 0) return reply({ declined: "the request has no line of its own before the configuration" });
+    const { env, times: wanted } = JSON.parse(text.slice(0, line)) as RequestHead;
     const { mark, times } = wanted === true ? stepTimes() : { mark: noTimes, times: [] };
     mark("request received");
-    request = parseRequest("calico", env, stdin);
+    request = parseRequest("calico", env, text.slice(line + 1));
     const conf = parseNetConf(request.config);
     const declined = whyNot(options, request, conf);
-    if (declined !== undefined) return { declined };
+    if (declined !== undefined) return reply({ declined });
     const warm = await options.warm.contextFor(request, conf, options.kubernetes);
     const context = buildContext({
       request,
@@ -141,12 +142,14 @@ async function answer(
       },
     });
     const stdout = await runCommand(context);
-    return { exitCode: 0, stdout, ...(wanted === true ? { times } : {}) };
+    return reply(wanted === true ? { exitCode: 0, times } : 0, stdout);
   } catch (error) {
     options.log.error("A CNI command failed", { command: request?.command, containerID: request?.containerId, error });
-    return { exitCode: 1, stdout: JSON.stringify(errorReply(asCniError(error), request?.cniVersion)) };
+    return reply(1, JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));
   }
 }
+
+const reply = (head: ReplyHead, stdout = ""): string => `${JSON.stringify(head)}\n${stdout}`;
 
 /** What the plugin must do itself: call programs of the host, or speak to another datastore than ours. */
 function whyNot({ store }: AnswerOptions, request: CniRequest, conf: NetConf): string | undefined {

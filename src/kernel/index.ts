@@ -71,6 +71,7 @@ export {
 } from "./wireguard-wire.ts";
 export { type ReceivedRequest, RequestServer, type RequestServerOptions } from "./request-server.ts";
 export { readStandardInput, writeStandardError, writeStandardOutput } from "./standard-streams.ts";
-export { bindCalls, close, exitNow, openReadOnly } from "./sys.ts";
-export { connectUnix, readAll, sendRequest } from "./unix-client.ts";
+export { BriefCalls } from "./brief-calls.ts";
+export { close, exitNow } from "./sys.ts";
+export { connectUnix } from "./unix-client.ts";
 export { openSyslog, type Syslog } from "./syslog.ts";

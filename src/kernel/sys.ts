@@ -6,7 +6,7 @@
 //  - Where a struct must hold an address (msghdr, ifreq), struct and target lie in memory we mapped ourselves, which
 //    no collector moves.
 //  - errno is per thread: each Worker loads its own copy of this module and with it its own location.
-import { dlopen, type Pointer, read as readMemory, toArrayBuffer } from "bun:ffi";
+import { dlopen, FFIType, type Pointer, read as readMemory, toArrayBuffer } from "bun:ffi";
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -36,6 +36,11 @@ export const MS_REC = 0x4000;
 export const MS_PRIVATE = 1 << 18;
 export const MS_SHARED = 1 << 20;
 export const MNT_DETACH = 2;
+
+/** A number where it fits, which all of ours do. */
+const LONG = FFIType.i64_fast;
+const PROT_READ_WRITE = 3;
+const MAP_PRIVATE_ANONYMOUS = 0x22;
 
 const SIGNATURES = {
   __errno_location: { args: [], returns: "ptr" },
@@ -68,6 +73,7 @@ const SIGNATURES = {
   umount2: { args: ["buffer", "i32"], returns: "i32" },
   mmap: { args: ["usize", "usize", "i32", "i32", "i32", "i64"], returns: "ptr" },
   _exit: { args: ["i32"], returns: "void" },
+  syscall: { args: [LONG, LONG, LONG, LONG, LONG, LONG, LONG], returns: LONG },
   ioctl: { args: ["i32", "u64", "usize"], returns: "i32" },
 } as const;
 
@@ -88,24 +94,6 @@ function bindCall<N extends keyof Libc>(name: N): Libc[N] {
   const call = (symbols as unknown as Libc)[name];
   bound[name] = call;
   return call;
-}
-
-/**
- * Binds calls that will be made anyway, together: a third of the time of one by one. For programs that live for
- * milliseconds; there even the first `map` or `filter` would cost more than this loop.
- */
-export function bindCalls(names: readonly (keyof Libc)[]): void {
-  const wanted: Partial<Record<keyof Libc, (typeof SIGNATURES)[keyof Libc]>> = {
-    __errno_location: SIGNATURES.__errno_location,
-  };
-  for (const name of names) wanted[name] = SIGNATURES[name];
-  const { symbols } = dlopen("libc.so.6", wanted as typeof SIGNATURES);
-  for (const name of names) bindAs(name, symbols[name]);
-  errnoAt = symbols.__errno_location() as Pointer;
-}
-
-function bindAs<N extends keyof Libc>(name: N, call: Libc[N]): void {
-  bound[name] = call;
 }
 
 function errnoLocation(): Pointer {
@@ -224,6 +212,29 @@ export function exitNow(code: number): never {
   throw new Error("still here after _exit");
 }
 
+/** For programs that live for milliseconds: any call by its number, and memory for all they hand to the kernel. */
+export interface BriefLibc {
+  /** The result, or minus the errno. */
+  call(number: number, a: number, b: number, c: number, d: number, e: number, f?: number): number;
+  readonly memory: ArrayBuffer;
+  readonly address: number;
+}
+
+/** @param mmapNumber of `mmap` on this processor */
+export function bindSyscall(mmapNumber: number, memorySize: number): BriefLibc {
+  const { syscall, __errno_location } = SIGNATURES;
+  const { symbols } = dlopen("libc.so.6", { syscall, __errno_location });
+  const errno = symbols.__errno_location();
+  if (errno === null) throw new Error("libc gives no errno location");
+  const call: BriefLibc["call"] = (number, a, b, c, d, e, f = 0) => {
+    const result = Number(symbols.syscall(number, a, b, c, d, e, f));
+    return result === -1 ? -readMemory.i32(errno, 0) : result;
+  };
+  const address = call(mmapNumber, 0, memorySize, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1);
+  if (address < 0) throw new Error("no memory from mmap");
+  return { call, address, memory: toArrayBuffer(address as Pointer, 0, memorySize) };
+}
+
 /** Memory at an address of its own that nothing moves, for structs that hold addresses. */
 export interface PinnedMemory {
   readonly address: number;
@@ -236,8 +247,6 @@ let pinned: PinnedMemory | undefined;
 /** The thread's one page of scratch memory: filled, used in one call and forgotten. */
 export function pinnedMemory(): PinnedMemory {
   if (pinned !== undefined) return pinned;
-  const PROT_READ_WRITE = 3;
-  const MAP_PRIVATE_ANONYMOUS = 0x22;
   const address = libc("mmap")(0, PINNED_SIZE, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
   if (typeof address !== "number" || address > Number.MAX_SAFE_INTEGER) throw new Error("no scratch memory from mmap");
   const buffer = toArrayBuffer(address, 0, PINNED_SIZE);
