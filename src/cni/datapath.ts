@@ -106,7 +106,8 @@ export class Wire implements Disposable {
     this.#setHostSysctls(versions);
     this.#setPodSysctls(versions, request.allowIpForwarding);
     // Only now: a link that comes up before its settings spends its first seconds proving that its address is unique.
-    this.host.links.set(this.#hostLink, { up: true });
+    const ipv4 = { routeLocalnet: true, proxyArp: true, forwarding: true };
+    this.host.links.set(this.#hostLink, { up: true, ...(versions.includes(4) ? { ipv4 } : {}) });
     this.pod.links.set(this.#podLink, { up: true });
     if (versions.includes(4)) this.#routeThroughGateway(GATEWAY_V4, request.routes, 4);
     if (versions.includes(6)) this.#routeThroughGateway(await this.#hostLinkLocal(), request.routes, 6);
@@ -135,12 +136,7 @@ export class Wire implements Disposable {
       }
     };
     tryWrite("ipv6", "conf", "accept_ra", 0);
-    if (versions.includes(4)) {
-      write("ipv4", "conf", "route_localnet", 1);
-      tryWrite("ipv4", "neigh", "proxy_delay", 0);
-      write("ipv4", "conf", "proxy_arp", 1);
-      write("ipv4", "conf", "forwarding", 1);
-    }
+    if (versions.includes(4)) tryWrite("ipv4", "neigh", "proxy_delay", 0); // the others come with the link going up
     if (versions.includes(6)) {
       write("ipv6", "conf", "accept_dad", 0);
       write("ipv6", "conf", "disable_ipv6", 0);

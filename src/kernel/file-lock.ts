@@ -17,8 +17,7 @@ export async function lockFile(
   path: string,
   options: { readonly signal?: AbortSignal; readonly random?: () => number } = {},
 ): Promise<FileLock> {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o777 });
-  const fd = openSync(path, "a", 0o600);
+  const fd = openLock(path);
   try {
     for (let wait = FIRST_WAIT_MS; ; wait = Math.min(wait * 2, LONGEST_WAIT_MS)) {
       const result = tryLock(fd);
@@ -29,5 +28,15 @@ export async function lockFile(
   } catch (error) {
     closeSync(fd);
     throw error;
+  }
+}
+
+function openLock(path: string): number {
+  try {
+    return openSync(path, "a", 0o600);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    mkdirSync(dirname(path), { recursive: true, mode: 0o777 });
+    return openSync(path, "a", 0o600);
   }
 }

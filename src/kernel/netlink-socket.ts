@@ -123,7 +123,12 @@ export class NetlinkSocket implements Disposable {
     this.#acknowledge(request, writer.firstSequence);
   }
 
-  #acknowledge(request: NetlinkRequest, sequence: number, each?: (reply: NetlinkMessage) => void): void {
+  #acknowledge(
+    request: NetlinkRequest,
+    sequence: number,
+    each?: (reply: NetlinkMessage) => void,
+    expected?: string,
+  ): void {
     let isDone = false;
     let failure: NetlinkError | undefined;
     while (!isDone)
@@ -132,17 +137,23 @@ export class NetlinkSocket implements Disposable {
         if (message.type !== NLMSG_ERROR) return each?.(message);
         isDone = true;
         const errno = -message.i32(0);
-        if (errno !== 0) failure = new NetlinkError(request.what, errnoName(errno), extendedAck(message));
+        if (errno === 0) return;
+        const name = errnoName(errno);
+        if (name !== expected) failure = new NetlinkError(request.what, name, extendedAck(message));
       });
     if (failure !== undefined) throw failure;
   }
 
-  /** A GET that has one reply, parsed; nothing when the kernel answers with none. */
-  query<T>(request: NetlinkRequest, parse: (reply: NetlinkMessage) => T): T | undefined {
+  /**
+   * A GET that has one reply, parsed; nothing when the kernel answers with none.
+   * @param none the errno by which it says so: no error is made of it, which costs more than asking did
+   */
+  query<T>(request: NetlinkRequest, parse: (reply: NetlinkMessage) => T, none?: string): T | undefined {
     let value: T | undefined;
-    this.request(request, (reply) => {
+    const each = (reply: NetlinkMessage): void => {
       value ??= parse(reply);
-    });
+    };
+    this.#acknowledge(request, this.#send(request, NLM_F_ACK), each, none);
     return value;
   }
 
