@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { hostpathInit } from "./commands.ts";
 import { main as component } from "./component.ts";
 import { main as health } from "./health-command.ts";
+import { main as node } from "./index.ts";
 
 test("NB-016 the host's folders are made for the node's user alone", () => {
   const root = mkdtempSync(join(tmpdir(), "hostpath-"));
@@ -54,4 +55,22 @@ test("NB-002 a part or mode that is not there is named", async () => {
   expect(await component(["toString"])).toBe(1);
   expect(await component(["node", "nonsense"])).toBe(1);
   expect(await component(["node", "version"])).toBe(0);
+});
+
+test("NB-001 a word that means nothing ends with the usage, whatever stands beside it", async () => {
+  for (const words of [
+    ["-startup", "-bogus"],
+    ["-confd", "-bogus=1"],
+    ["-v", "bogus"],
+    ["-bird-live", "-threshold-time", "1s", "1s"],
+    ["-felix-live", "--nope"],
+    ["bogus"],
+  ])
+    expect(await node(words)).toBe(1);
+  expect(await node(["--v"])).toBe(0);
+});
+
+test("NB-053 the token of the CNI plugin cannot be renewed where there is no Kubernetes, which is no success", async () => {
+  expect(process.env["KUBERNETES_SERVICE_HOST"]).toBeUndefined();
+  expect(await node(["-monitor-token"])).toBe(1);
 });

@@ -58,7 +58,11 @@ export async function statusReporter(): Promise<number> {
 export async function monitorToken(): Promise<number> {
   const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
   try {
-    await runUntilSignal((signal) => keepTokenFresh({ env: process.env, log, signal, path: CNI_KUBECONFIG }));
+    await runUntilSignal(async (signal) => {
+      await keepTokenFresh({ env: process.env, log, signal, path: CNI_KUBECONFIG });
+      if (!signal.aborted)
+        throw new NodeFailure("there is no Kubernetes here: KUBERNETES_SERVICE_HOST and _PORT are not set");
+    });
     return 0;
   } catch (error) {
     log.error("the CNI plugin's token cannot be renewed", { error: describeError(error) });

@@ -25,6 +25,7 @@ const roles: Readonly<Record<string, () => Promise<Program>>> = {
     const { hostpathInit } = await import("./commands.ts");
     return () => hostpathInit();
   },
+  "node-services": async () => (await import("./run-node.ts")).servicesMain,
   uninstall: async () => (await import("./uninstall-command.ts")).main,
   init: async () => (await import("./init-command.ts")).main,
   v: async () => () => {
@@ -36,9 +37,18 @@ const roles: Readonly<Record<string, () => Promise<Program>>> = {
 const EXCLUSIVE = ["v", "felix", "startup", "confd", "monitor-addresses", "uninstall"];
 const PROBES = ["felix-live", "felix-ready", "bird-live", "bird6-live", "bird-ready", "bird6-ready"] as const;
 
+/** What parts are told beside their flag. */
+const SWITCHES = ["confd-run-once", "confd-keep-stage-file", "allocate-tunnel-addrs-run-once", "run-once", "best-effort"];
+const WITH_VALUE = ["threshold-time", "confd-confdir"];
+
 export async function main(argv: readonly string[]): Promise<number> {
   const words = argv.map(oneDash);
-  const names = words.filter((word) => word.startsWith("-")).map((word) => word.slice(1).split("=")[0] ?? "");
+  const names = words.filter((word) => word.startsWith("-")).map(nameOf);
+  const stray = strayWord(words);
+  if (stray !== undefined && !names.includes("felix")) {
+    console.error(`calico-node: ${stray} means nothing here`);
+    return usage();
+  }
   const checks: Check[] = PROBES.filter((check) => names.includes(check));
   if (checks.length > 0) return (await import("./commands.ts")).health(checks, await threshold(words));
   const asked = names.filter((name) => Object.hasOwn(roles, name));
@@ -51,6 +61,18 @@ export async function main(argv: readonly string[]): Promise<number> {
   const load = role === undefined ? undefined : roles[role];
   if (role === undefined || load === undefined) return usage();
   return (await load())(argumentsOf(role, argv));
+}
+
+const nameOf = (word: string): string => word.slice(1).split("=")[0] ?? "";
+
+/** The first word that is neither a flag nor what a flag asks for. Felix' own flags are its own to judge. */
+function strayWord(words: readonly string[]): string | undefined {
+  const known = [...Object.keys(roles), ...PROBES, ...SWITCHES, ...WITH_VALUE];
+  return words.find((word, i) => {
+    const before = words[i - 1] ?? "";
+    if (!word.startsWith("-")) return !(before.startsWith("-") && WITH_VALUE.includes(before.slice(1)));
+    return !known.includes(nameOf(word));
+  });
 }
 
 const oneDash = (word: string): string => (/^--[a-z]/.test(word) ? word.slice(1) : word);
