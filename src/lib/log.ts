@@ -72,11 +72,12 @@ function formatValue(value: unknown): string {
   return JSON.stringify(value) ?? "undefined";
 }
 
-/** An error and what caused it, outermost first, on one line. */
+/** An error and what caused it, outermost first, on one line; a cause that was told with its effect is not told again. */
 export function describeError(error: unknown): string {
   const parts: string[] = [];
   for (let e: unknown = error, depth = 0; e !== undefined && depth < 5; depth++) {
-    parts.push(e instanceof Error ? e.message : String(e));
+    const text = e instanceof Error ? e.message : String(e);
+    if (depth === 0 || !parts.some((part) => part.includes(text))) parts.push(text);
     e = e instanceof Error ? e.cause : undefined;
   }
   return parts.join(": ");

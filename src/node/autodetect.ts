@@ -129,7 +129,8 @@ function kubernetesAddress(inputs: DetectionInputs): IpNetwork | undefined {
   const { kubernetesAddresses, version, interfaces, log } = inputs;
   const address = kubernetesAddresses?.find((candidate) => (candidate.includes(":") ? 6 : 4) === version);
   if (address === undefined) {
-    log.error(`the Kubernetes node has no IPv${version} InternalIP`);
+    if (kubernetesAddresses === undefined) log.error("there is no Kubernetes here to ask for the node's InternalIP");
+    else log.error(`the Kubernetes node has no IPv${version} InternalIP`);
     return undefined;
   }
   const found = onHost(interfaces, address, version);

@@ -38,7 +38,13 @@ const EXCLUSIVE = ["v", "felix", "startup", "confd", "monitor-addresses", "unins
 const PROBES = ["felix-live", "felix-ready", "bird-live", "bird6-live", "bird-ready", "bird6-ready"] as const;
 
 /** What parts are told beside their flag. */
-const SWITCHES = ["confd-run-once", "confd-keep-stage-file", "allocate-tunnel-addrs-run-once", "run-once", "best-effort"];
+const SWITCHES = [
+  "confd-run-once",
+  "confd-keep-stage-file",
+  "allocate-tunnel-addrs-run-once",
+  "run-once",
+  "best-effort",
+];
 const WITH_VALUE = ["threshold-time", "confd-confdir"];
 
 export async function main(argv: readonly string[]): Promise<number> {

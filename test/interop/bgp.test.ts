@@ -172,3 +172,92 @@ for (const tor of tors) {
     await eventually(() => net.established("n1", 4), isThere, 60_000);
   }, 90_000);
 }
+
+const OURS_6 = "fd80:1::/122";
+const THEIRS_6 = "2001:db8:30::/48";
+
+/** The same rack over IPv6: how each router is told. */
+const over6: readonly { readonly name: string; start(net: RouterNetwork): () => string }[] = [
+  {
+    name: "stock BIRD",
+    start: (net) => {
+      const file = join(net.folder, "tor6.conf");
+      writeFileSync(
+        file,
+        `router id 10.77.0.${TOR};
+protocol device {}
+protocol static { ipv6; route ${THEIRS_6} blackhole; }
+protocol bgp node { local as 65100; neighbor fd77::1 as 64512; ipv6 { import all; export where source = RTS_STATIC; }; }
+`,
+      );
+      const socket = join(net.folder, "tor6.ctl");
+      net.start("tor", ["bird", "-f", "-c", file, "-s", socket]);
+      return orNothing(() => execFileSync("birdc", ["-s", socket, "show", "route"], { encoding: "utf8" }));
+    },
+  },
+  {
+    name: "FRR",
+    start: (net) => {
+      const folder = join(net.folder, "frr6");
+      mkdirSync(folder);
+      const file = join(folder, "bgpd.conf");
+      writeFileSync(
+        file,
+        `hostname tor
+router bgp 65100
+ bgp router-id 10.77.0.${TOR}
+ no bgp ebgp-requires-policy
+ no bgp network import-check
+ neighbor fd77::1 remote-as 64512
+ address-family ipv6 unicast
+  neighbor fd77::1 activate
+  network ${THEIRS_6}
+`,
+      );
+      chmodSync(net.folder, 0o755);
+      const files = ["-f", file, "-i", join(folder, "pid"), "--vty_socket", folder];
+      const root = ["-u", "root", "-g", "root"];
+      net.start("tor", [
+        "/usr/lib/frr/bgpd",
+        "-Z",
+        "-n",
+        "-S",
+        ...root,
+        ...files,
+        "-p",
+        "179",
+        "-A",
+        "127.0.0.1",
+        "-P",
+        "0",
+      ]);
+      return orNothing(() =>
+        execFileSync("vtysh", ["--vty_socket", folder, "-d", "bgpd", "-c", "show bgp ipv6 unicast"], {
+          encoding: "utf8",
+          stdio: ["ignore", "pipe", "ignore"],
+        }),
+      );
+    },
+  },
+];
+
+for (const tor of over6)
+  test(`NB-083 eBGP over IPv6 with ${tor.name}: both sides learn`, async () => {
+    await using net = await RouterNetwork.create();
+    await net.put("IPPool", "p6", { cidr: "fd80::/16" });
+    net.addHost("tor", TOR);
+    const learnt = tor.start(net);
+    await net.put("BGPPeer", "tor", { node: "n1", peerIP: `fd77::${TOR}`, asNumber: 65100 });
+    await net.addNode("n1", 1, { families: [6] });
+    await eventually(
+      () => net.established("n1", 6),
+      (seen) => seen.includes(`fd77::${TOR}`),
+      40_000,
+    );
+    await eventually(learnt, (text) => text.includes(OURS_6));
+    const routes = await eventually(
+      () => net.routes("n1", 6),
+      (text) => text.includes(THEIRS_6),
+    );
+    expect(routes).toMatch(new RegExp(`${THEIRS_6} via (fd77::${TOR}|fe80::\\S+) dev eth0`)); // BIRD says both
+  }, 90_000);

@@ -107,47 +107,34 @@ test("hold timer: the other side hangs", async () => {
   }
 }, 90_000);
 
-test("password: FRR has one and we have none", async () => {
+/** FRR on the router, in the same way. */
+function startFrr(name: string, address: string, port: number, expectsAs: number, more = "") {
   const tor = lab.host("tor1");
-  tor.run(["ip", "address", "add", "10.80.0.206/24", "dev", "eth0"]);
-  const folder = join(lab.folder.shared, "frr");
+  tor.run(["ip", "address", "add", `${address}/24`, "dev", "eth0"]);
+  const folder = join(lab.folder.shared, name);
   mkdirSync(folder);
   chmodSync(folder, 0o777);
   writeFileSync(
     join(folder, "bgpd.conf"),
-    `hostname tor\nrouter bgp ${AS.tor}\n bgp router-id 10.80.0.206\n no bgp ebgp-requires-policy\n neighbor ${NODE} remote-as ${AS.node}\n neighbor ${NODE} update-source 10.80.0.206\n neighbor ${NODE} ebgp-multihop\n neighbor ${NODE} password s3cret\n`,
+    `hostname tor\nrouter bgp ${AS.tor}\n bgp router-id ${address}\n no bgp ebgp-requires-policy\n neighbor ${NODE} remote-as ${expectsAs}\n neighbor ${NODE} update-source ${address}\n neighbor ${NODE} ebgp-multihop\n${more}`,
   );
-  const inside = `${SHARED}/frr`;
-  tor.startProgram(
-    "frr",
-    [
-      "/usr/lib/frr/bgpd",
-      "-Z",
-      "-n",
-      "-S",
-      "-u",
-      "root",
-      "-g",
-      "root",
-      "-f",
-      `${inside}/bgpd.conf`,
-      "-i",
-      `${inside}/pid`,
-      "--vty_socket",
-      inside,
-      "-p",
-      "1796",
-      "-l",
-      "10.80.0.206",
-      "-A",
-      "127.0.0.1",
-      "-P",
-      "0",
-    ],
-    {},
-  );
+  const inside = `${SHARED}/${name}`;
+  const files = ["-f", `${inside}/bgpd.conf`, "-i", `${inside}/pid`, "--vty_socket", inside];
+  const listens = ["-p", String(port), "-l", address, "-A", "127.0.0.1", "-P", "0"];
+  const user = ["-u", "root", "-g", "root"];
+  tor.startProgram(name, ["/usr/lib/frr/bgpd", "-Z", "-n", "-S", ...user, ...files, ...listens], {});
+}
+
+test("password: FRR has one and we have none", async () => {
+  startFrr("frr", "10.80.0.206", 1796, AS.node, ` neighbor ${NODE} password s3cret\n`);
   peer("password", { peerIP: "10.80.0.206:1796", asNumber: AS.tor });
   await says("10.80.0.206 port 1796", /^password: the other side has one and we have none \(this host dropped \d+/);
+}, 90_000);
+
+test("AS mismatch told by FRR, which names our number in its refusal: it is not taken for FRR's own", async () => {
+  startFrr("frr-asn", "10.80.0.208", 1798, 64999);
+  peer("asn3", { peerIP: "10.80.0.208:1798", asNumber: AS.tor });
+  await says("10.80.0.208 port 1798", /^the AS numbers do not match: we are 65001 and expect 65101/);
 }, 90_000);
 
 test("doctor on the node has the same words, and metrics count the same sessions", async () => {
@@ -161,6 +148,12 @@ test("doctor on the node has the same words, and metrics count the same sessions
   ])
     expect(stdout).toContain(words);
   expect(stdout).toContain("has no route to 169.254.1.1"); // we took the default route away
+  expect(stdout).toContain(
+    `node node1 expects AS 65999 of peer 10.80.0.207, which is in AS 65101: calicoctl patch bgppeer asn2 -p '{"spec":{"asNumber":65101}}'`,
+  );
+  expect(stdout).toContain(
+    "node node1 is in AS 65001 and expects AS 65101 of peer 10.80.0.208, which expects another AS",
+  );
   const page = await eventually(
     () => {
       const { stdout: text } = lab.host("node1").run(["curl", "-s", `http://127.0.0.1:${METRICS_PORT}/metrics`]);
