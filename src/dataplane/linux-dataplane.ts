@@ -34,6 +34,7 @@ import { hostSettings, prepareHost } from "./start-of-day.ts";
 import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
 import { createRuleManagers } from "./rules-dataplane.ts";
 import { hasFlowOffload } from "./nft/probe.ts";
+import { RulesetWatch } from "./nft/ruleset-watch.ts";
 import { mainTableOwnership } from "./routes/ownership.ts";
 import { RouteTable } from "./routes/route-table.ts";
 import { StaticNeighbours } from "./routes/static-neighbours.ts";
@@ -82,6 +83,7 @@ export class LinuxDataplane implements DataplaneDriver {
   readonly #loop: ApplyLoop;
   readonly #interfaces: InterfaceMonitor;
   readonly #watch: HostWatch;
+  readonly #rulesetWatch: RulesetWatch | undefined;
   readonly #tables: readonly RouteTable[];
   /** What it does, counted. */
   readonly stats = new DataplaneStats();
@@ -257,6 +259,17 @@ export class LinuxDataplane implements DataplaneDriver {
         using wireguard = kernel.wireguard?.open();
         return wireguard?.get(interfaceName) ?? [];
       });
+    this.#rulesetWatch =
+      rules.watched === undefined
+        ? undefined
+        : new RulesetWatch({
+            ...rules.watched,
+            logger,
+            onLoss: () => {
+              for (const table of rules.tables) table.queueResync();
+              this.#loop.applySoon();
+            },
+          });
     this.#watch = new HostWatch({
       links: () => kernel.routes.links.list(),
       mtuPattern: parameters.MTUIfacePattern,
@@ -290,7 +303,7 @@ export class LinuxDataplane implements DataplaneDriver {
   async run(signal: AbortSignal): Promise<void> {
     const stop = new AbortController();
     const both = AbortSignal.any([signal, stop.signal]);
-    const watching = Promise.all([this.#follow(both), this.#watch.run(both)]);
+    const watching = Promise.all([this.#follow(both), this.#watch.run(both), this.#rulesetWatch?.run(both)]);
     try {
       await this.#loop.run(both);
     } finally {

@@ -1,5 +1,5 @@
 // The planes managers write rules to, and the reconcilers behind them, for one of the two renderers.
-import type { IpsetStore, IptablesStore, IptablesVariant, NftRuleset } from "../kernel/index.ts";
+import type { IpsetStore, IptablesStore, IptablesVariant, NftRuleset, TableRef } from "../kernel/index.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import { IpsetSets } from "./iptables/ipset-sets.ts";
@@ -26,6 +26,8 @@ export interface RulePlanes {
   /** Devices whose established flows take the short cut, with nftables. */
   readonly setFlowtableDevices?: (devices: ReadonlySet<string>) => void;
   readonly size: () => Pick<DataplaneSizes, "tables" | "sets">;
+  /** nftables tables that hold our rules; the legacy tools have none. */
+  readonly watched?: { readonly ruleset: NftRuleset; readonly tables: readonly TableRef[] };
 }
 
 export type RulesKernel =
@@ -74,6 +76,7 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
   return {
     planes,
     sets: [],
+    watched: { ruleset, tables: all.map(({ table }) => table) },
     tables: [new NftTables({ planes: all, ruleset, logger, refreshMs, ...counted(stats) })],
     chainNameLimit: NFT_NAME_LIMIT,
     setFlowtableDevices: (devices) => {
@@ -148,6 +151,9 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     sets,
     tables,
     chainNameLimit: IPTABLES_CHAIN_LENGTH,
+    ...(ruleset !== undefined && kernel.variant === "nft"
+      ? { watched: { ruleset, tables: versions.flatMap(sharedTables) } }
+      : {}),
     size: () => ({
       tables: written.map(({ version, layer, size }) => ({ version, table: layer, ...size })),
       sets: sets.map(({ version, count }) => ({ version, ours: count })),
@@ -155,3 +161,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
   };
 }
+
+/** The tables that the nft variant of iptables keeps. */
+const sharedTables = (version: IpVersion): TableRef[] =>
+  LAYERS.map((name) => ({ family: version === 4 ? "ip" : "ip6", name }));

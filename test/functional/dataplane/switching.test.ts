@@ -1,6 +1,6 @@
 // From one backend to the other and back, and through tampering: policy holds all the way, and nothing is left behind.
 import { expect, test } from "bun:test";
-import { eventually } from "../kernel/support.ts";
+import { eventually } from "./eventually.ts";
 import { allowProfile, type Backend, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
 const ORDER: readonly Backend[] = ["legacy", "nftables", "nft", "nftables", "legacy"];
@@ -113,3 +113,33 @@ for (const backend of ["nftables", "legacy"] as const)
     }
     expect(closed).toBe(true);
   });
+
+for (const backend of ["nftables", "nft"] as const)
+  test(`${backend}: when the host's own firewall flushes everything, what is denied is closed again at once`, async () => {
+    await using host = await DataplaneHost.create(backend); // with the intervals every node has
+    const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+    for (const port of [80, 81]) host.prober.listen(b.target, "tcp", port);
+    host.start();
+    await host.send(
+      allowProfile,
+      policy("p", [rule({ protocol: { name: "tcp" }, dstPorts: [{ first: 80, last: 80 }] })]),
+      host.endpoint(a),
+      host.endpoint(b, { tiers: [tier(["p"])] }),
+      inSync,
+    );
+    const denied = [b.v4, b.v6].map((to) => ({ from: a.target, to, port: 81 }));
+    const isClosed = async () => (await host.probe(denied, 150)).every((outcome) => outcome === "silent");
+    await eventually(isClosed, 20_000);
+    // Looks after the write are over soon; then nobody looks for minutes.
+    const table = "table inet firewall { chain c { type filter hook input priority 0; tcp dport 7 drop\n }\n }";
+    for (const script of [`flush ruleset\n${table}`, "delete table ip6 calico"].slice(0, backend === "nft" ? 1 : 2)) {
+      await new Promise((resolve) => setTimeout(resolve, 1500)); // not in the second after we wrote ourselves
+      const told = host.lines.length;
+      host.namespace.run("nft", ["-f", "-"], script);
+      const isSaid = () => host.lines.slice(told).some((line) => line.startsWith("warn somebody changed our"));
+      await eventually(isSaid, 20_000); // a second, unless the machine is busy; without looking it would be minutes
+      await eventually(isClosed, 20_000);
+      expect(await host.probe([{ from: a.target, to: b.v4, port: 80 }], 5000)).toEqual(["reached"]);
+    }
+    expect(host.namespace.run("nft", ["list", "tables"])).toContain("inet firewall");
+  }, 120_000);

@@ -1,0 +1,30 @@
+import { expect, test } from "bun:test";
+import type { DumpedTable } from "../../kernel/index.ts";
+import { silentLogger } from "../../lib/log.ts";
+import { RulesetWatch } from "./ruleset-watch.ts";
+
+test("a table of ours that goes or falls asleep is told once per change of the ruleset, others' are nobody's business", () => {
+  let generation = 1;
+  let reads = 0;
+  const table = (name: string, isDormant = false): DumpedTable => ({ family: "ip", name, handle: 1n, isDormant });
+  let tables = [table("calico"), table("theirs")];
+  let losses = 0;
+  const watch = new RulesetWatch({
+    ruleset: { generation: () => generation, tables: () => (reads++, tables) },
+    tables: [{ family: "ip", name: "calico" }],
+    logger: silentLogger,
+    onLoss: () => losses++,
+  });
+  const after = (change: () => void) => {
+    change();
+    generation++;
+    watch.check();
+    watch.check(); // nobody wrote since
+    return [losses, reads];
+  };
+  expect(after(() => {})).toEqual([0, 1]);
+  expect(after(() => (tables = [table("calico")]))).toEqual([0, 2]);
+  expect(after(() => (tables = [table("calico", true)]))).toEqual([1, 3]);
+  expect(after(() => (tables = []))).toEqual([2, 4]);
+  expect(after(() => (tables = [table("calico")]))).toEqual([2, 5]);
+});

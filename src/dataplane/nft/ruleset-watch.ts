@@ -1,0 +1,58 @@
+// Notices within a second that somebody took our tables away whole, as `nft flush ruleset` does whenever a host's own
+// firewall is loaded again: until they are back, nothing is denied. One small question to the kernel tells whether
+// anybody wrote; only then is asked whether our tables are still there. What was changed inside them is found by the
+// reconcilers, in their own time.
+import type { NftRuleset, TableRef } from "../../kernel/index.ts";
+import { describeError, type Logger } from "../../lib/log.ts";
+
+export interface RulesetWatchOptions {
+  readonly ruleset: Pick<NftRuleset, "generation" | "tables">;
+  readonly tables: readonly TableRef[];
+  readonly logger: Logger;
+  /** Tables are missing: look and write again. */
+  readonly onLoss: () => void;
+}
+
+const CHECK_MS = 1000;
+
+export class RulesetWatch {
+  readonly #options: RulesetWatchOptions;
+  #generation: number | undefined;
+  #failure = "";
+
+  constructor(options: RulesetWatchOptions) {
+    this.#options = options;
+  }
+
+  check(): void {
+    const { ruleset, tables, onLoss } = this.#options;
+    const generation = ruleset.generation();
+    if (generation === this.#generation) return;
+    this.#generation = generation;
+    const present = ruleset.tables().filter(({ isDormant }) => !isDormant);
+    const isThere = (table: TableRef) =>
+      present.some(({ family, name }) => family === table.family && name === table.name);
+    if (!tables.every(isThere)) onLoss();
+  }
+
+  /** Until the signal aborts. To be begun once the tables are there. */
+  async run(signal: AbortSignal): Promise<void> {
+    const timer = setInterval(() => this.#try(), CHECK_MS);
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve();
+      else signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    clearInterval(timer);
+  }
+
+  #try(): void {
+    try {
+      this.check();
+      this.#failure = "";
+    } catch (error) {
+      const reason = describeError(error);
+      if (reason !== this.#failure) this.#options.logger.warn("nftables cannot be watched", { error: reason });
+      this.#failure = reason;
+    }
+  }
+}
