@@ -237,21 +237,24 @@ export class ApplyLoop implements DataplaneDriver {
     for (const manager of managers) if (manager.apply) await attempt(manager.name, () => manager.apply?.(signal));
     const all = (parts: readonly Reconciler[]) =>
       Promise.all(parts.map((part) => attempt(part.name, () => part.apply(signal))));
-    const settingRoutes = all(links).then(() => all(routes));
     // A rule naming an unknown set is refused, and a set in use cannot be deleted.
     const settingRules = all(sets)
       .then(() => all(tables))
       .then(() => Promise.all(sets.map((set) => attempt(set.name, () => set.applyDeletions(signal)))));
-    await Promise.all([settingRoutes, settingRules]);
+    const settingRoutes = all(links).then(() => all(routes));
+    const isFirst = !this.#hasApplied;
+    if (isFirst) {
+      await new Promise((resolve) => setImmediate(resolve));
+      giveBackMemory(); // while the kernel works
+    }
+    await Promise.all([settingRules, settingRoutes]);
 
     if (failures > 0) this.#applyAt = Math.min(this.#applyAt, performance.now() + (this.#options.retryMs ?? RETRY_MS));
     if (failures === 0 && this.#failures > 0) this.#log.info("the dataplane is whole again");
     this.#failures = failures;
     for (const manager of managers) for (const report of manager.reports?.() ?? []) this.#options.report(report);
-    const isFirst = !this.#hasApplied;
     this.#hasApplied = true;
     if (isFirst) {
-      giveBackMemory();
       // Statuses and late interfaces make some more; once they are gone too, the collector finds nothing to do for long.
       setTimeout(giveBackMemory, SETTLED_MS).unref();
       this.#options.report({ type: "dataplaneInSync" });

@@ -132,6 +132,8 @@ async function start(given: {
   const rounds = dataplaneMetrics(registry);
   if (config.PrometheusProcessMetricsEnabled) processMetrics(registry);
   const wireguard = options.dump === true ? undefined : await prepareWireguard({ config, store, log, signal });
+  const source = await openSource({ loaded, env: options.env, log, ...(wireguard !== undefined && { wireguard }) });
+  source.begin(signal); // it prepares its answer while we prepare for it
   const programmed = new ProgrammedRevisions({
     host: config.FelixHostname,
     prefix: options.dump === true ? "" : config.EndpointStatusPathPrefix,
@@ -193,7 +195,6 @@ async function start(given: {
     programmed,
     onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
   });
-  const source = await openSource({ loaded, env: options.env, log, ...(wireguard !== undefined && { wireguard }) });
   armDebugSwitches({ config, runner, driver, log, signal, panic: () => process.exit(EXIT_STUCK) });
   const tasks: Readonly<Record<string, Promise<void>>> = {
     dataplane: driver.run(signal),

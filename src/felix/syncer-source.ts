@@ -33,6 +33,12 @@ export function typhaOf(config: FelixConfig): TyphaSettings | undefined {
   };
 }
 
+/** A syncer that can begin before anybody hears it. */
+export interface Source extends Syncer {
+  /** Asks already; what comes is kept until `run`. */
+  begin(signal: AbortSignal): void;
+}
+
 export async function openSource(given: {
   readonly loaded: Loaded;
   readonly env: Environment;
@@ -40,7 +46,7 @@ export async function openSource(given: {
   /** What stands between us and Typha, when host traffic is encrypted. */
   readonly giveUpMs?: number;
   readonly wireguard?: Pick<WireguardStart, "chooseTyphas" | "giveUp">;
-}): Promise<Syncer> {
+}): Promise<Source> {
   const { loaded, env, wireguard } = given;
   const { engine, store, usePodCidr } = loaded;
   const { config } = engine;
@@ -59,6 +65,7 @@ export async function openSource(given: {
       env,
     });
     return {
+      begin: () => {},
       run: async (sink, signal) => {
         try {
           await syncer.run(sink, signal);
@@ -79,10 +86,34 @@ export async function openSource(given: {
         error: describeError(error),
       }),
   });
-  return {
-    run: async (sink: SyncerSink, signal: AbortSignal) => {
-      const buffer = new DedupeBuffer({ onUnreadable: (path, reason) => sink.onUnreadable?.(path, reason) });
-      await Promise.all([buffer.run(sink, signal), direct.run(buffer, signal)]);
-    },
-  };
+  return new DirectSource(direct);
+}
+
+/** The datastore's own syncer with a buffer behind it, which joins what its reader has no time for. */
+class DirectSource implements Source {
+  readonly #syncer: Syncer;
+  readonly #buffer = new DedupeBuffer({ onUnreadable: (path, reason) => this.#onUnreadable(path, reason) });
+  readonly #unreadable: (readonly [path: string, reason: string])[] = [];
+  #sink: SyncerSink | undefined;
+  #following: Promise<void> | undefined;
+
+  constructor(syncer: Syncer) {
+    this.#syncer = syncer;
+  }
+
+  begin(signal: AbortSignal): void {
+    this.#following = this.#syncer.run(this.#buffer, signal);
+    this.#following.catch(() => {}); // `run` tells
+  }
+
+  async run(sink: SyncerSink, signal: AbortSignal): Promise<void> {
+    this.#sink = sink;
+    for (const [path, reason] of this.#unreadable.splice(0)) sink.onUnreadable?.(path, reason);
+    await Promise.all([this.#buffer.run(sink, signal), this.#following ?? this.#syncer.run(this.#buffer, signal)]);
+  }
+
+  #onUnreadable(path: string, reason: string): void {
+    if (this.#sink === undefined) this.#unreadable.push([path, reason]);
+    else this.#sink.onUnreadable?.(path, reason);
+  }
 }

@@ -5,7 +5,7 @@
 // whether the ruleset is still what we last saw, and a commit can insist on it.
 import { NetlinkError } from "./netlink-error.ts";
 import type { NetlinkMessage } from "./netlink-reader.ts";
-import { NETLINK_NETFILTER, NetlinkSocket } from "./netlink-socket.ts";
+import { type BatchFault, NETLINK_NETFILTER, NetlinkSocket } from "./netlink-socket.ts";
 import type { NetlinkWriter } from "./netlink-writer.ts";
 import { describeChange, type NftChange, type NftFamily, type TableRef } from "./nft-change.ts";
 import {
@@ -41,6 +41,11 @@ export class NftError extends NetlinkError {
 export interface NftRuleset {
   /** All of the changes or none. */
   commit(changes: readonly NftChange[], options?: { readonly generation?: number }): void;
+  /**
+   * The same by another thread, so that ours goes on while the kernel works through thousands of changes. Nothing else is
+   * to be asked of the ruleset until it has ended.
+   */
+  commitAside(changes: readonly NftChange[], options?: { readonly generation?: number }): Promise<void>;
   /** Throws as `commit` would, and does nothing: the ruleset stays what it is, and nobody hears of it. */
   tryOut(changes: readonly NftChange[]): void;
   /** Grows with every transaction on this host's ruleset, ours or not. */
@@ -62,28 +67,28 @@ export class Nft implements NftRuleset, Disposable {
   }
 
   commit(changes: readonly NftChange[], options: { readonly generation?: number } = {}): void {
-    this.#send(changes, options);
+    const { writer, encoder, what } = this.#encode(changes, options);
+    throwFault(changes, encoder, what, this.#socket.sendBatch(writer, what));
+  }
+
+  async commitAside(changes: readonly NftChange[], options: { readonly generation?: number } = {}): Promise<void> {
+    const { writer, encoder, what } = this.#encode(changes, options);
+    throwFault(changes, encoder, what, await this.#socket.sendBatchAside(writer, what));
   }
 
   tryOut(changes: readonly NftChange[]): void {
-    this.#send(changes, { isTrial: true });
+    const { writer, encoder, what } = this.#encode(changes, { isTrial: true });
+    throwFault(changes, encoder, what, this.#socket.sendBatch(writer, what));
   }
 
-  #send(changes: readonly NftChange[], how: { readonly generation?: number; readonly isTrial?: boolean }): void {
-    if (changes.length === 0) return;
+  #encode(changes: readonly NftChange[], how: { readonly generation?: number; readonly isTrial?: boolean }) {
     const writer = this.#socket.batch();
-    writer.expect(changes.length * BYTES_OF_A_CHANGE);
     const encoder = new BatchEncoder(writer);
-    encoder.encode(changes, how);
-    const [fault] = this.#socket.sendBatch(writer, `commit ${changes.length} nftables changes`);
-    if (fault === undefined) return;
-    const change = changes[encoder.changeOfMessage[fault.index] ?? -1];
-    throw new NftError(
-      change,
-      change === undefined ? `commit ${changes.length} nftables changes` : describeChange(change),
-      fault.errno,
-      fault.extack,
-    );
+    if (changes.length > 0) {
+      writer.expect(changes.length * BYTES_OF_A_CHANGE);
+      encoder.encode(changes, how);
+    }
+    return { writer, encoder, what: `commit ${changes.length} nftables changes` };
   }
 
   generation(): number {
@@ -174,6 +179,17 @@ export class Nft implements NftRuleset, Disposable {
 }
 
 const type = (message: number): number => (NFNL_SUBSYS_NFTABLES << 8) | message;
+
+function throwFault(
+  changes: readonly NftChange[],
+  encoder: BatchEncoder,
+  what: string,
+  [fault]: readonly BatchFault[],
+): void {
+  if (fault === undefined) return;
+  const change = changes[encoder.changeOfMessage[fault.index] ?? -1];
+  throw new NftError(change, change === undefined ? what : describeChange(change), fault.errno, fault.extack);
+}
 
 /** About what a rule takes; too little only means that the buffer grows. */
 const BYTES_OF_A_CHANGE = 400;

@@ -35,7 +35,9 @@ const TIMEOUT_MS = 10_000;
 /** Entries per request of a list: keeps single answers to some megabytes. */
 const PAGE = 5_000;
 /** Pages that are handed over may be smaller: the reader works on one while the next is on its way. */
-const PAGE_HANDED_OVER = 2_500;
+const PAGE_HANDED_OVER = 1_500;
+/** And the first of them, so that the reader has something to do early. */
+const FIRST_PAGE_HANDED_OVER = 500;
 
 export interface EtcdOptions extends OpenOptions {
   readonly resolveSrv?: ResolveSrv;
@@ -197,13 +199,15 @@ export class EtcdDatastore implements Datastore {
     options: Pick<ListOptions, "signal" | "onPage">,
   ): Promise<{ items: Stored[]; revision: number }> {
     const { key: first, end } = span(range);
-    const limit = options.onPage === undefined ? PAGE : PAGE_HANDED_OVER;
+    const [firstLimit, limit] =
+      options.onPage === undefined ? [PAGE, PAGE] : [FIRST_PAGE_HANDED_OVER, PAGE_HANDED_OVER];
     let isHandedOver = false;
     for (;;) {
       const items: Stored[] = [];
       let fixed = at;
       let revision = 0;
-      const pageFrom = (key: string) => this.#read({ key, limit, revision: fixed, ...(end && { end }) }, options);
+      const pageFrom = (key: string) =>
+        this.#read({ key, limit: key === first ? firstLimit : limit, revision: fixed, ...(end && { end }) }, options);
       try {
         for (let next: Promise<RangeResponse> | undefined = pageFrom(first); next !== undefined; ) {
           const page: RangeResponse = await next;
