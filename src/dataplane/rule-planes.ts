@@ -2,6 +2,7 @@
 import type { IpsetStore, IptablesStore, IptablesVariant, NftRuleset, TableRef } from "../kernel/index.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
+import { ForeignWrites } from "./iptables/foreign-writes.ts";
 import { IpsetSets } from "./iptables/ipset-sets.ts";
 import { IptablesTable } from "./iptables/iptables-table.ts";
 import type { IptablesFeatures } from "./iptables/text.ts";
@@ -110,6 +111,9 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
   const sets: IpsetSets[] = [];
   const tables: Reconciler[] = [];
   const written: IptablesTable[] = [];
+  const { ruleset } = kernel;
+  const foreign =
+    kernel.variant === "nft" && ruleset !== undefined ? new ForeignWrites(() => ruleset.generation()) : undefined;
   const planes = versions.map((version): RulePlane => {
     const store = stats?.timed(kernel.iptables(version)) ?? kernel.iptables(version);
     const layers = LAYERS.map((layer) => {
@@ -122,6 +126,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
         postWriteMs: parameters.IptablesPostWriteCheckIntervalSecs * 1000,
         refreshMs: parameters.IptablesRefreshInterval * 1000,
         ...(layer === "nat" ? { oldRule: OLD_NAT_RULE } : {}),
+        ...(foreign === undefined ? {} : { foreign }),
         ...(stats === undefined
           ? {}
           : { onCall: (action, ok, lines) => stats.onIptables(version, layer, action, ok, lines) }),
@@ -140,11 +145,13 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     sets.push(set);
     return { version, tables: Object.fromEntries(layers) as unknown as LayerTables, sets: set };
   });
-  const { ruleset } = kernel;
   const arp = ruleset === undefined ? undefined : arpPlane(config, ruleset);
   if (ruleset !== undefined && arp !== undefined) {
     const refreshMs = parameters.NftablesRefreshInterval * 1000;
-    tables.push(new NftTables({ planes: [arp], ruleset, logger, refreshMs, isOptional: true }));
+    const onCommit = (ok: boolean) => {
+      if (ok) foreign?.wrote();
+    };
+    tables.push(new NftTables({ planes: [arp], ruleset, logger, refreshMs, isOptional: true, onCommit }));
   }
   return {
     planes,

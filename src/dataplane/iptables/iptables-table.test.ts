@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import type { IptablesStore } from "../../kernel/index.ts";
 import { silentLogger } from "../../lib/log.ts";
 import { chain, drop, jump, type Rule } from "../rules/rule.ts";
+import { ForeignWrites } from "./foreign-writes.ts";
 import { IptablesTable } from "./iptables-table.ts";
 import { RecheckTimer } from "./recheck.ts";
 import { parseSave } from "./save-text.ts";
@@ -55,7 +56,7 @@ class MemoryTable implements IptablesStore {
   }
 }
 
-function open(store: MemoryTable, insertMode: "insert" | "append" = "insert") {
+function open(store: MemoryTable, insertMode: "insert" | "append" = "insert", foreign?: ForeignWrites) {
   const table = new IptablesTable({
     layer: "filter",
     store,
@@ -64,6 +65,7 @@ function open(store: MemoryTable, insertMode: "insert" | "append" = "insert") {
     logger: silentLogger,
     postWriteMs: 5000,
     refreshMs: 0,
+    ...(foreign === undefined ? {} : { foreign }),
   });
   return { table, apply: () => table.apply(new AbortController().signal) };
 }
@@ -94,6 +96,38 @@ test("FD-022 FD-025 an unused chain never appears, and nothing to do means no pr
   expect(store.restored).toEqual([]);
   await apply();
   expect([store.restored.length, store.saves]).toEqual([0, 1]);
+});
+
+test("FD-025 a table nobody else wrote to since is not read again; one somebody wrote to is, and is repaired", async () => {
+  const store = new MemoryTable("nft");
+  let foreignWrites = 0;
+  const foreign = new ForeignWrites(() => store.restored.length + foreignWrites);
+  const { table, apply } = open(store, "insert", foreign);
+  table.setHook("FORWARD", "insert", [{ action: jump("cali-x") }, { action: jump("cali-y") }]);
+  table.setChain(chain("cali-x", rules("1.1.1.1")));
+  table.setChain(chain("cali-y", rules("1.1.1.1")));
+  await apply();
+  table.setChain(chain("cali-x", rules("2.2.2.2")));
+  await apply(); // after hooks were written it is read once more
+  const { saves } = store;
+  table.setChain(chain("cali-x", rules("3.3.3.3")));
+  await apply();
+  table.setChain(chain("cali-x", rules("4.4.4.4")));
+  await apply();
+  expect(store.saves).toBe(saves);
+  expect(bare(store, "cali-x")?.[0]).toContain("4.4.4.4");
+  expect(store.restored.at(-1)).not.toContain("cali-y"); // only what changed is written
+
+  store.chains.set("cali-y", []);
+  foreignWrites++;
+  table.setChain(chain("cali-x", rules("5.5.5.5")));
+  await apply();
+  expect(store.saves).toBe(saves + 1);
+  expect(bare(store, "cali-y")?.[0]).toContain("1.1.1.1");
+
+  table.setHook("FORWARD", "insert", [{ action: jump("cali-x") }]);
+  await apply();
+  expect(store.chains.has("cali-y")).toBe(false);
 });
 
 test("FD-026 the legacy tools change single rules", async () => {

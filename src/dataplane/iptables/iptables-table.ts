@@ -1,5 +1,6 @@
 // One table of one family, kept equal to what managers want. Chains of ours are replaced; in the kernel's chains only
-// our own rules are touched. The table is read right before it is written, because others write it too.
+// our own rules are touched. The table is read right before it is written, because others write it too; except where the
+// kernel tells that nobody did since (`foreign-writes.ts`).
 import type { IptablesStore, IptablesTable as TableName } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
@@ -9,6 +10,7 @@ import { dispatchTree } from "../rules/dispatch-tree.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import type { LayerTable } from "../rules/layer-table.ts";
 import { type Chain, chain, chainTargets, type Rule, type RuleChain } from "../rules/rule.ts";
+import type { ForeignWrites } from "./foreign-writes.ts";
 import { lowerChain, type LoweringContext } from "./lower.ts";
 import { RecheckTimer, type RecheckOptions } from "./recheck.ts";
 import { type ChainDelta, hookDelta, restoreText, type WrittenChain } from "./restore-text.ts";
@@ -23,6 +25,8 @@ export interface IptablesTableOptions extends RecheckOptions {
   readonly logger: Logger;
   /** Rules of old versions that only their text gives away. */
   readonly oldRule?: RegExp;
+  /** Where the kernel can tell; one for all tables. */
+  readonly foreign?: ForeignWrites;
   readonly onCall?: (what: "save" | "restore", ok: boolean, lines: number) => void;
 }
 
@@ -56,6 +60,8 @@ export class IptablesTable implements LayerTable, Reconciler {
   #areHooksDirty = true;
   /** What the kernel holds, as last read or written; nothing when that is in doubt. */
   #actual: Map<string, SavedRule[]> | undefined;
+  /** The epoch of foreign writes in which that was true. */
+  #epoch: number | undefined;
   readonly #recheck: RecheckTimer;
 
   constructor(options: IptablesTableOptions) {
@@ -124,12 +130,17 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
-    if (this.#recheck.isDue()) this.#actual = undefined;
+    const isKnown =
+      this.#actual !== undefined && this.#epoch !== undefined && this.#options.foreign?.epoch() === this.#epoch;
+    if (this.#recheck.isDue()) {
+      if (isKnown && !this.#recheck.isRefreshDue()) this.#recheck.confirmed();
+      else this.#actual = undefined;
+    }
     const hasChanges = this.#dirty.size > 0 || this.#areHooksDirty;
     this.#isOnlyLooking = !hasChanges && this.#hasWritten;
     if (this.#actual !== undefined && !hasChanges) return this.#outcome();
-    // Somebody may have written since: what we compare with is always fresh.
-    this.#actual = undefined;
+    // Somebody may have written since: what we compare with is always fresh, or known to be as good.
+    if (!isKnown) this.#actual = undefined;
     for (let attempt = 0; ; attempt++) {
       try {
         await this.#applyOnce(signal);
@@ -146,9 +157,13 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   async #applyOnce(signal: AbortSignal): Promise<void> {
-    const actual = (this.#actual ??= await this.#read(signal));
-    const { store, insertMode } = this.#options;
-    const delta = this.#difference(actual);
+    const { store, insertMode, foreign } = this.#options;
+    const known = this.#actual;
+    if (known === undefined) this.#epoch = foreign?.epoch();
+    const actual = known ?? (await this.#read(signal));
+    this.#actual = actual;
+    // Of what is known, only what changed since can differ.
+    const delta = known === undefined ? this.#difference(actual) : this.#difference(actual, this.#dirty);
     const texts = restoreText(this.layer, delta, store.variant);
     if (texts.length > 0 && this.#isOnlyLooking)
       this.#log.warn("somebody changed our iptables rules; repairing", {
@@ -161,7 +176,8 @@ export class IptablesTable implements LayerTable, Reconciler {
       const lines = text.split("\n").length - 1;
       const started = performance.now();
       try {
-        await store.restore(text, signal);
+        const write = () => store.restore(text, signal);
+        await (foreign === undefined ? write() : foreign.during(write));
         this.#options.onCall?.("restore", true, lines);
       } catch (error) {
         this.#options.onCall?.("restore", false, lines);
@@ -177,9 +193,10 @@ export class IptablesTable implements LayerTable, Reconciler {
     if (texts.length > 0) this.#adopt(actual, delta);
   }
 
-  #difference(actual: ReadonlyMap<string, readonly SavedRule[]>): ChainDelta {
+  /** @param names of the chains that may differ; all when not given */
+  #difference(actual: ReadonlyMap<string, readonly SavedRule[]>, names?: ReadonlySet<string>): ChainDelta {
     const delta: ChainDelta = { create: [], change: [], delete: [], hooks: [] };
-    for (const wanted of this.#needed()) {
+    for (const wanted of this.#needed(names)) {
       const rules = actual.get(wanted.name);
       if (rules === undefined) delta.create.push(wanted);
       else {
@@ -187,8 +204,9 @@ export class IptablesTable implements LayerTable, Reconciler {
         if (!sameList(hashes, wanted.hashes)) delta.change.push({ chain: wanted, actual: hashes });
       }
     }
-    for (const name of actual.keys())
-      if (isOwnedChain(name) && !(this.#graph.isNeeded(name) && this.#wanted.has(name))) delta.delete.push(name);
+    for (const name of names ?? actual.keys())
+      if (actual.has(name) && isOwnedChain(name) && !(this.#graph.isNeeded(name) && this.#wanted.has(name)))
+        delta.delete.push(name);
     for (const kernelChain of KERNEL_CHAINS[this.layer]) {
       const found = hookDelta({
         kernelChain,
@@ -202,8 +220,11 @@ export class IptablesTable implements LayerTable, Reconciler {
     return delta;
   }
 
-  *#needed(): Iterable<WrittenChain> {
-    for (const [name, wanted] of this.#wanted) if (this.#graph.isNeeded(name)) yield wanted;
+  *#needed(names: Iterable<string> = this.#wanted.keys()): Iterable<WrittenChain> {
+    for (const name of names) {
+      const wanted = this.#wanted.get(name);
+      if (wanted !== undefined && this.#graph.isNeeded(name)) yield wanted;
+    }
   }
 
   /** After a write: what we wrote is what is there, until someone looks. */
@@ -214,6 +235,8 @@ export class IptablesTable implements LayerTable, Reconciler {
         written.hashes.map((hash) => ({ hash, isOurs: true, line: "" })),
       );
     for (const name of delta.delete) actual.delete(name);
+    // Where our rules stand among others' in the kernel's chains, only reading tells.
+    if (delta.hooks.length > 0) this.#actual = undefined;
   }
 
   async #read(signal: AbortSignal): Promise<Map<string, SavedRule[]>> {

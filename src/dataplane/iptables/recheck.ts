@@ -34,6 +34,11 @@ export class RecheckTimer {
     return this.#now() >= Math.min(this.#nextAt, this.#refreshAt());
   }
 
+  /** Whether the fixed interval is over, which nothing but reading satisfies. */
+  isRefreshDue(): boolean {
+    return this.#now() >= this.#refreshAt();
+  }
+
   /** Until the next look; nothing when none is planned. */
   dueInMs(): number | undefined {
     const at = Math.min(this.#nextAt, this.#refreshAt());
@@ -44,10 +49,14 @@ export class RecheckTimer {
   read(tookMs: number): void {
     this.#readPeakMs = Math.max(tookMs, this.#readPeakMs * DECAY);
     this.#lastReadAt = this.#now();
-    if (this.#now() >= this.#nextAt) {
-      this.#intervalMs *= 2;
-      this.#plan();
-    }
+    this.confirmed();
+  }
+
+  /** The table is known to be as it was. */
+  confirmed(): void {
+    if (this.#now() < this.#nextAt) return;
+    this.#intervalMs *= 2;
+    this.#plan();
   }
 
   wrote(tookMs: number): void {
