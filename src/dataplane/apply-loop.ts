@@ -242,12 +242,14 @@ export class ApplyLoop implements DataplaneDriver {
       .then(() => all(tables))
       .then(() => Promise.all(sets.map((set) => attempt(set.name, () => set.applyDeletions(signal)))));
     const settingRoutes = all(links).then(() => all(routes));
+    const writing = Promise.all([settingRules, settingRoutes]);
     const isFirst = !this.#hasApplied;
     if (isFirst) {
+      writing.catch(() => {}); // looked at below
       await new Promise((resolve) => setImmediate(resolve));
       giveBackMemory(); // while the kernel works
     }
-    await Promise.all([settingRules, settingRoutes]);
+    await writing;
 
     if (failures > 0) this.#applyAt = Math.min(this.#applyAt, performance.now() + (this.#options.retryMs ?? RETRY_MS));
     if (failures === 0 && this.#failures > 0) this.#log.info("the dataplane is whole again");
