@@ -55,7 +55,9 @@ function serve(start: RequestWorkerStart): string | undefined {
       for (const [fd, reading] of readings) drop(fd, reading);
       return undefined;
     }
-    if (ready.includes(1)) acceptAll(start, readings);
+    if (ready.includes(1))
+      for (const [fd, reading] of acceptAll(start)) // mostly all of it has come with the connection
+        if (!readSome(fd, reading, start.maxBytes)) readings.set(fd, reading);
     for (const index of ready) {
       const fd = index < 2 ? undefined : connections[index - 2];
       const reading = fd === undefined ? undefined : readings.get(fd);
@@ -71,11 +73,12 @@ function serve(start: RequestWorkerStart): string | undefined {
   }
 }
 
-function acceptAll(start: RequestWorkerStart, readings: Map<number, Reading>): void {
+function acceptAll(start: RequestWorkerStart): [fd: number, reading: Reading][] {
+  const accepted: [number, Reading][] = [];
   for (;;) {
     const fd = accept(start.listenFd);
-    if (fd < 0) return;
-    if (peerUid(fd) === start.uid) readings.set(fd, { chunks: [], since: performance.now(), bytes: 0 });
+    if (fd < 0) return accepted;
+    if (peerUid(fd) === start.uid) accepted.push([fd, { chunks: [], since: performance.now(), bytes: 0 }]);
     else close(fd);
   }
 }
