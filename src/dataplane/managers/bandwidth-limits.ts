@@ -78,12 +78,14 @@ export class BandwidthLimits implements Reconciler {
           this.#deps.logger.warn("somebody changed a bandwidth limit of ours; repaired", { interface: name });
         this.#failing.delete(name);
       } catch (error) {
-        if (hasErrno(error, "ENODEV", "ENOENT")) continue; // gone meanwhile: its next state brings us back
+        // Gone meanwhile: its next state brings us back. A kernel without token buckets says the same of the queue.
+        if (hasErrno(error, "ENODEV", "ENOENT") && this.#deps.links.get(name) === undefined) continue;
         failed.push(name);
         if (this.#failing.has(name)) continue; // said before
         this.#failing.add(name);
-        this.#deps.logger.warn("bandwidth limit could not be set; trying again", {
+        this.#deps.logger.warn("bandwidth limit could not be set; the workload goes without it; trying again", {
           interface: name,
+          setting: "ingressBandwidth, egressBandwidth of its QoS annotations (the kernel's sch_tbf, ifb, act_mirred)",
           error: describeError(error),
         });
       }

@@ -4,6 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { spawn } from "node:child_process";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
+import { NetlinkError } from "../../../src/kernel/index.ts";
 import { procSysctls } from "../../../src/kernel/index.ts";
 
 import { eventually } from "./eventually.ts";
@@ -240,4 +241,29 @@ test("a kernel without a feature: what needs it is named, the rest works, and a 
   const said = host.lines.filter((line) => line.includes("no such tunnel"));
   expect(said).toHaveLength(1);
   expect(said[0]).toContain("ipipMode of an IPPool");
+}, 60_000);
+
+test("a kernel without token buckets: a workload with a bandwidth limit works without it, and the log names what is missing", async () => {
+  const { host, a, b } = await threePods("nftables");
+  await using _ = host;
+  host.wrapKernel = (kernel) => ({
+    ...kernel,
+    trafficControl: new Proxy(kernel.trafficControl!, {
+      get: (of, name) => {
+        const value: unknown = Reflect.get(of, name);
+        if (name === "setTokenBucket")
+          return () => {
+            throw new NetlinkError("add a queue", "ENOENT"); // what such a kernel says
+          };
+        return typeof value === "function" ? value.bind(of) : value;
+      },
+    }),
+  });
+  host.start();
+  const limited = host.endpoint(b, { tiers: [tier(["p"])], qosControls: { ingressBandwidth: 1_000_000 } });
+  await host.send(...stateA(host, a, b).slice(0, -1), limited, inSync);
+  expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["reached", "silent"]);
+  const said = host.lines.filter((line) => line.includes("bandwidth limit could not be set"));
+  expect(said).toHaveLength(1);
+  expect(said[0]).toContain("sch_tbf");
 }, 60_000);

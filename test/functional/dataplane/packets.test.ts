@@ -177,6 +177,31 @@ for (const backend of BACKENDS)
           { from: a.target, to: b.v4, port: 81 },
         ]),
       ).toEqual(["reached", "silent"]);
+      // The other family.
+      const six = { ...blocks, srcNet: nets("fd00:65::2/128", "fd00:66::/64") };
+      const to6 = (p: number) => ({ from: a.target, to: b.v6, port: p });
+      await host.send(policy("p", [rule({ ...six, dstNet: nets("fd00:70::/64", "fd00:71::/64") })]));
+      expect(await host.probe([to6(80)])).toEqual(["silent"]);
+      await host.send(policy("p", [rule({ ...six, dstNet: nets("fd00:70::/64", "fd00:65::/64") })]));
+      expect(await host.probe([to6(80), to6(81)])).toEqual(["reached", "silent"]);
+    });
+
+    test("FD-126 connections of an address that goes are forgotten, and no others", async () => {
+      await using host = await DataplaneHost.create(backend);
+      const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
+      for (const pod of [b, c]) host.prober.listen(pod.target, "udp", 53);
+      host.start();
+      await host.send(allowProfile, host.endpoint(a), host.endpoint(b), host.endpoint(c), inSync);
+      const ask = [b.v4, b.v6, c.v4, c.v6].map((to) => ({ from: a.target, to, port: 53, protocol: "udp" as const }));
+      expect(await host.probe(ask, 3000)).toEqual(ask.map(() => "reached"));
+      const known = () => {
+        const flows = ["ipv4", "ipv6"].map((f) => host.namespace.run("conntrack", ["-L", "-f", f, "-p", "udp"])).join();
+        return [b.v4, b.v6, c.v4, c.v6].map((address) => flows.includes(`dst=${address} `));
+      };
+      expect(known()).toEqual([true, true, true, true]);
+      const id = { orchestrator: "k8s", workload: "ns1/b", endpoint: "eth0" };
+      await host.send({ type: "workloadEndpointRemove", id });
+      expect(known()).toEqual([false, false, true, true]);
     });
 
     test("FD-049 a pool's traffic leaves with the host's address, but not inside the pools", async () => {
