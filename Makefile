@@ -62,8 +62,8 @@ lab: build ## a 3-node cluster in network namespaces, with a demonstration
 pictures: build ## the README's pictures, from real runs in a lab
 	@$(BUN) scripts/pictures.ts
 
-conformance: build ## every policy case by packets, on both dataplanes, against the evaluator
-	@$(BUN) test --timeout=60000 ./test/conformance/
+conformance: build ## every policy case by packets, on both dataplanes, against the evaluator; DATASTORE=kubernetes: by kubectl
+	@CONFORMANCE_DATASTORE=$(DATASTORE) $(BUN) test --timeout=60000 ./test/conformance/
 
 chaos: build ## random faults under traffic, with a printed seed, on both dataplanes; 50 labs made and taken down
 	@CHAOS_DATAPLANE=nft $(BUN) test --timeout=600000 ./test/chaos/chaos.test.ts

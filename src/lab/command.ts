@@ -22,7 +22,7 @@ import { addPods, removePod, up } from "./up.ts";
 export const USAGE = `calico lab: a cluster in network namespaces on this machine
 
   calico lab up [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]
-                [--dataplane nft|iptables] [--datastore sqlite|etcd] [--ipv6]
+                [--dataplane nft|iptables] [--datastore sqlite|etcd|kubernetes] [--ipv6]
   calico lab up --kubernetes           a real Kubernetes cluster: kubelets, containerd, kube-proxy (--nodes, --pods,
                                        --backend, --dataplane as above)
   calico lab kubectl [--name LAB --] … kubectl on that cluster, as its administrator
@@ -218,7 +218,9 @@ async function kubectl(args: readonly string[]): Promise<number> {
   const isNamed = args[0] === "--name" && split === 2;
   const lab = Lab.open(labName(isNamed ? (args[1] ?? "") : DEFAULT_OPTIONS.name));
   if (lab.options.datastore !== "kubernetes")
-    throw new UsageError(`lab ${lab.folder.name} has no Kubernetes; calico lab up --kubernetes`);
+    throw new UsageError(
+      `lab ${lab.folder.name} has no Kubernetes; calico lab up --kubernetes, or --datastore kubernetes`,
+    );
   const { KubernetesCluster } = await import("./kubernetes/cluster.ts");
   const [file, ...words] = new KubernetesCluster(lab).kubectlCommand(isNamed ? args.slice(split + 1) : args);
   return spawnSync(file, words, { stdio: "inherit", env: baseEnvironment() }).status ?? 1;
@@ -242,7 +244,7 @@ function nextSteps(lab: Lab): string {
   const [first] = lab.record.pods;
   const calico = calledAs();
   const flag = lab.folder.name === DEFAULT_OPTIONS.name ? "" : ` --name ${lab.folder.name}`;
-  if (lab.options.datastore === "kubernetes") {
+  if (lab.options.kubelets) {
     const kubectl = `${calico} lab kubectl${flag === "" ? "" : `${flag} --`}`;
     return [
       "try:",

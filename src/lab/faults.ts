@@ -1,6 +1,7 @@
 // Breaking things on purpose, each in a way that `heal` can undo: a fault is recorded as the words it was asked with
 // before it is made.
 import { setPlug } from "./fabric.ts";
+import { startControllers, startServer } from "./kubernetes/stand-in.ts";
 import { DATASTORE_FAULT, type Lab } from "./lab.ts";
 import { UsageError } from "./options.ts";
 import { findProcess } from "./process.ts";
@@ -12,7 +13,7 @@ export const FAULTS = {
   process: "process NODE [NAME]     kill -9 a program of the host (calico-node, felix, bird, …)",
   rules: "rules NODE              flush the packet filter, as a foreign tool would",
   routes: "routes NODE             delete the routes Calico made",
-  datastore: "datastore               stop the datastore (etcd, or with --kubernetes the API server and its etcd)",
+  datastore: "datastore               stop the datastore (etcd, or the API server of Kubernetes and its etcd)",
 } as const;
 
 /** Nobody else's business runs on them; SQLite is a file. */
@@ -89,10 +90,14 @@ export async function healLab(lab: Lab): Promise<string[]> {
     const { startControlPlane } = await import("./kubernetes/up.ts");
     await startControlPlane(lab.cluster);
     done.push("the API server and its etcd are started");
+  } else if (lab.options.datastore === "kubernetes" && lab.record.faults.includes(DATASTORE_FAULT)) {
+    await startServer(lab);
+    startControllers(lab);
+    done.push("the API server and its etcd are started");
   }
   for (const router of lab.plan.routers) startRouter(lab.folder, router);
   // A kubelet starts again what was killed there.
-  for (const node of lab.options.datastore === "kubernetes" ? [] : lab.plan.nodes) {
+  for (const node of lab.options.kubelets ? [] : lab.plan.nodes) {
     if (lab.host(node.name).program("calico-node") !== undefined) continue;
     startNode(lab.folder, lab.options, lab.plan, node, lab.record.settings?.[node.name]);
     done.push(`calico-node on ${node.name} is started`);

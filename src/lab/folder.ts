@@ -12,6 +12,8 @@ export interface LabPod {
   readonly node: string;
   readonly addresses: readonly string[];
   readonly labels: Readonly<Record<string, string>>;
+  /** Known by name to policies. */
+  readonly ports?: readonly { readonly name: string; readonly protocol: string; readonly port: number }[];
 }
 
 /** One that is asked for. */

@@ -42,17 +42,15 @@ export class Lab {
   host(name: string): LabHost {
     if (![...this.plan.nodes, ...this.plan.routers].some((host) => host.name === name))
       throw new UsageError(`lab ${this.folder.name} has no host ${name}; it has ${this.hostNames.join(", ")}`);
-    return this.options.datastore === "kubernetes"
-      ? new KubernetesHost(this.folder, name)
-      : new LabHost(this.folder, name);
+    return this.options.kubelets ? new KubernetesHost(this.folder, name) : new LabHost(this.folder, name);
   }
   get hostNames(): string[] {
     return [...this.plan.nodes, ...this.plan.routers].map((host) => host.name);
   }
 
-  /** Undefined in a lab without Kubernetes. */
+  /** Undefined in a lab without kubelets. */
   get cluster(): KubernetesCluster | undefined {
-    return this.options.datastore === "kubernetes" ? new KubernetesCluster(this) : undefined;
+    return this.options.kubelets ? new KubernetesCluster(this) : undefined;
   }
 
   /** While we keep the API server stopped, those it had last. */

@@ -13,6 +13,8 @@ export interface LabOptions {
   readonly backend: (typeof BACKENDS)[number];
   readonly dataplane: (typeof DATAPLANES)[number];
   readonly datastore: (typeof DATASTORES)[number];
+  /** Hosts are nodes with a real kubelet and container runtime; else calico-node runs on them as it is. */
+  readonly kubelets: boolean;
   readonly ipv6: boolean;
 }
 
@@ -24,6 +26,7 @@ export const DEFAULT_OPTIONS: LabOptions = {
   backend: "bird",
   dataplane: "nft",
   datastore: "sqlite",
+  kubelets: false,
   ipv6: false,
 };
 
@@ -35,23 +38,24 @@ const MAX_NODES = 100;
 
 /** Checked options from command-line words; what is absent keeps its default. */
 export function parseLabOptions(given: Readonly<Record<string, string | boolean | undefined>>): LabOptions {
-  const isKubernetes = given["kubernetes"] === true || given["datastore"] === "kubernetes";
+  const kubelets = given["kubernetes"] === true;
   const options: LabOptions = {
     name: labName(text(given, "name") ?? DEFAULT_OPTIONS.name),
     nodes: count(given, "nodes", DEFAULT_OPTIONS.nodes, 1, MAX_NODES),
-    podsPerNode: count(given, "pods", isKubernetes ? 0 : DEFAULT_OPTIONS.podsPerNode, 0, 200),
+    podsPerNode: count(given, "pods", kubelets ? 0 : DEFAULT_OPTIONS.podsPerNode, 0, 200),
     topology: oneOf(given, "topology", TOPOLOGIES, DEFAULT_OPTIONS.topology),
     backend: oneOf(given, "backend", BACKENDS, DEFAULT_OPTIONS.backend),
     dataplane: oneOf(given, "dataplane", DATAPLANES, DEFAULT_OPTIONS.dataplane),
-    datastore: isKubernetes ? "kubernetes" : oneOf(given, "datastore", DATASTORES, DEFAULT_OPTIONS.datastore),
+    datastore: kubelets ? "kubernetes" : oneOf(given, "datastore", DATASTORES, DEFAULT_OPTIONS.datastore),
+    kubelets,
     ipv6: given["ipv6"] === true,
   };
-  if (isKubernetes) refuseForKubernetes(options, given);
+  if (kubelets) refuseForKubelets(options, given);
   return options;
 }
 
 /** What a lab with real kubelets does not do: its hosts stand on one network. */
-function refuseForKubernetes(options: LabOptions, given: Readonly<Record<string, string | boolean | undefined>>): void {
+function refuseForKubelets(options: LabOptions, given: Readonly<Record<string, string | boolean | undefined>>): void {
   const datastore = text(given, "datastore") ?? "kubernetes";
   if (datastore !== "kubernetes") throw new UsageError(`--kubernetes with --datastore ${datastore}: want one of them`);
   if (options.topology !== "switch") throw new UsageError("--topology: with --kubernetes there is only switch");

@@ -5,7 +5,7 @@ import type { LabFolder, LabPod, NewPod } from "./folder.ts";
 import { LabHost } from "./host.ts";
 import { UsageError, type LabOptions } from "./options.ts";
 import type { LabPlan } from "./plan.ts";
-import { datastoreEnvironment, rolePath, SQLITE_PATH } from "./programs.ts";
+import { datastoreEnvironment, kubernetesAccount, rolePath, SQLITE_PATH } from "./programs.ts";
 import { dirname } from "node:path";
 
 const NAME = /^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$/;
@@ -24,13 +24,13 @@ export const podNamespace = (pod: { readonly namespace: string; readonly name: s
   `${pod.namespace}.${pod.name}`;
 
 /** Creates the namespace and runs ADD; the endpoint's labels are set by the caller, for many pods at once. */
-export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: NewPod): LabPod {
+export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: NewPod, uid?: string): LabPod {
   const host = new LabHost(folder, pod.node);
   const made = host.run(["ip", "netns", "add", podNamespace(pod)]);
   if (made.code !== 0 && !made.stderr.includes("File exists"))
     throw new Error(`pod ${podNamespace(pod)} on ${pod.node}: ${made.stderr.trim()}`);
   host.run(["ip", "-n", podNamespace(pod), "link", "set", "lo", "up"]);
-  const added = runCni(host, "ADD", options, plan, pod);
+  const added = runCni(host, "ADD", options, plan, pod, uid);
   if (added.code !== 0) {
     host.run(["ip", "netns", "del", podNamespace(pod)]);
     throw new Error(`pod ${podNamespace(pod)} on ${pod.node}: ${cniFault(added.stdout, added.stderr)}`);
@@ -52,7 +52,8 @@ export function endpointName(pod: NewPod): string {
   return `${double(pod.node)}-k8s-${double(pod.name)}-eth0`;
 }
 
-function runCni(host: LabHost, command: "ADD" | "DEL", options: LabOptions, plan: LabPlan, pod: NewPod) {
+function runCni(host: LabHost, command: "ADD" | "DEL", options: LabOptions, plan: LabPlan, pod: NewPod, uid?: string) {
+  const kubernetes = `K8S_POD_NAMESPACE=${pod.namespace};K8S_POD_NAME=${pod.name}`;
   const plugin = rolePath("calico");
   return host.run([plugin], {
     input: JSON.stringify(networkConfig(options, plan, pod.node)),
@@ -62,25 +63,30 @@ function runCni(host: LabHost, command: "ADD" | "DEL", options: LabOptions, plan
       CNI_NETNS: `/run/netns/${podNamespace(pod)}`,
       CNI_IFNAME: "eth0",
       CNI_PATH: dirname(plugin),
-      CNI_ARGS: `IgnoreUnknown=1;K8S_POD_NAMESPACE=${pod.namespace};K8S_POD_NAME=${pod.name}`,
+      CNI_ARGS: `IgnoreUnknown=1;${kubernetes}${uid === undefined ? "" : `;K8S_POD_UID=${uid}`}`,
     },
   });
 }
 
 /** The network configuration an operator would put into /etc/cni/net.d. */
 export function networkConfig(options: LabOptions, plan: LabPlan, node: string): object {
-  const environment = datastoreEnvironment(options, plan);
   return {
     name: "calico-lab",
     cniVersion: "1.0.0",
     type: "calico",
     nodename: node,
     log_level: "error",
-    ...(options.datastore === "sqlite"
-      ? { datastore_type: "sqlite", sqlite_path: SQLITE_PATH }
-      : { datastore_type: "etcdv3", etcd_endpoints: environment["ETCD_ENDPOINTS"] }),
+    ...datastoreFields(options, plan),
     ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: options.ipv6 ? "true" : "false" },
   };
+}
+
+function datastoreFields(options: LabOptions, plan: LabPlan): object {
+  if (options.datastore === "sqlite") return { datastore_type: "sqlite", sqlite_path: SQLITE_PATH };
+  if (options.datastore === "etcd")
+    return { datastore_type: "etcdv3", etcd_endpoints: datastoreEnvironment(options, plan)["ETCD_ENDPOINTS"] };
+  const { KUBECONFIG } = kubernetesAccount("calico-cni-plugin");
+  return { datastore_type: "kubernetes", kubernetes: { kubeconfig: KUBECONFIG }, policy: { type: "k8s" } };
 }
 
 const containerId = (pod: NewPod): string =>

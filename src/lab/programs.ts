@@ -9,9 +9,13 @@ import type { LabOptions } from "./options.ts";
 import { type LabPlan, type PlannedNode, type PlannedRouter, POD_CIDR } from "./plan.ts";
 import { findProcess, startProcess } from "./process.ts";
 
-export const SQLITE_PATH = "/var/lib/calico/datastore/calico.db";
-/** The administrator's, as every node of a Kubernetes cluster has it. */
+/** The administrator's, as every node with a kubelet has it. */
 const NODE_KUBECONFIG = "/etc/kubernetes/admin.kubeconfig";
+/** Seen by every host: the folder they share. */
+const SHARED = "/var/lib/calico/datastore";
+export const SQLITE_PATH = `${SHARED}/calico.db`;
+export const ADMIN_KUBECONFIG = "admin.kubeconfig";
+export const accountKubeconfig = (account: string): string => `${account}.kubeconfig`;
 const ETCD_PORT = 2379;
 
 /** A role of this build: beside the executable, or in dist/ when we run from source. */
@@ -25,16 +29,26 @@ export function rolePath(role: string): string {
 /** How every program of the lab finds the datastore. */
 export function datastoreEnvironment(options: LabOptions, plan: LabPlan): Record<string, string> {
   if (options.datastore === "sqlite") return { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: SQLITE_PATH };
-  if (options.datastore === "kubernetes") return { DATASTORE_TYPE: "kubernetes", KUBECONFIG: NODE_KUBECONFIG };
+  if (options.datastore === "kubernetes")
+    return {
+      DATASTORE_TYPE: "kubernetes",
+      KUBECONFIG: options.kubelets ? NODE_KUBECONFIG : `${SHARED}/${ADMIN_KUBECONFIG}`,
+    };
   return { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: `http://${controlAddress(plan)}:${ETCD_PORT}` };
 }
+
+/** The same for a program that has an account of its own in the manifest. */
+export const kubernetesAccount = (account: string): Record<string, string> => ({
+  DATASTORE_TYPE: "kubernetes",
+  KUBECONFIG: `${SHARED}/${accountKubeconfig(account)}`,
+});
 
 const controlAddress = (plan: LabPlan): string => (plan.control.addresses[0] ?? "").split("/")[0] ?? "";
 
 export function nodeEnvironment(options: LabOptions, plan: LabPlan, node: PlannedNode): Record<string, string> {
   const vxlan = options.backend === "vxlan" ? "Always" : "Never";
   return {
-    ...datastoreEnvironment(options, plan),
+    ...(options.datastore === "kubernetes" ? kubernetesAccount("calico-node") : datastoreEnvironment(options, plan)),
     NODENAME: node.name,
     CALICO_NETWORKING_BACKEND: options.backend,
     CALICO_IPV4POOL_CIDR: POD_CIDR.v4,
@@ -75,7 +89,7 @@ export function startRouter(folder: LabFolder, router: PlannedRouter): void {
   if (host.program("bird") !== undefined) return;
   const config = join(folder.shared, `${router.name}.conf`);
   writeFileSync(config, routerConfig(router));
-  const inside = `/var/lib/calico/datastore/${router.name}.conf`;
+  const inside = `${SHARED}/${router.name}.conf`;
   host.startProgram("bird", ["bird", "-f", "-c", inside, "-s", "/run/bird.ctl"], {});
 }
 

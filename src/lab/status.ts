@@ -12,7 +12,7 @@ export interface HostStatus {
 }
 
 export async function labStatus(lab: Lab): Promise<HostStatus[]> {
-  if (lab.options.datastore === "kubernetes") return (await import("./kubernetes/status.ts")).clusterStatus(lab);
+  if (lab.options.kubelets) return (await import("./kubernetes/status.ts")).clusterStatus(lab);
   return [...lab.plan.nodes, ...lab.plan.routers].map((planned) => {
     const host = lab.host(planned.name);
     const base = {

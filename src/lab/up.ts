@@ -9,6 +9,7 @@ import { buildFabric, connectHost } from "./fabric.ts";
 import { LabFolder, type LabPod, type NewPod } from "./folder.ts";
 import { labPatience, LabHost } from "./host.ts";
 import { addClusterPods, deleteClusterPod } from "./kubernetes/pods.ts";
+import { addApiPods, deleteApiPod, obtainApi, startApi, startControllers } from "./kubernetes/stand-in.ts";
 import { Lab } from "./lab.ts";
 import { type LabOptions, UsageError } from "./options.ts";
 import { addPod, deletePod, endpointName } from "./pods.ts";
@@ -28,7 +29,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
     );
   rolePath("calico-node"); // fails early when nothing is built
   // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
-  const kubernetes = options.datastore === "kubernetes" ? await import("./kubernetes/up.ts") : undefined;
+  const kubernetes = options.kubelets ? await import("./kubernetes/up.ts") : undefined;
   kubernetes?.refuseHalfReady(options);
   folder.create();
   const lab = new Lab(folder, existing ?? { options, pods: [], faults: [] });
@@ -41,6 +42,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
     return lab;
   }
 
+  if (options.datastore === "kubernetes") await obtainApi(terminal);
   await terminal.step(
     `${hosts.length} hosts on ${lab.plan.segments.length} network(s), topology ${options.topology}`,
     async () => {
@@ -51,6 +53,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   );
   await terminal.step(`datastore ${options.datastore}`, async () => {
     if (options.datastore === "etcd") startEtcd(folder, lab.plan);
+    if (options.datastore === "kubernetes") await startApi(lab);
     await eventually(
       "the datastore answers",
       () => lab.calicoctl(["get", "ippools", "-o", "json"]),
@@ -63,6 +66,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
     for (const node of lab.plan.nodes) startNode(folder, options, lab.plan, node, lab.record.settings?.[node.name]);
     await Promise.all(lab.plan.nodes.map((node) => untilReady(lab, node.name, READY_WAIT_MS)));
     labelNodes(lab);
+    if (options.datastore === "kubernetes") startControllers(lab);
   });
   const wanted = plannedPods(lab);
   if (wanted.length > 0)
@@ -91,7 +95,7 @@ async function untilRouted(lab: Lab): Promise<void> {
   }
 }
 
-/** Adds pods that are not there yet, then gives all their endpoints labels and profiles in one write. */
+/** Adds pods that are not there yet; where no API tells of them, their endpoints get labels and profiles from here. */
 export function addPods(lab: Lab, wanted: readonly NewPod[]): void {
   const { cluster } = lab;
   if (cluster !== undefined) return addClusterPods(cluster, wanted);
@@ -99,6 +103,7 @@ export function addPods(lab: Lab, wanted: readonly NewPod[]): void {
     (pod) => !lab.record.pods.some((p) => p.namespace === pod.namespace && p.name === pod.name),
   );
   if (missing.length === 0) return;
+  if (lab.options.datastore === "kubernetes") return addApiPods(lab, missing);
   lab.apply(namespaceProfiles(missing));
   for (const pod of missing) {
     const added = addPod(lab.folder, lab.options, lab.plan, pod);
@@ -110,7 +115,8 @@ export function addPods(lab: Lab, wanted: readonly NewPod[]): void {
 export function removePod(lab: Lab, pod: LabPod): void {
   const { cluster } = lab;
   if (cluster !== undefined) return deleteClusterPod(cluster, pod);
-  deletePod(lab.folder, lab.options, lab.plan, pod);
+  if (lab.options.datastore === "kubernetes") deleteApiPod(lab, pod);
+  else deletePod(lab.folder, lab.options, lab.plan, pod);
   lab.update({ pods: lab.record.pods.filter((each) => each !== pod) });
 }
 

@@ -21,7 +21,12 @@ export const ADMIN: Subject = { name: "admin", commonName: "lab-admin", organiza
 export const apiServerUrl = (address: string): string => `https://${address}:${API_PORT}`;
 
 /** etcd and the API server, unless they run. */
-export function startApiServer(folder: LabFolder, authority: Authority, address: string): void {
+export function startApiServer(
+  folder: LabFolder,
+  authority: Authority,
+  address: string,
+  more: Readonly<Record<string, string>> = {},
+): void {
   start(folder, "etcd", "etcd", {
     "data-dir": join(folder.path, "etcd"),
     "listen-client-urls": ETCD,
@@ -66,6 +71,7 @@ export function startApiServer(folder: LabFolder, authority: Authority, address:
     "service-account-key-file": signing,
     "service-account-signing-key-file": signing,
     v: "1",
+    ...more,
   });
 }
 

@@ -3,10 +3,15 @@ import { parseLabOptions, UsageError } from "../options.ts";
 import { imageConfig } from "./images.ts";
 import { nodeSettings } from "./network.ts";
 
-test("--kubernetes and --datastore kubernetes are the same lab, without pods unless it is told", () => {
+test("--kubernetes is --datastore kubernetes with real kubelets, without pods unless it is told", () => {
   const options = parseLabOptions({ kubernetes: true });
-  expect(options).toEqual(parseLabOptions({ datastore: "kubernetes" }));
-  expect([options.datastore, options.podsPerNode, options.nodes]).toEqual(["kubernetes", 0, 3]);
+  expect(options).toEqual(parseLabOptions({ datastore: "kubernetes", kubernetes: true }));
+  expect([options.datastore, options.kubelets, options.podsPerNode]).toEqual(["kubernetes", true, 0]);
+});
+
+test("--datastore kubernetes alone is a lab like any other, on an API server", () => {
+  const options = parseLabOptions({ datastore: "kubernetes", topology: "racks", ipv6: true });
+  expect([options.datastore, options.kubelets, options.podsPerNode]).toEqual(["kubernetes", false, 3]);
 });
 
 for (const other of [{ datastore: "etcd" }, { topology: "racks" }, { ipv6: true }])

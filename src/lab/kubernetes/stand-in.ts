@@ -1,0 +1,186 @@
+// The Kubernetes API without kubelets: calico-node runs on the hosts as in any lab, as the account the manifest makes
+// for it, and this does what the kubelets and the cluster's own controllers would: hosts are registered as nodes,
+// namespaces get their default account, a pod is an object first, then a namespace attached through the CNI plugin, and
+// its addresses are reported in its status.
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { loadAll } from "js-yaml";
+import type { LabPod } from "../folder.ts";
+import { LabHost } from "../host.ts";
+import type { Lab } from "../lab.ts";
+import { addPod, deletePod } from "../pods.ts";
+import { accountKubeconfig, ADMIN_KUBECONFIG, kubernetesAccount, rolePath } from "../programs.ts";
+import type { Terminal } from "../terminal.ts";
+import { KubernetesCluster } from "./cluster.ts";
+import { ADMIN, apiServerUrl, startApiServer } from "./control-plane.ts";
+import { manifestPath } from "./network.ts";
+import { obtainPrograms } from "./programs.ts";
+
+const WAIT_MS = 120_000;
+const ACCOUNTS = ["calico-node", "calico-cni-plugin", "calico-kube-controllers"] as const;
+const CONTROLLERS = "calico-kube-controllers";
+/** Run by the lab itself, on the hosts. */
+const WORKLOADS = ["DaemonSet", "Deployment", "PodDisruptionBudget"];
+
+type WantedPod = Omit<LabPod, "addresses">;
+interface Manifested {
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+}
+
+/** Builds what is missing: before anything is touched. */
+export const obtainApi = (terminal: Terminal): Promise<void> => obtainPrograms(["kube-apiserver", "kubectl"], terminal);
+
+/** The API server with our definitions and accounts, and the hosts as its nodes. */
+export async function startApi(lab: Lab): Promise<void> {
+  const cluster = new KubernetesCluster(lab);
+  const { authority } = cluster;
+  const server = apiServerUrl(cluster.address);
+  copyFileSync(authority.kubeconfig(server, ADMIN), sharedFile(lab, ADMIN_KUBECONFIG));
+  await startServer(lab);
+  const applied = manifest().filter(({ kind }) => !WORKLOADS.includes(kind));
+  cluster.kubectl(["apply", "--server-side", "--filename=-"], listOf(applied));
+  const definitions = applied.filter(({ kind }) => kind === "CustomResourceDefinition");
+  cluster.kubectl([
+    "wait",
+    "--for=condition=Established",
+    `--timeout=${WAIT_MS / 1000}s`,
+    ...definitions.map(({ metadata }) => `customresourcedefinition/${metadata.name}`),
+  ]);
+  const ca = readFileSync(authority.certFile).toString("base64");
+  for (const account of ACCOUNTS) {
+    const token = cluster.kubectl(["create", "token", account, "--namespace=kube-system", "--duration=24h"]).trim();
+    const write = (file: string, text: string) => writeFileSync(sharedFile(lab, file), text, { mode: 0o600 });
+    write(`${account}.token`, token);
+    write(accountKubeconfig(account), kubeconfigOf(server, ca, `${account}.token`));
+  }
+  cluster.kubectl(["apply", "--server-side", "--filename=-"], listOf(nodeObjects(lab)));
+}
+
+/** Starts it unless it runs; what it knew it knows again. */
+export async function startServer(lab: Lab): Promise<void> {
+  const cluster = new KubernetesCluster(lab);
+  const audit = { "audit-policy-file": join(lab.folder.path, "audit.json"), "audit-log-path": auditLog(lab) };
+  writeFileSync(audit["audit-policy-file"], JSON.stringify(AUDIT_POLICY));
+  startApiServer(lab.folder, cluster.authority, cluster.address, audit);
+  await cluster.until("the API server answers", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
+}
+
+/** Who asked for what, one line of JSON each; nothing of what was sent. */
+export const auditLog = (lab: Lab): string => lab.folder.log("audit");
+const AUDIT_POLICY = {
+  apiVersion: "audit.k8s.io/v1",
+  kind: "Policy",
+  omitStages: ["RequestReceived", "ResponseStarted"],
+  rules: [{ level: "Metadata" }],
+};
+
+/** One of them, on the first host. */
+export function startControllers(lab: Lab): void {
+  const [first] = lab.plan.nodes;
+  if (first === undefined) return;
+  const host = new LabHost(lab.folder, first.name);
+  if (host.program(CONTROLLERS) !== undefined) return;
+  host.startProgram(CONTROLLERS, [rolePath(CONTROLLERS), "--status-file=/run/kube-controllers.json"], {
+    ...kubernetesAccount(CONTROLLERS),
+    ENABLED_CONTROLLERS: "node,loadbalancer",
+    POD_NAMESPACE: "kube-system",
+  });
+}
+
+/** Pods that are not there yet: objects first, then their addresses. */
+export function addApiPods(lab: Lab, pods: readonly WantedPod[]): void {
+  const cluster = new KubernetesCluster(lab);
+  const names = [...new Set(pods.map(({ namespace }) => namespace))];
+  // A namespace is not overwritten: it may have labels of somebody.
+  for (const name of names) cluster.tryKubectl(["create", "namespace", name]);
+  for (const name of names) cluster.tryKubectl(["create", "serviceaccount", "default", `--namespace=${name}`]);
+  const made = cluster.kubectl(
+    ["apply", "--server-side", "--output=json", "--filename=-"],
+    listOf(pods.map(podObject)),
+  );
+  const objects = itemsOf(made);
+  for (const pod of pods) {
+    const uid = objects.find(({ metadata }) => metadata.name === pod.name && metadata.namespace === pod.namespace)
+      ?.metadata.uid;
+    const added = addPod(lab.folder, lab.options, lab.plan, pod, uid);
+    lab.update({ pods: [...lab.record.pods, added] });
+    reportRunning(cluster, added);
+  }
+}
+
+export function deleteApiPod(lab: Lab, pod: LabPod): void {
+  const cluster = new KubernetesCluster(lab);
+  const words = ["delete", "pod", pod.name, `--namespace=${pod.namespace}`, "--ignore-not-found", "--wait=false"];
+  cluster.kubectl(words);
+  deletePod(lab.folder, lab.options, lab.plan, pod);
+  cluster.kubectl([...words, "--grace-period=0", "--force"]);
+}
+
+/** What a kubelet says of a pod that runs. */
+function reportRunning(cluster: KubernetesCluster, pod: LabPod): void {
+  const [podIP] = pod.addresses;
+  const status = {
+    phase: "Running",
+    podIP,
+    podIPs: pod.addresses.map((ip) => ({ ip })),
+    conditions: [{ type: "Ready", status: "True" }],
+  };
+  const where = ["pod", pod.name, `--namespace=${pod.namespace}`, "--subresource=status"];
+  cluster.kubectl(["patch", ...where, "--patch", JSON.stringify({ status })]);
+}
+
+export function podObject(pod: WantedPod): object {
+  const { namespace, name, node, labels, ports = [] } = pod;
+  const container = {
+    name: "pod",
+    image: "none",
+    ports: ports.map(({ name: port, protocol, port: containerPort }) => ({ name: port, protocol, containerPort })),
+  };
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { namespace, name, labels: { name, ...labels } },
+    spec: { nodeName: node, containers: [container] },
+  };
+}
+
+function nodeObjects(lab: Lab): object[] {
+  return lab.plan.nodes.map(({ name, interfaces }) => {
+    const addresses = (interfaces[0]?.addresses ?? []).map((network) => network.split("/")[0]);
+    return {
+      apiVersion: "v1",
+      kind: "Node",
+      metadata: { name, labels: { "kubernetes.io/os": "linux", "kubernetes.io/hostname": name } },
+      status: { addresses: addresses.map((address) => ({ type: "InternalIP", address })) },
+    };
+  });
+}
+
+const manifest = (): readonly Manifested[] =>
+  (loadAll(readFileSync(manifestPath("calico.yaml"), "utf8")) as (Manifested | null)[]).filter((o) => o !== null);
+
+const sharedFile = (lab: Lab, name: string): string => join(lab.folder.shared, name);
+
+const listOf = (items: readonly object[]): string => JSON.stringify({ apiVersion: "v1", kind: "List", items });
+
+interface PodObject {
+  readonly metadata: { readonly name: string; readonly namespace: string; readonly uid: string };
+}
+/** kubectl prints one object as it is, several as a list. */
+function itemsOf(text: string): readonly PodObject[] {
+  const printed = JSON.parse(text) as PodObject | { readonly items: readonly PodObject[] };
+  return "items" in printed ? printed.items : [printed];
+}
+
+/** As the account whose token lies beside it. */
+function kubeconfigOf(server: string, ca: string, tokenFile: string): string {
+  return JSON.stringify({
+    apiVersion: "v1",
+    kind: "Config",
+    "current-context": "lab",
+    clusters: [{ name: "lab", cluster: { server, "certificate-authority-data": ca } }],
+    users: [{ name: "account", user: { tokenFile } }],
+    contexts: [{ name: "lab", context: { cluster: "lab", user: "account" } }],
+  });
+}
