@@ -1,10 +1,14 @@
 // Generated policy cases over three namespaces of three pods. Each case is a set of resources (and changes to labels)
 // on top of the bare cluster; what must follow is not written here but asked of the evaluator.
-import { API_VERSION, networkPolicyFromKubernetes, type Resource } from "../../src/model/index.ts";
+import { API_VERSION, type Resource } from "../../src/model/index.ts";
 
 export const NAMESPACES = ["x", "y", "z"] as const;
 export const PODS = ["a", "b", "c"] as const;
 export const PORTS = [80, 81] as const;
+export const PROBE_PROTOCOLS = ["tcp", "udp", "sctp"] as const;
+export const NAMED_PORTS = PROBE_PROTOCOLS.flatMap((protocol) =>
+  PORTS.map((port) => ({ name: `serve-${port}-${protocol}`, protocol: protocol.toUpperCase(), port })),
+);
 
 export interface Case {
   readonly name: string;
@@ -418,20 +422,16 @@ function globals(): Case[] {
   ]);
 }
 
-/** NetworkPolicy of Kubernetes, as the controllers store it. */
+const kubernetesPolicy = (name: string, namespace: string, spec: object): Resource => ({
+  apiVersion: "networking.k8s.io/v1",
+  kind: "KubernetesNetworkPolicy",
+  metadata: { name, namespace },
+  spec,
+});
+
+/** NetworkPolicy of Kubernetes. */
 function kubernetes(addressOf: (pod: string) => string): Case[] {
-  const policy = (name: string, spec: object): Case => {
-    const object = {
-      apiVersion: "networking.k8s.io/v1",
-      kind: "KubernetesNetworkPolicy",
-      metadata: { name: "p", namespace: "x" },
-      spec,
-    } as Resource;
-    return one(
-      `Kubernetes: ${name}`,
-      networkPolicyFromKubernetes(object, () => {}),
-    );
-  };
+  const policy = (name: string, spec: object): Case => one(`Kubernetes: ${name}`, kubernetesPolicy("p", "x", spec));
   const pods = (matchLabels: object) => ({ podSelector: { matchLabels } });
   const namespaces = (matchLabels: object) => ({ namespaceSelector: { matchLabels } });
   const yb = `${addressOf("y/b")}/32`;
@@ -477,6 +477,63 @@ function kubernetes(addressOf: (pod: string) => string): Case[] {
       policyTypes: ["Egress"],
       egress: [{ to: [{ ipBlock: { cidr: "10.65.0.0/16", except: [yb] } }] }],
     }),
+    policy("both directions, each with its own peers", {
+      ...pods({ pod: "a" }),
+      policyTypes: ["Ingress", "Egress"],
+      ingress: [{ from: [namespaces({ ns: "y" })] }],
+      egress: [{ to: [pods({ pod: "b" })], ports: [{ port: "serve-80-udp", protocol: "UDP" }] }],
+    }),
+    policy("ports of two protocols, one without a number", {
+      podSelector: {},
+      ingress: [{ ports: [{ port: 81, protocol: "TCP" }, { protocol: "SCTP" }] }],
+    }),
+    policy("egress declared and not allowed", { podSelector: {}, policyTypes: ["Ingress", "Egress"], ingress: [{}] }),
+    one(
+      "Kubernetes: what one policy does not allow another may",
+      kubernetesPolicy("deny", "x", { podSelector: {} }),
+      kubernetesPolicy("from-b", "x", { podSelector: {}, ingress: [{ from: [pods({ pod: "b" })] }] }),
+      kubernetesPolicy("from-z", "x", { ...pods({ pod: "a" }), ingress: [{ from: [namespaces({ ns: "z" })] }] }),
+    ),
+    one(
+      "Kubernetes: policies of two namespaces, one at either end",
+      kubernetesPolicy("out", "x", {
+        podSelector: {},
+        policyTypes: ["Egress"],
+        egress: [{ to: [namespaces({ ns: "y" })] }],
+      }),
+      kubernetesPolicy("in", "y", { ...pods({ pod: "a" }), ingress: [{ from: [namespaces({ ns: "z" })] }] }),
+    ),
+    ...kubernetesChanges(),
+  ];
+}
+
+function kubernetesChanges(): Case[] {
+  const from = (peer: object): Resource => kubernetesPolicy("p", "x", { podSelector: {}, ingress: [{ from: [peer] }] });
+  const pods = (matchLabels: object) => ({ podSelector: { matchLabels }, namespaceSelector: {} });
+  const fromB = from(pods({ pod: "b" }));
+  const fromC = from(pods({ pod: "c" }));
+  const fromTeam = from({ namespaceSelector: { matchLabels: { team: "red" } } });
+  return [
+    {
+      name: "Kubernetes: a policy is edited, then deleted",
+      steps: [{ apply: [fromB] }, { apply: [fromC] }, { remove: [fromC] }],
+    },
+    {
+      name: "Kubernetes: a pod's label comes and goes",
+      steps: [{ apply: [fromB] }, { podLabels: { "y/a": { pod: "b" } } }, { podLabels: {} }],
+    },
+    {
+      name: "Kubernetes: a namespace's label comes and goes",
+      steps: [{ apply: [fromTeam] }, { namespaceLabels: { y: { team: "red" } } }, { namespaceLabels: {} }],
+    },
+    {
+      name: "Kubernetes: the policy's own pods change",
+      steps: [
+        { apply: [kubernetesPolicy("p", "x", { podSelector: { matchLabels: { closed: "yes" } } })] },
+        { podLabels: { "x/a": { closed: "yes" } } },
+        { podLabels: {} },
+      ],
+    },
   ];
 }
 

@@ -1,36 +1,18 @@
-// Three namespaces of three pods on a lab, whose policies and labels are set straight in the datastore and whose every
-// connection is tried by packets and judged by the evaluator.
-import { join } from "node:path";
-import { Client, type Datastore, NotFound, openSqlite } from "../../src/datastore/index.ts";
+// Three namespaces of three pods on a lab, whose policies and labels are set straight in the datastore or by kubectl, and
+// whose every connection is tried by packets and judged by the evaluator.
 import { PacketProber, type ProbeProtocol, type ProbeTarget } from "../../src/kernel/index.ts";
 import { type IpAddress, parseAddress } from "../../src/lib/ip.ts";
 import { delay } from "../../src/lib/retry.ts";
-import type { KindName, Resource } from "../../src/model/index.ts";
 import { entriesFromResources, judge, PolicyState } from "../../src/policy/index.ts";
 import { down } from "../../src/lab/down.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";
-import { endpointName } from "../../src/lab/pods.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { addPods, up } from "../../src/lab/up.ts";
-import { NAMESPACES, PODS, PORTS, type Step } from "./cases.ts";
+import { NAMED_PORTS, NAMESPACES, PODS, PORTS, PROBE_PROTOCOLS, type Step } from "./cases.ts";
+import { datastoreHand, type Hand, kubectlHand } from "./hands.ts";
 
-export const PROTOCOLS: readonly ProbeProtocol[] = ["tcp", "udp", "sctp"];
-const STATE_KINDS: readonly KindName[] = [
-  "WorkloadEndpoint",
-  "HostEndpoint",
-  "NetworkPolicy",
-  "GlobalNetworkPolicy",
-  "StagedNetworkPolicy",
-  "StagedGlobalNetworkPolicy",
-  "Tier",
-  "Profile",
-  "NetworkSet",
-  "GlobalNetworkSet",
-  "FelixConfiguration",
-  "Node",
-];
 const NUMBER = { tcp: 6, udp: 17, sctp: 132, icmp: 1 } as const;
 const AT_ONCE = 250;
 
@@ -56,14 +38,13 @@ export class ConformanceCluster implements AsyncDisposable {
 
   private constructor(
     readonly lab: Lab,
-    readonly store: Datastore,
-    readonly client: Client,
+    readonly hand: Hand,
   ) {
     const open = lab.openPods(lab.record.pods);
     this.#open = open;
     this.#targets = open.targets;
     for (const target of open.targets.values())
-      for (const protocol of PROTOCOLS) for (const port of PORTS) this.#prober.listen(target, protocol, port);
+      for (const protocol of PROBE_PROTOCOLS) for (const port of PORTS) this.#prober.listen(target, protocol, port);
   }
 
   static async start(options: Partial<LabOptions> & { readonly name: string }): Promise<ConformanceCluster> {
@@ -79,12 +60,13 @@ export class ConformanceCluster implements AsyncDisposable {
             name,
             node: nodes[(n + p) % nodes.length] ?? "node1",
             labels: { pod: name },
+            ports: NAMED_PORTS,
           })),
         ),
       );
-      const store = await openSqlite(join(lab.folder.shared, "calico.db"));
-      const cluster = new ConformanceCluster(lab, store, new Client(store));
-      await cluster.#dress({}, {});
+      const hand = await (lab.options.datastore === "kubernetes" ? kubectlHand(lab) : datastoreHand(lab));
+      const cluster = new ConformanceCluster(lab, hand);
+      await hand.dress({}, {});
       return cluster;
     } catch (error) {
       await down(options.name, terminal);
@@ -99,24 +81,23 @@ export class ConformanceCluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#prober[Symbol.dispose]();
     this.#open[Symbol.dispose]();
-    await this.store.close();
+    await this.hand[Symbol.asyncDispose]();
     await down(this.lab.folder.name, openTerminal({ quiet: true }));
   }
 
-  /** Makes the step true in the datastore. */
+  /** Makes the step true. */
   async take(step: Step): Promise<void> {
-    for (const resource of step.apply ?? []) await this.client.apply(resource);
-    for (const resource of step.remove ?? []) await this.#remove(resource);
+    await this.hand.apply(step.apply ?? []);
+    await this.hand.remove(step.remove ?? []);
     if (step.podLabels !== undefined || step.namespaceLabels !== undefined)
-      await this.#dress(step.podLabels ?? {}, step.namespaceLabels ?? {});
+      await this.hand.dress(step.podLabels ?? {}, step.namespaceLabels ?? {});
   }
 
   /** Back to the bare cluster. */
   async undo(steps: readonly Step[]): Promise<void> {
-    const resources = steps.flatMap((step) => step.apply ?? []);
-    for (const resource of resources.toReversed()) await this.#remove(resource);
+    await this.hand.remove(steps.flatMap((step) => step.apply ?? []).toReversed());
     if (steps.some((step) => step.podLabels !== undefined || step.namespaceLabels !== undefined))
-      await this.#dress({}, {});
+      await this.hand.dress({}, {});
   }
 
   /** Tries everything until packets and evaluator agree, or the time is over. */
@@ -184,61 +165,18 @@ export class ConformanceCluster implements AsyncDisposable {
           to.addresses.flatMap((text) => {
             const address = parseAddress(text);
             if (text.includes(":")) return [{ from, to, address, protocol: "tcp" as const, port: PORTS[0] }];
-            return PROTOCOLS.flatMap((protocol) => PORTS.map((port) => ({ from, to, address, protocol, port })));
+            return PROBE_PROTOCOLS.flatMap((protocol) => PORTS.map((port) => ({ from, to, address, protocol, port })));
           }),
         ),
     );
   }
 
   async #state(): Promise<PolicyState> {
-    const lists = await Promise.all(STATE_KINDS.map((kind) => this.client.list({ kind })));
-    const resources = lists.flatMap((list) => list.items as readonly Resource[]);
     return new PolicyState(
-      entriesFromResources(resources, (resource, reason) => {
+      entriesFromResources(await this.hand.resources(), (resource, reason) => {
         throw new Error(`${resource.kind} ${resource.metadata.name}: ${reason}`);
       }),
     );
-  }
-
-  /** Labels, ports and namespaces as the bare cluster has them, plus what a step asks for. */
-  async #dress(
-    podLabels: NonNullable<Step["podLabels"]>,
-    namespaceLabels: NonNullable<Step["namespaceLabels"]>,
-  ): Promise<void> {
-    for (const namespace of NAMESPACES) {
-      const own = { "projectcalico.org/name": namespace, ns: namespace, ...namespaceLabels[namespace] };
-      const labelsToApply = Object.fromEntries(Object.entries(own).map(([key, value]) => [`pcns.${key}`, value]));
-      const profile = await this.client.get({ kind: "Profile", name: `kns.${namespace}` });
-      await this.client.update({ ...profile, spec: { ...(profile.spec as object), labelsToApply } } as Resource);
-    }
-    for (const pod of this.lab.record.pods) {
-      const name = { kind: "WorkloadEndpoint" as const, name: endpointName(pod), namespace: pod.namespace };
-      const endpoint = await this.client.get(name);
-      const labels = {
-        "projectcalico.org/namespace": pod.namespace,
-        "projectcalico.org/orchestrator": "k8s",
-        pod: pod.name,
-        ns: pod.namespace,
-        ...podLabels[nameOf(pod)],
-      };
-      const ports = PROTOCOLS.flatMap((protocol) =>
-        PORTS.map((port) => ({ name: `serve-${port}-${protocol}`, protocol: protocol.toUpperCase(), port })),
-      );
-      await this.client.update({
-        ...endpoint,
-        metadata: { ...endpoint.metadata, labels },
-        spec: { ...(endpoint.spec as object), ports },
-      } as Resource);
-    }
-  }
-
-  async #remove(resource: Resource): Promise<void> {
-    const { name, namespace } = resource.metadata;
-    try {
-      await this.client.delete({ kind: resource.kind, name, ...(namespace === undefined ? {} : { namespace }) });
-    } catch (error) {
-      if (!(error instanceof NotFound)) throw error;
-    }
   }
 }
 

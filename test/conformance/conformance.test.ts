@@ -1,26 +1,29 @@
 // Every generated case, every cell of the matrix a real packet, compared with the evaluator, on both dataplanes.
 //   CONFORMANCE_DATAPLANE=nft|iptables   only one of them
+//   CONFORMANCE_DATASTORE=kubernetes     on a real API server, everything made and changed by kubectl
 //   CONFORMANCE_ONLY=text                only cases whose name holds the text
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { allCases } from "./cases.ts";
 import { ConformanceCluster } from "./cluster.ts";
 
 const only = process.env["CONFORMANCE_ONLY"] ?? "";
+const datastore = process.env["CONFORMANCE_DATASTORE"] === "kubernetes" ? "kubernetes" : "sqlite";
 const dataplanes = (["nft", "iptables"] as const).filter((d) => (process.env["CONFORMANCE_DATAPLANE"] ?? d) === d);
 
 for (const dataplane of dataplanes)
-  describe(`conformance on ${dataplane}`, () => {
+  describe(`conformance on ${dataplane}, ${datastore}`, () => {
     let cluster: ConformanceCluster;
     beforeAll(async () => {
       cluster = await ConformanceCluster.start({
-        name: dataplane === "nft" ? "confnft" : "confipt",
+        name: `conf${datastore === "kubernetes" ? "k" : ""}${dataplane === "nft" ? "nft" : "ipt"}`,
+        datastore,
         nodes: Number(process.env["CONFORMANCE_NODES"] ?? 3),
         dataplane,
         ipv6: true,
       });
-    }, 120_000);
+    }, 240_000);
     afterAll(async () => {
-      console.log(`conformance on ${dataplane}: ${cluster?.probes ?? 0} packets tried`);
+      console.log(`conformance on ${dataplane}, ${datastore}: ${cluster?.probes ?? 0} packets tried`);
       await cluster?.[Symbol.asyncDispose]();
     }, 60_000);
 
