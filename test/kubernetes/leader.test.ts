@@ -9,6 +9,7 @@ import { Client, type Datastore, openDatastore } from "../../src/datastore/index
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { Ipam, readAllocations } from "../../src/ipam/index.ts";
 import { eventually } from "../contract/contract.ts";
+import { readManifest, rulesOf } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersProgram } from "./controllers-program.ts";
 
@@ -61,14 +62,12 @@ interface Replica {
   readonly account: string;
   readonly program: ControllersProgram;
 }
-const everything = [
-  { apiGroups: ["*"], resources: ["*"], verbs: ["*"] },
-  { nonResourceURLs: ["*"], verbs: ["*"] },
-];
+/** Each has an account of its own, so that the log tells them apart, with the rights of the manifest's. */
+const RIGHTS = rulesOf(readManifest("calico.yaml"), "calico-kube-controllers");
 let started = 0;
 async function start(): Promise<Replica> {
   const account = `replica-${started++}`;
-  const { config } = await cluster.account(account, everything);
+  const { config } = await cluster.account(account, RIGHTS);
   const program = new ControllersProgram({
     DATASTORE_TYPE: "kubernetes",
     KUBECONFIG: config.kubeconfig,

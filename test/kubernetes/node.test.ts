@@ -1,4 +1,4 @@
-// What a node takes from Kubernetes and tells it, on a real API server.
+// What a node takes from Kubernetes and tells it, on a real API server, as the manifest's account.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
@@ -8,13 +8,16 @@ import { silentLogger } from "../../src/lib/log.ts";
 import { completeStartup, shutDown } from "../../src/node/network-condition.ts";
 import { readSettings } from "../../src/node/settings.ts";
 import { startUp } from "../../src/node/startup.ts";
+import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
 let cluster: Cluster;
+let accounts: Accounts;
 const folder = mkdtempSync(join(tmpdir(), "kube-node-"));
 beforeAll(async () => {
   if (!isAvailable) return;
   cluster = await startCluster();
+  accounts = await installAccounts(cluster, "calico-etcd.yaml");
   await cluster.api.json({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "kube-n1" } } });
 });
 afterAll(async () => {
@@ -30,7 +33,7 @@ function environment(more: Record<string, string> = {}): Record<string, string> 
     CALICO_SQLITE_PATH: join(run, "calico.db"),
     CALICO_NODENAME_FILE: join(run, "nodename"),
     CALICO_SHUTDOWN_TIMESTAMP_FILE: join(run, "shutdownTS"),
-    KUBECONFIG: cluster.server.kubeconfig,
+    KUBECONFIG: accounts.kubeconfig("calico-node"),
     NODENAME: "n1",
     CALICO_K8S_NODE_REF: "kube-n1",
     IP: "192.0.2.5/24",

@@ -5,7 +5,6 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { loadAll } from "js-yaml";
 import { requestToken } from "../../src/cni/token-refresh.ts";
 import { WarmReads } from "../../src/cni/warm-reads.ts";
 import { upgradeFromHostLocal } from "../../src/cni/ipam-upgrade.ts";
@@ -28,24 +27,10 @@ import { resolveConfig } from "../../src/typha/config.ts";
 import { TyphaDaemon } from "../../src/typha/daemon.ts";
 import { eventually as untilTrue } from "../contract/contract.ts";
 import { canRun, CniHost, k8s } from "../functional/cni/cni-host.ts";
-import { kubeconfigText } from "./api-server.ts";
+import { type AccountName, type Accounts, installAccounts, rulesOf } from "./accounts.ts";
 import { type Cluster, configOf, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersRun } from "./controllers-run.ts";
 import { forwardInto } from "./host-forwarder.ts";
-
-const ACCOUNTS = ["calico-node", "calico-cni-plugin", "calico-kube-controllers", "calico-typha"] as const;
-type AccountName = (typeof ACCOUNTS)[number];
-interface Rule {
-  readonly apiGroups?: readonly string[];
-  readonly resources?: readonly string[];
-  readonly nonResourceURLs?: readonly string[];
-  readonly verbs: readonly string[];
-}
-interface Applied {
-  readonly kind: string;
-  readonly metadata: { readonly name: string; readonly namespace?: string };
-  readonly rules?: readonly Rule[];
-}
 
 async function eventually(
   holds: () => boolean | undefined | Promise<boolean | undefined>,
@@ -56,45 +41,20 @@ async function eventually(
   });
 }
 
-const manifest = loadAll(
-  readFileSync(join(import.meta.dir, "../../manifests/calico-typha.yaml"), "utf8"),
-) as readonly Applied[];
 const folder = mkdtempSync(join(tmpdir(), "kube-rbac-"));
-const tokens = new Map<AccountName, string>();
 let cluster: Cluster;
+let accounts: Accounts;
 
 beforeAll(async () => {
   if (!isAvailable) return;
   cluster = await startCluster({ namespaces: ["ns1"], audit: true });
-  const rbac = "/apis/rbac.authorization.k8s.io/v1";
-  const home = "/namespaces/kube-system";
-  const places: Readonly<Record<string, string>> = {
-    ServiceAccount: `/api/v1${home}/serviceaccounts`,
-    ClusterRole: `${rbac}/clusterroles`,
-    ClusterRoleBinding: `${rbac}/clusterrolebindings`,
-    Role: `${rbac}${home}/roles`,
-    RoleBinding: `${rbac}${home}/rolebindings`,
-  };
-  for (const object of manifest) {
-    const place = places[object.kind];
-    if (place !== undefined) await cluster.put(place, object);
-  }
-  for (const name of ACCOUNTS) {
-    const path = `/api/v1${home}/serviceaccounts/${name}/token`;
-    const { status } = await cluster.api.json<{ status: { token: string } }>({
-      method: "POST",
-      path,
-      body: { spec: {} },
-    });
-    tokens.set(name, status.token);
-    writeFileSync(join(folder, name), kubeconfigText(cluster.server.url, cluster.server.ca, status.token));
-  }
+  accounts = await installAccounts(cluster);
   await cluster.put("/api/v1/nodes", {
     metadata: { name: "n1" },
     spec: { podCIDR: "10.65.0.0/24" },
     status: { addresses: [{ type: "InternalIP", address: "192.0.2.5" }] },
   });
-  await cluster.put(`/api/v1${home}/configmaps`, {
+  await cluster.put("/api/v1/namespaces/kube-system/configmaps", {
     metadata: { name: "kubeadm-config" },
     data: { ClusterConfiguration: "networking:\n  podSubnet: 10.65.0.0/16\n" },
   });
@@ -104,7 +64,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const kubeconfig = (name: AccountName) => join(folder, name);
+const kubeconfig = (name: AccountName) => accounts.kubeconfig(name);
 const open = (name: AccountName): Promise<Datastore> => openDatastore(configOf(kubeconfig(name)));
 const environment = (name: AccountName): Record<string, string> => ({
   DATASTORE_TYPE: "kubernetes",
@@ -147,15 +107,13 @@ function used(account: AccountName): Set<string> {
   );
 }
 function granted(account: AccountName): string[] {
-  const roles = manifest.filter(({ kind, metadata }) => kind.endsWith("Role") && metadata.name === account);
-  return roles
-    .flatMap(({ rules = [] }) => rules)
-    .flatMap(({ apiGroups = [""], resources = [], nonResourceURLs = [], verbs }) =>
+  return rulesOf(accounts.manifest, account).flatMap(
+    ({ apiGroups = [""], resources = [], nonResourceURLs = [], verbs }) =>
       verbs.flatMap((verb) => [
         ...apiGroups.flatMap((group) => resources.map((resource) => `${verb} ${group}/${resource}`)),
         ...nonResourceURLs.map((url) => `${verb} ${url}`),
       ]),
-    );
+  );
 }
 /** Rights nobody used, less those with a reason. */
 function idle(account: AccountName, reasons: readonly RegExp[]): string[] {
@@ -188,8 +146,7 @@ async function attach(account: AccountName, pod: string): Promise<void> {
   });
   await using host = await CniHost.create();
   using forwarder = forwardInto(host, cluster.server.url);
-  const file = join(host.folder, "kubeconfig");
-  writeFileSync(file, kubeconfigText(forwarder.url, cluster.server.ca, tokens.get(account) ?? ""));
+  const file = accounts.kubeconfig(account, forwarder.url);
   const conf = {
     cniVersion: "1.0.0",
     name: "k8s-pod-network",
@@ -406,7 +363,7 @@ suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints
 /** calico-node on every node, by its DaemonSet's status. */
 async function rolledOut(): Promise<void> {
   const path = "/apis/apps/v1/namespaces/kube-system/daemonsets";
-  const set = manifest.find(({ kind }) => kind === "DaemonSet") ?? {};
+  const set = accounts.manifest.find(({ kind }) => kind === "DaemonSet") ?? {};
   const made = await cluster.put<KubeObject>(path, set);
   const counts = { desiredNumberScheduled: 1, currentNumberScheduled: 1, updatedNumberScheduled: 1, numberReady: 1 };
   const status = { ...counts, observedGeneration: 1, numberMisscheduled: 0 };
@@ -457,7 +414,7 @@ suite("TC-I10 TC-I11 what no account may do is denied", async () => {
     });
     if (status.allowed) found.push(`${account}: ${verb} ${group}/${resource} ${namespace ?? ""}`);
   };
-  for (const account of ACCOUNTS) {
+  for (const account of accounts.names) {
     for (const forbidden of FORBIDDEN) await check(account, ...forbidden);
     // Who enforces policy must not be able to change it.
     if (account === "calico-kube-controllers") continue;

@@ -1,9 +1,9 @@
-// A host with the node's CNI service on a real API server that counts its requests.
-import { readFileSync, writeFileSync } from "node:fs";
+// A host with the node's CNI service, as the manifest's account, on a real API server that counts its requests.
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { KubeObject } from "../../src/datastore/index.ts";
 import { CniHost, DIST, eventually } from "../functional/cni/cni-host.ts";
-import { kubeconfigText } from "./api-server.ts";
+import { installAccounts } from "./accounts.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type Forwarder, forwardInto } from "./host-forwarder.ts";
 
@@ -27,12 +27,7 @@ export class ServedHost implements AsyncDisposable {
     await cluster.put("/api/v1/nodes", { metadata: { name: "n1" } });
     const host = await CniHost.create();
     const forwarder = forwardInto(host, cluster.server.url);
-    const kubeconfig = join(host.folder, "kubeconfig");
-    const { account } = cluster;
-    // An account of its own, so that the audit log tells its requests from ours.
-    await account("service", [{ apiGroups: ["*"], resources: ["*"], verbs: ["*"] }]);
-    const token = readFileSync(join(cluster.server.folder, "service.token"), "utf8");
-    writeFileSync(kubeconfig, kubeconfigText(forwarder.url, cluster.server.ca, token), { mode: 0o600 });
+    const kubeconfig = (await installAccounts(cluster)).kubeconfig("calico-node", forwarder.url);
     const socket = join(host.folder, "run/cni.sock");
     const child = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], {
       DATASTORE_TYPE: "kubernetes",
@@ -83,7 +78,7 @@ export class ServedHost implements AsyncDisposable {
   requests(): string[] {
     return readFileSync(this.cluster.server.auditLog, "utf8")
       .split("\n")
-      .filter((line) => line.includes('"username":"system:serviceaccount:kube-system:service"'))
+      .filter((line) => line.includes('"username":"system:serviceaccount:kube-system:calico-node"'))
       .map((line) => JSON.parse(line) as { verb: string; requestURI: string })
       .map(({ verb, requestURI }) => `${verb} ${requestURI}`)
       .filter((request) => !request.startsWith("watch "));

@@ -10,9 +10,11 @@ import {
 } from "../../src/datastore/index.ts";
 import { keyPath } from "../../src/model/index.ts";
 import { eventually } from "../contract/contract.ts";
+import { readManifest, rulesOf } from "./accounts.ts";
 import { type Account, type Cluster, startCluster, suite, isAvailable } from "./cluster.ts";
 
-const READ_ALL = [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch"] }];
+/** As the manifest gives them to the node's account. */
+const RIGHTS = rulesOf(readManifest("calico.yaml"), "calico-node");
 const CRDS = "/apis/crd.projectcalico.org/v1";
 /** Long enough to outlast a request; `OUTAGE_MS=30000` for a real one. */
 const OUTAGE_MS = Number(process.env["OUTAGE_MS"] ?? 14_000);
@@ -63,7 +65,7 @@ let store: Datastore;
 beforeAll(async () => {
   if (!isAvailable) return;
   cluster = await startCluster({ namespaces: ["ns1"] });
-  account = await cluster.account("felix", READ_ALL);
+  account = await cluster.account("felix", RIGHTS);
   store = await openDatastore(account.config);
 }, 120_000);
 afterAll(async () => {
@@ -136,6 +138,26 @@ suite("DM-123 DM-105 DM-106 objects of every origin arrive; what is deleted goes
   await eventually(() => wanted.slice(0, 4).every((path) => !follower.has(path)), 5000);
   expect(follower.failures).toEqual([]);
 });
+
+suite("DM-070 a service account and a policy with names as long as may be have their profile and policy in Felix too", async () => {
+  const [account, name] = ["a".repeat(120), "p".repeat(253)];
+  await using follower = new Follower(store);
+  await eventually(() => follower.isInSync, 10_000);
+  await cluster.put("/api/v1/namespaces/ns1/serviceaccounts", { metadata: { name: account } });
+  await cluster.put(POLICIES, policy(name));
+  const { spec, ...rest } = pod("long-account", "10.65.0.7");
+  await cluster.put(PODS, { ...rest, spec: { ...spec, serviceAccountName: account } });
+  await eventually(
+    () =>
+      follower.has(`/calico/v1/policy/profile/ksa.ns1.${account}/labels`) &&
+      follower.has(`/calico/v1/policy/KubernetesNetworkPolicy/ns1/${name}`) &&
+      follower.has("ns1%2flong-account"),
+    10_000,
+  );
+  await cluster.delete(`${PODS}/long-account`);
+  await cluster.delete(`${POLICIES}/${name}`);
+  expect(follower.failures).toEqual([]);
+}, 30_000);
 
 suite("a change is seen within 100 ms, 99 times of 100", async () => {
   await using follower = new Follower(store);
@@ -236,7 +258,7 @@ suite("DM-107 DM-117 who may not list is told so, and goes on trying until he ma
   await using follower = new Follower(theirs.store);
   await eventually(() => follower.failures.length > 10, 10_000);
   expect(follower.isInSync).toBe(false);
-  await cluster.account("stranger", READ_ALL);
+  await cluster.account("stranger", RIGHTS);
   await eventually(() => follower.isInSync, 20_000);
 }, 60_000);
 

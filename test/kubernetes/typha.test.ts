@@ -1,5 +1,5 @@
 // Typha on a real API server: it follows the cluster for its clients, they find its instances by the service, go to
-// another one when theirs dies, and each instance lets go of more than its share.
+// another one when theirs dies, and each instance lets go of more than its share. All run as the manifests' accounts.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
@@ -9,6 +9,7 @@ import { silentLogger } from "../../src/lib/log.ts";
 import { createTyphaSyncer, FELIX_PREFIXES, typhaSettings } from "../../src/typha/index.ts";
 import { eventually, stateOf, TestConsumer } from "../functional/typha/harness.ts";
 import { FelixProcess, freePort, until } from "../support/felix-process.ts";
+import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
 const SLICES = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices";
@@ -22,11 +23,13 @@ const host = Object.values(networkInterfaces())
   .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
 
 let cluster: Cluster;
+let accounts: Accounts;
 let folder: string;
 beforeAll(async () => {
   if (!isAvailable) return;
   folder = mkdtempSync(join(tmpdir(), "typha-kubernetes-"));
   cluster = await startCluster();
+  accounts = await installAccounts(cluster);
   await cluster.put("/apis/crd.projectcalico.org/v1/clusterinformations", {
     apiVersion: "crd.projectcalico.org/v1",
     kind: "ClusterInformation",
@@ -61,7 +64,7 @@ class Instance implements AsyncDisposable {
       env: {
         PATH: process.env["PATH"] ?? "",
         PROGRAM_ENTRY: PROGRAM,
-        KUBECONFIG: cluster.server.kubeconfig,
+        KUBECONFIG: accounts.kubeconfig("calico-typha"),
         TYPHA_DATASTORETYPE: "kubernetes",
         TYPHA_SERVERPORT: String(port),
         TYPHA_LOGFILEPATH: "none",
@@ -96,7 +99,10 @@ class Instance implements AsyncDisposable {
   }
 }
 
-const environment = () => ({ KUBECONFIG: cluster.server.kubeconfig, FELIX_TYPHAK8SSERVICENAME: "calico-typha" });
+const environment = () => ({
+  KUBECONFIG: accounts.kubeconfig("calico-node"),
+  FELIX_TYPHAK8SSERVICENAME: "calico-typha",
+});
 
 async function follow(syncer: SyncerName): Promise<TestConsumer> {
   const env = environment();
