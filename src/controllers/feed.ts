@@ -92,8 +92,9 @@ export class Feed {
   #onStatus(status: SyncStatus): void {
     if (status !== "in-sync" || this.#isInSync) return;
     this.#isInSync = true;
+    // The first complete picture is told at once: nobody who sees that we are in sync may judge by less.
+    if (this.#count > 0) this.#flush();
     this.#inSync.resolve();
-    this.#flushSoon();
   }
 
   #take({ key, value }: SyncerUpdate): void {

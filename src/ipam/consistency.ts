@@ -44,7 +44,7 @@ export async function readState(context: Context): Promise<IpamState> {
 }
 
 export function findInconsistencies(state: IpamState): readonly Finding[] {
-  return [...ofAffinities(state), ...ofBlocks(state), ...ofHandles(state)];
+  return [...ofAffinities(state), ...ofBlocks(state), ...findHandleFaults(state)];
 }
 
 function* ofAffinities({ blocks, affinities, nodes }: IpamState): Generator<Finding> {
@@ -77,7 +77,12 @@ function* ofBlocks({ blocks, affinities }: IpamState): Generator<Finding> {
   }
 }
 
-function* ofHandles({ blocks, handles }: IpamState): Generator<Finding> {
+/** Where handles and blocks disagree. */
+export function* findHandleFaults(state: {
+  readonly blocks: Iterable<{ readonly value: Block }>;
+  readonly handles: readonly StoredHandle[];
+}): Generator<Finding> {
+  const { blocks, handles } = state;
   const held = new Map<string, Map<Cidr, number>>();
   for (const { value } of blocks)
     for (const index of value.allocations) {

@@ -16,7 +16,7 @@ export {
   ownerText,
   WINDOWS_RESERVED_HANDLE,
 } from "./block.ts";
-export { describeFinding, type Finding, findInconsistencies, type IpamState } from "./consistency.ts";
+export { describeFinding, type Finding, findHandleFaults, findInconsistencies, type IpamState } from "./consistency.ts";
 export * from "./errors.ts";
 export { Ipam } from "./ipam.ts";
 export * from "./names.ts";

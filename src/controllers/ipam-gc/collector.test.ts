@@ -269,3 +269,37 @@ test("nothing is judged while an operator holds the datastore", async () => {
   await Bun.sleep(60);
   expect(await bench.held()).toHaveLength(1);
 });
+
+test("a handle whose owner was killed before it took the address goes after the grace; one that changes is left", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const held = await bench.assign("n1", "lives");
+  bench.pod("lives", "n1", held);
+  const block = (await bench.blocksOf("n1"))[0];
+  const announce = (handleId: string, blocks: Record<string, number>) =>
+    bench.store.apply({
+      key: { type: "ipamHandle", handleId },
+      value: { handleId, block: blocks, deleted: false } as never,
+    });
+  const handles = async () =>
+    (await bench.store.list({ type: "ipamHandle" })).items.map(({ value }) => value).sort(byId);
+  const byId = (a: { handleId: string }, b: { handleId: string }) => (a.handleId < b.handleId ? -1 : 1);
+  await announce("net.killed", { [block ?? ""]: 1 });
+  await announce("net.busy", { [block ?? ""]: 1 });
+  await announce("net.lives", { [block ?? ""]: 2, "10.65.9.0/28": 1 }); // one of its three is there
+  bench.start(GRACE);
+  await bench.pass();
+  await bench.pass(GRACE - 1);
+  await announce("net.busy", { [block ?? ""]: 2 }); // somebody is at it
+  await bench.pass();
+  expect(await handles()).toHaveLength(3);
+  await bench.pass(2);
+  expect(await handles()).toMatchObject([
+    { handleId: "net.busy", block: { [block ?? ""]: 2 } },
+    { handleId: "net.lives", block: { [block ?? ""]: 1 } },
+  ]);
+  expect(Object.keys((await handles())[1]?.block ?? {})).toEqual([block ?? ""]);
+  expect(await bench.held()).toEqual([held]);
+  await bench.pass(GRACE + 1);
+  expect((await handles()).map(({ handleId }) => handleId)).toEqual(["net.lives"]);
+});

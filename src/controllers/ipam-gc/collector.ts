@@ -4,7 +4,7 @@
 //   feed (blocks, nodes) ──► Ledger ──► scan: who still uses it? ──► suspect ─grace─► leak ──► asked again ──► released
 //   pods, nodes of Kubernetes ──────────┘
 import type { Datastore, KubeApi } from "../../datastore/index.ts";
-import { ATTRIBUTE, type Ipam } from "../../ipam/index.ts";
+import { ATTRIBUTE, describeFinding, type Ipam } from "../../ipam/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import { backoffDelay, delay } from "../../lib/retry.ts";
 import type { Feed } from "../feed.ts";
@@ -13,6 +13,7 @@ import { type KubernetesNode, kubernetesName } from "../nodes/kubernetes-name.ts
 import { isPod, isTunnel, type Ledger, type Tracked } from "./ledger.ts";
 import { type MachineLookup, machineGraceMs } from "./machines.ts";
 import { keeps, type PodFacts, podFacts } from "./pod-facts.ts";
+import { listHandles, StrayHandles } from "./stray-handles.ts";
 
 export interface CollectorOptions {
   readonly ledger: Ledger;
@@ -44,6 +45,7 @@ export class AddressCollector {
   readonly #now: () => number;
   readonly #dirty = new Set<string>();
   readonly #leaks = new Map<string, Tracked>();
+  readonly #strays = new StrayHandles();
   #wantsFullScan = true;
   #wake: () => void = () => {};
   #scanned = Promise.withResolvers<void>();
@@ -127,6 +129,7 @@ export class AddressCollector {
     if (!isFull) return;
     await this.#forgetAffinities(signal);
     await this.#giveUpEmptyBlocks(signal);
+    await this.#settleHandles(signal);
     await this.#thaw(signal);
     told.resolve();
   }
@@ -304,6 +307,17 @@ export class AddressCollector {
           log.info("a block is no longer empty, or not the node's", { block: cidr, node, error: describeError(error) });
         }
     }
+  }
+
+  /** What somebody left who was killed between announcing an address and taking it. */
+  async #settleHandles(signal: AbortSignal): Promise<void> {
+    const { feed, graceMs, ipam, log, store } = this.#options;
+    if (graceMs === undefined || graceMs === 0) return;
+    const handles = await listHandles(store, signal);
+    const ripe = this.#strays.judge({ handles, blocks: feed.blocks.values() }, this.#now(), graceMs);
+    if (ripe.length === 0) return;
+    await ipam.repair(ripe, signal);
+    for (const finding of ripe) log.info("put a handle right", { finding: describeFinding(finding) });
   }
 
   /** A node that moves to us from flannel has claimed blocks for pods that are still to come. */
