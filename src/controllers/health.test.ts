@@ -7,6 +7,7 @@ import { silentLogger } from "../lib/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
 import { main as checkStatus } from "./check-status.ts";
 import { Readings, watchHealth } from "./health.ts";
+import { NotLeading } from "./leader.ts";
 import { healthPages, metricsPages, servePages } from "./pages.ts";
 
 let folder: string;
@@ -26,6 +27,16 @@ function said(run: () => number): { readonly code: number; readonly text: string
     err.mockRestore();
   }
 }
+
+test("TC-K06 a replica that may not write has a datastore that answers", async () => {
+  const stop = new AbortController();
+  const seen = new Map<string, boolean>();
+  const client = { ensureInitialized: () => Promise.reject(new NotLeading()) };
+  const api = { probe: () => Promise.resolve(stop.abort()) };
+  const readings = { set: (part: string, isReady: boolean) => void seen.set(part, isReady) };
+  await watchHealth({ client, api, readings, log: silentLogger }, stop.signal);
+  expect(seen.get("CalicoDatastore")).toBe(true);
+});
 
 describe("TC-K05 the status file", () => {
   test("TC-K05 has the recorded form, and is written only when something changes", () => {

@@ -6,6 +6,7 @@ import type { Client, KubeApi } from "../datastore/index.ts";
 import type { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
+import { NotLeading } from "./leader.ts";
 
 export const STATUS_FILE = "/status/status.json";
 const PARTS = ["Startup", "CalicoDatastore", "KubeAPIServer"] as const;
@@ -94,6 +95,11 @@ export async function watchHealth(
       return true;
     } catch (error) {
       if (signal.aborted) return true;
+      // It was read, and only what is missing there was not written: that is for the replica that leads.
+      if (error instanceof NotLeading) {
+        readings.set(part, true);
+        return true;
+      }
       log.error(what, { error: describeError(error) });
       readings.set(part, false, `${what}: ${describeError(error)}`);
       return false;

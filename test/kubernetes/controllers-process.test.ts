@@ -1,5 +1,5 @@
 // calico-kube-controllers as a process, against a real API server, with Calico's datastore in etcd and in Kubernetes: how
-// it starts, what it answers, when it starts again, how it ends.
+// it starts, what it answers, when it starts again, how it ends. It runs as the manifest's account.
 import { afterAll, beforeAll, beforeEach, describe, expect } from "bun:test";
 import { execFileSync, spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -9,6 +9,7 @@ import { Ipam } from "../../src/ipam/index.ts";
 import type { KindName } from "../../src/model/index.ts";
 import { eventually } from "../contract/contract.ts";
 import { EtcdServer, freePort } from "../support/etcd-server.ts";
+import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, type Environment, isAvailable, startCluster, suite } from "./cluster.ts";
 import { command, ControllersProgram } from "./controllers-program.ts";
 import { EtcdKeys } from "./controllers-run.ts";
@@ -20,6 +21,7 @@ const FOLDER = "kubernetes/metrics";
 
 let cluster: Cluster;
 let etcd: EtcdServer;
+let accounts: Accounts;
 beforeAll(async () => {
   if (!isAvailable) return;
   cluster = await startCluster({ namespaces: ["ns1"] });
@@ -30,13 +32,19 @@ afterAll(async () => {
   await cluster?.[Symbol.asyncDispose]();
 });
 
+/** Accounts and rights as the manifest of that datastore has them. */
+const install = async (type: "etcdv3" | "kubernetes"): Promise<void> => {
+  accounts = await installAccounts(cluster, type === "kubernetes" ? "calico.yaml" : "calico-etcd.yaml");
+};
 const environment = (type: "etcdv3" | "kubernetes", env: Environment = {}): Environment => ({
   DATASTORE_TYPE: type,
   ETCD_ENDPOINTS: etcd.url,
-  KUBECONFIG: cluster.server.kubeconfig,
+  KUBECONFIG: accounts.kubeconfig("calico-kube-controllers"),
   CALICO_LEASE_DURATION: "9s",
   ...env,
 });
+const ready = { Ready: true, Reason: "" };
+const READY = { CalicoDatastore: ready, KubeAPIServer: ready, Startup: ready };
 const checkStatus = (file: string, flag = "-r") => {
   const run = command("check-status", [flag, "-f", file]);
   const { status, stdout } = spawnSync(run.file, run.args, { env: { ...process.env, ...run.env }, encoding: "utf8" });
@@ -49,6 +57,7 @@ for (const type of ["etcdv3", "kubernetes"] as const)
     let client: Client;
     beforeAll(async () => {
       if (!isAvailable) return;
+      await install(type);
       store = await openDatastore(type === "kubernetes" ? cluster.config : etcd.config);
       client = new Client(store);
     });
@@ -110,6 +119,20 @@ for (const type of ["etcdv3", "kubernetes"] as const)
     );
 
     suite(
+      "TC-K05 TC-K06 a replica that waits for its turn is ready too, and stays so",
+      async () => {
+        await configure({});
+        await using leads = new ControllersProgram(environment(type));
+        await eventually(async () => (await running()) !== undefined, WITHIN);
+        await using waits = new ControllersProgram(environment(type));
+        await eventually(() => leads.isReady && waits.isReady, WITHIN);
+        await Bun.sleep(12_000); // until it has asked once more
+        expect([leads.readiness(), waits.readiness()]).toEqual([READY, READY]);
+      },
+      TIMEOUT,
+    );
+
+    suite(
       "TC-K04 inside a wrapper it ends with 129 for another configuration, and not for one that the environment hides",
       async () => {
         await configure({ logSeverityScreen: "Info" });
@@ -129,6 +152,7 @@ for (const type of ["etcdv3", "kubernetes"] as const)
 suite(
   "TC-K06 what does not answer is said by the status file until it answers again",
   async () => {
+    await install("etcdv3");
     await new EtcdKeys(etcd).clear();
     await using program = new ControllersProgram(environment("etcdv3"));
     await eventually(() => program.isReady, WITHIN);
@@ -159,6 +183,7 @@ suite(
 suite(
   "TC-K01 what cannot be meant ends it at once, in one line",
   async () => {
+    await install("etcdv3");
     const cases: readonly [Environment, RegExp][] = [
       [{ ENABLED_CONTROLLERS: "node,foo" }, /^calico-kube-controllers: ENABLED_CONTROLLERS="node,foo" cannot be meant/],
       [{ RECONCILER_PERIOD: "60" }, /RECONCILER_PERIOD="60"/],
@@ -182,6 +207,7 @@ interface ExitCase {
   readonly exitCode: number | string;
 }
 replay("kubernetes-controllers exit codes", FOLDER, async (score) => {
+  await install("etcdv3");
   await new EtcdKeys(etcd).clear();
   const nobody = join(cluster.server.folder, "nobody.kubeconfig");
   const text = execFileSync("cat", [cluster.server.kubeconfig], { encoding: "utf8" });
@@ -201,6 +227,7 @@ interface HealthRecording {
   readonly sigterm: { readonly exitCode: number };
 }
 replay("kubernetes-controllers health", FOLDER, async (score) => {
+  await install("etcdv3");
   await new EtcdKeys(etcd).clear();
   const ports: Record<string, number> = { "9099": await freePort(), "9094": await freePort() };
   await writeConfiguration({ prometheusMetricsPort: ports["9094"], controllers: { node: {} } });
@@ -227,6 +254,7 @@ async function writeResource(kind: KindName, name: string, spec: object): Promis
 }
 
 replay("kubernetes-controllers metrics", FOLDER, async (score) => {
+  await install("etcdv3");
   const recorded = readRecording<{ afterStart: string[]; later: string[]; names: Record<string, { type: string }> }>(
     `${FOLDER}/metrics.json`,
   );

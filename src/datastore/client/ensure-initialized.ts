@@ -1,7 +1,7 @@
 // What every cluster's datastore holds: who the cluster is, and the built-in tiers. Safe to run by many at once.
-import { API_VERSION, BUILT_IN_TIERS } from "../../model/index.ts";
-import type { Datastore } from "../datastore.ts";
-import { AlreadyExists, Unauthorized, Unavailable, Unsupported } from "../errors.ts";
+import { API_VERSION, BUILT_IN_TIERS, type ResourceKey } from "../../model/index.ts";
+import type { CallOptions, Datastore } from "../datastore.ts";
+import { AlreadyExists, NotFound, Unauthorized, Unavailable, Unsupported } from "../errors.ts";
 import { stamp } from "./preconditions.ts";
 import { upsert } from "./upsert.ts";
 
@@ -63,19 +63,27 @@ async function ensureTier(
   spec: object,
   signal: AbortSignal | undefined,
 ): Promise<void> {
+  const key = { type: "resource", kind: "Tier", name } as const;
+  const options = { ...(signal && { signal }) };
   const metadata = stamp({ name }, () => new Date());
   try {
-    await store.create(
-      {
-        key: { type: "resource", kind: "Tier", name },
-        value: { apiVersion: API_VERSION, kind: "Tier", metadata, spec, status: {} },
-      },
-      { ...(signal && { signal }) },
-    );
+    // Asked first: who only looks whether all is there writes nothing.
+    if (await isThere(store, key, options)) return;
+    await store.create({ key, value: { apiVersion: API_VERSION, kind: "Tier", metadata, spec, status: {} } }, options);
   } catch (error) {
     // A program that may not create tiers runs in a cluster where somebody else did.
     const fine = [AlreadyExists, Unauthorized, Unsupported].some((type) => error instanceof type);
     if (!fine) throw error;
+  }
+}
+
+async function isThere(store: Datastore, key: ResourceKey, options: CallOptions): Promise<boolean> {
+  try {
+    await store.get(key, options);
+    return true;
+  } catch (error) {
+    if (error instanceof NotFound) return false;
+    throw error;
   }
 }
 
