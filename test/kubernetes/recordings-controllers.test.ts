@@ -201,6 +201,7 @@ for (const file of ["namespaces", "serviceaccounts", "policy-sequences", "worklo
       if (file !== "hostendpoints") await eventually(isWorking, PATIENCE_MS);
       for (const { name, steps } of cases) {
         if (name === "no-calico-node-daemonset") continue; // where the original waits ours must not
+        if (name === "disable-removes-all") await makeRemoved(steps[0]?.deleted ?? []);
         for (const [i, step] of steps.entries()) {
           const what = `${name} ${i} ${step.do}`;
           if (step.do === "start") {
@@ -225,6 +226,25 @@ for (const file of ["namespaces", "serviceaccounts", "policy-sequences", "worklo
       await program[Symbol.asyncDispose]();
     }
   });
+
+/** The recording leaves out the step that made what it then removes: a template, told by the name, and the default. */
+async function makeRemoved(deleted: readonly string[]): Promise<void> {
+  const names = deleted.map((key) => key.split("/").at(-1) ?? "");
+  const templates = names.flatMap((name) => {
+    const generateName = /^n1-(.+)-auto-hep$/.exec(name)?.[1];
+    return generateName === undefined
+      ? []
+      : [{ generateName, nodeSelector: "all()", interfaceCIDRs: ["0.0.0.0/0"], labels: {} }];
+  });
+  const hostEndpoint = { autoCreate: "Enabled", createDefaultHostEndpoint: "Enabled", templates };
+  const spec = { controllers: { node: { hostEndpoint } } };
+  const metadata = { name: "default" };
+  const configuration = { apiVersion: "projectcalico.org/v3", kind: "KubeControllersConfiguration", metadata, spec };
+  await calicoctl(["apply", "-f", "-"], JSON.stringify(configuration));
+  const present = async () =>
+    Object.keys(await keys.snapshot(`${RESOURCES}/hostendpoints/`)).map((key) => key.split("/").at(-1) ?? "");
+  await eventually(async () => isSame((await present()).sort(), [...names].sort()), PATIENCE_MS);
+}
 
 replay("kubernetes-controllers networkpolicies", FOLDER, async (score) => {
   interface PolicyCase {

@@ -104,8 +104,8 @@ replay("kubernetes-calicoctl", "calicoctl/kubernetes", async (score) => {
   await cluster.put("/apis/crd.projectcalico.org/v1/clusterinformations", {
     apiVersion: "crd.projectcalico.org/v1",
     kind: "ClusterInformation",
-    metadata: { name: "default" },
-    spec: { clusterGUID: "0".repeat(32), clusterType: "k8s,kdd", datastoreReady: true },
+    metadata: { name: "default", annotations: { [LAST_APPLIED]: APPLIED } },
+    spec: { clusterGUID: "GUID", clusterType: "k8s,kdd", datastoreReady: true },
   });
   await cluster.put("/api/v1/namespaces", { metadata: { name: "ns1", labels: { team: "a" } } });
   const { cases } = readRecording<{ cases: CommandCase[] }>("calicoctl/kubernetes/commands.json");
@@ -126,13 +126,29 @@ replay("kubernetes-calicoctl", "calicoctl/kubernetes", async (score) => {
   }
 });
 
-/** Documents by their content, everything else line by line. */
+/** The recorded object was made by kubectl, which notes on it what it was given. */
+const LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration";
+const APPLIED = `${JSON.stringify({
+  apiVersion: "crd.projectcalico.org/v1",
+  kind: "ClusterInformation",
+  metadata: { annotations: {}, name: "default" },
+  spec: { calicoVersion: "", clusterGUID: "GUID", clusterType: "k8s,kdd", datastoreReady: true },
+})}\n`;
+
+/** Documents by their content, everything else line by line; the recorded builds carry no version of their own. */
 function comparable(text: string): unknown {
   if (!text.startsWith("apiVersion:"))
     return text
       .trimEnd()
       .split("\n")
-      .map((line) => line.trimEnd());
-  const plain = normalized(text.replace(/resourceVersion: .*/g, "resourceVersion: RV").replace(/clusterGUID: .*/g, ""));
-  return load(plain);
+      .map((line) => line.replace(/^(Client Version:|Git commit:).*/, "$1").trimEnd());
+  return withoutBookkeeping(load(normalized(text.replace(/resourceVersion: .*/g, "resourceVersion: RV"))) as Json);
+}
+
+/** Who wrote which field how often is the API server's affair and another in each run. */
+function withoutBookkeeping(value: Json): Json {
+  if (Array.isArray(value)) return value.map(withoutBookkeeping);
+  if (typeof value !== "object" || value === null) return value;
+  const { generation: _, managedFields: __, ...rest } = value;
+  return Object.fromEntries(Object.entries(rest).map(([name, inner]) => [name, withoutBookkeeping(inner)]));
 }
