@@ -26,7 +26,7 @@ beforeAll(async () => {
   cluster = await startCluster({ namespaces: ["ns1"] });
   etcd = await EtcdServer.start();
   store = await openDatastore(etcd.config);
-}, 120_000);
+}, 600_000);
 afterAll(async () => {
   await store?.close();
   await etcd?.[Symbol.asyncDispose]();

@@ -26,7 +26,7 @@ beforeAll(async () => {
   if (!isAvailable) return;
   cluster = await startCluster({ namespaces: ["ns1"] });
   etcd = await EtcdServer.start();
-}, TIMEOUT);
+}, 600_000);
 afterAll(async () => {
   await etcd?.[Symbol.asyncDispose]();
   await cluster?.[Symbol.asyncDispose]();

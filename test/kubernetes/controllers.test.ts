@@ -25,7 +25,7 @@ beforeAll(async () => {
   keys = new EtcdKeys(etcd);
   store = await openDatastore(etcd.config);
   client = new Client(store);
-}, TIMEOUT);
+}, 600_000);
 afterAll(async () => {
   await store?.close();
   await etcd?.[Symbol.asyncDispose]();

@@ -29,7 +29,7 @@ beforeAll(async () => {
   store = await openDatastore(cluster.config);
   client = new Client(store);
   await cluster.put("/api/v1/nodes", { metadata: { name: "n1", labels: { rack: "r1" } } });
-}, 120_000);
+}, 600_000);
 afterAll(async () => {
   await store?.close();
   await cluster?.[Symbol.asyncDispose]();

@@ -18,7 +18,7 @@ beforeAll(async () => {
   ipam = new Ipam({ datastore: store });
   for (const name of ["n1", "n2", "n3"])
     await cluster.api.json({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name } } });
-});
+}, 600_000);
 afterAll(async () => {
   await store?.close();
   await cluster?.[Symbol.asyncDispose]();

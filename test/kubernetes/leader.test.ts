@@ -52,7 +52,7 @@ beforeAll(async () => {
     },
   });
   store = await openDatastore(cluster.config);
-}, 120_000);
+}, 600_000);
 afterAll(async () => {
   await store?.close();
   await cluster?.[Symbol.asyncDispose]();

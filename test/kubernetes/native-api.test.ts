@@ -67,7 +67,7 @@ beforeAll(async () => {
   api = new KubeApi(await resolveAccess(configOf(server.kubeconfig), {}), { qps: 10_000, burst: 10_000 });
   await installDefinitions();
   store = await openDatastore(configOf(server.kubeconfig));
-}, TIMEOUT);
+}, 600_000);
 afterAll(async () => {
   await store?.close();
   api?.close();

@@ -19,7 +19,7 @@ beforeAll(async () => {
   cluster = await startCluster();
   accounts = await installAccounts(cluster, "calico-etcd.yaml");
   await cluster.api.json({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "kube-n1" } } });
-});
+}, 600_000);
 afterAll(async () => {
   await cluster?.[Symbol.asyncDispose]();
   rmSync(folder, { recursive: true, force: true });

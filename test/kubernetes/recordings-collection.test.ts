@@ -37,7 +37,7 @@ beforeAll(async () => {
   cluster = await startCluster({ namespaces: ["ns1"] });
   etcd = await EtcdServer.start();
   keys = new EtcdKeys(etcd);
-}, 120_000);
+}, 600_000);
 afterAll(async () => {
   await etcd?.[Symbol.asyncDispose]();
   await cluster?.[Symbol.asyncDispose]();

@@ -25,7 +25,7 @@ beforeAll(async () => {
   cluster = await startCluster();
   etcd = await EtcdServer.start();
   keys = new EtcdKeys(etcd);
-}, 120_000);
+}, 600_000);
 afterAll(async () => {
   await etcd?.[Symbol.asyncDispose]();
   await cluster?.[Symbol.asyncDispose]();

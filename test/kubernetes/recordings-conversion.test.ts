@@ -24,7 +24,7 @@ beforeAll(async () => {
   cluster = await startCluster({ namespaces: [], flags: ranges });
   store = await openDatastore(cluster.config);
   await cluster.put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CLUSTER_NETWORK_POLICY);
-}, 120_000);
+}, 600_000);
 afterAll(async () => {
   await store?.close();
   await cluster?.[Symbol.asyncDispose]();

@@ -18,7 +18,7 @@ interface StoredCase extends Written {
 let cluster: Cluster;
 beforeAll(async () => {
   if (isAvailable) cluster = await startCluster({ namespaces: [] });
-}, 120_000);
+}, 600_000);
 afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
 /** What a first write may initialise beside the resource itself. */

@@ -9,7 +9,7 @@ import { ServedHost } from "./served-host.ts";
 let served: ServedHost;
 beforeAll(async () => {
   if (isAvailable && canRun) served = await ServedHost.create();
-}, 120_000);
+}, 600_000);
 afterAll(async () => await served?.[Symbol.asyncDispose]());
 
 suite("a pod's ADD through the warm service costs the API server at most three requests", async () => {

@@ -67,7 +67,7 @@ beforeAll(async () => {
   cluster = await startCluster({ namespaces: ["ns1"] });
   account = await cluster.account("felix", RIGHTS);
   store = await openDatastore(account.config);
-}, 120_000);
+}, 600_000);
 afterAll(async () => {
   await store?.close();
   await cluster?.[Symbol.asyncDispose]();

@@ -1,6 +1,6 @@
 // How to reach an API server and prove who we are: from a kubeconfig, from explicit settings, or from the account of the
-// pod we run in. Credentials that change on disk (rotated tokens) are read again; those from an exec plugin are kept
-// until they expire.
+// pod we run in. Credentials that change on disk (rotated tokens, renewed certificates) are read again; those from an
+// exec plugin are kept until they expire.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import type { SecureContextOptions } from "node:tls";
@@ -24,7 +24,7 @@ export interface Access {
 }
 
 const ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
-const TOKEN_LIFE_MS = 60_000; // kubelet rewrites projected tokens long before they expire
+const FILE_LIFE_MS = 60_000; // kubelet rewrites projected tokens long before they expire
 const EXEC_TIMEOUT_MS = 30_000;
 
 export async function resolveAccess(
@@ -34,10 +34,12 @@ export async function resolveAccess(
   const context = await contextOf(config, env);
   const server = parseServer(config.apiEndpoint ?? context.server);
   const ca = config.caFile === undefined ? context.ca : readFileSync(config.caFile, "utf8");
-  const cert = config.certFile === undefined ? context.cert : readFileSync(config.certFile, "utf8");
-  const key = config.keyFile === undefined ? context.key : readFileSync(config.keyFile, "utf8");
+  const [certFile, keyFile] = [config.certFile ?? context.certFile, config.keyFile ?? context.keyFile];
+  const cert = certFile === undefined ? context.cert : undefined;
+  const key = keyFile === undefined ? context.key : undefined;
   const skip = config.insecureSkipTlsVerify || context.insecureSkipTlsVerify;
-  const source = credentialSource(config.token === undefined ? context : { ...context, token: config.token });
+  const said = config.token === undefined ? context : { ...context, token: config.token };
+  const source = withFiles(credentialSource(said, { server, ca, skip }), certFile, keyFile);
   return {
     server,
     tls: {
@@ -80,39 +82,66 @@ function parseServer(text: string): URL {
   }
 }
 
-function credentialSource(context: KubeconfigContext): Pick<Access, "credentials" | "forget"> {
+type Source = Pick<Access, "credentials" | "forget">;
+interface Reached {
+  readonly server: URL;
+  readonly ca: string | undefined;
+  readonly skip: boolean;
+}
+
+function credentialSource(context: KubeconfigContext, cluster: Reached): Source {
   const { token, tokenFile, basic, exec } = context;
   if (token !== undefined) return fixed({ authorization: `Bearer ${token}` });
   if (tokenFile !== undefined) return fromFile(tokenFile);
-  if (exec !== undefined) return fromPlugin(exec);
+  if (exec !== undefined) return fromPlugin(exec, cluster);
   if (basic === undefined) return fixed({});
   return fixed({ authorization: `Basic ${Buffer.from(`${basic.username}:${basic.password}`).toString("base64")}` });
 }
 
-const fixed = (credentials: Credentials): Pick<Access, "credentials" | "forget"> => ({
+const fixed = (credentials: Credentials): Source => ({
   credentials: async () => credentials,
   forget: () => {},
 });
 
-function fromFile(path: string): Pick<Access, "credentials" | "forget"> {
+const fromFile = (path: string): Source =>
+  reread(() => ({ authorization: `Bearer ${readFileSync(path, "utf8").trim()}` }));
+
+/** Read again now and then, and when the server no longer takes it. */
+function reread(read: () => Credentials): Source {
   let kept: { readonly credentials: Credentials; readonly until: number } | undefined;
   return {
     async credentials() {
-      if (kept === undefined || performance.now() > kept.until) {
-        const token = readFileSync(path, "utf8").trim();
-        kept = { credentials: { authorization: `Bearer ${token}` }, until: performance.now() + TOKEN_LIFE_MS };
-      }
+      if (kept === undefined || performance.now() > kept.until)
+        kept = { credentials: read(), until: performance.now() + FILE_LIFE_MS };
       return kept.credentials;
     },
     forget: () => (kept = undefined),
   };
 }
 
-function fromPlugin(plugin: ExecPlugin): Pick<Access, "credentials" | "forget"> {
+/** A client certificate that stands in files goes along with whatever else proves who we are. */
+function withFiles(source: Source, certFile: string | undefined, keyFile: string | undefined): Source {
+  if (certFile === undefined && keyFile === undefined) return source;
+  const read = () => ({
+    ...(certFile === undefined ? {} : { cert: readFileSync(certFile, "utf8") }),
+    ...(keyFile === undefined ? {} : { key: readFileSync(keyFile, "utf8") }),
+  });
+  read(); // what is missing is told now
+  const files = reread(read);
+  return {
+    credentials: async () => ({ ...(await files.credentials()), ...(await source.credentials()) }),
+    forget() {
+      files.forget();
+      source.forget();
+    },
+  };
+}
+
+function fromPlugin(plugin: ExecPlugin, cluster: Reached): Source {
   let kept: { readonly credentials: Credentials; readonly until: number } | undefined;
   let asking: Promise<Credentials> | undefined;
   const ask = async (): Promise<Credentials> => {
-    const { credentials, expires } = await runPlugin(plugin);
+    const { credentials, expires } = await runPlugin(plugin, cluster);
     kept = { credentials, until: expires };
     return credentials;
   };
@@ -127,8 +156,10 @@ function fromPlugin(plugin: ExecPlugin): Pick<Access, "credentials" | "forget"> 
 }
 
 /** https://kubernetes.io/docs/reference/config-api/client-authentication.v1/ */
-async function runPlugin(plugin: ExecPlugin): Promise<{ credentials: Credentials; expires: number }> {
-  const info = { apiVersion: plugin.apiVersion, kind: "ExecCredential", spec: { interactive: false } };
+async function runPlugin(plugin: ExecPlugin, cluster: Reached): Promise<{ credentials: Credentials; expires: number }> {
+  const spec = { interactive: false, ...(plugin.provideClusterInfo ? { cluster: clusterInfo(cluster) } : {}) };
+  const info = { apiVersion: plugin.apiVersion, kind: "ExecCredential", spec };
+  const fault = (why: string) => new InvalidConfig(`credential plugin ${plugin.command} of the kubeconfig ${why}`);
   const output = await new Promise<string>((resolve, reject) => {
     const child = spawn(plugin.command, [...plugin.args], {
       env: { ...process.env, ...plugin.env, KUBERNETES_EXEC_INFO: JSON.stringify(info) },
@@ -137,12 +168,12 @@ async function runPlugin(plugin: ExecPlugin): Promise<{ credentials: Credentials
     });
     let text = "";
     child.stdout.on("data", (chunk: Buffer) => (text += chunk.toString()));
-    child.on("error", reject);
-    child.on("close", (code) =>
-      code === 0 ? resolve(text) : reject(new InvalidConfig(`credential plugin ${plugin.command} failed with ${code}`)),
-    );
+    child.on("error", (error) => reject(fault(`cannot be run: ${error.message}`)));
+    child.on("close", (code, signal) => (code === 0 ? resolve(text) : reject(fault(`failed with ${code ?? signal}`))));
   });
-  const status = (JSON.parse(output) as { status?: Record<string, string> }).status ?? {};
+  const status = statusOf(output);
+  if (status === undefined || (status["token"] ?? status["clientCertificateData"]) === undefined)
+    throw fault("gave neither a token nor a certificate"); // what it gave may be secret
   const expiry = status["expirationTimestamp"];
   return {
     credentials: {
@@ -153,3 +184,17 @@ async function runPlugin(plugin: ExecPlugin): Promise<{ credentials: Credentials
     expires: expiry === undefined ? Number.POSITIVE_INFINITY : Date.parse(expiry) - 10_000,
   };
 }
+
+function statusOf(output: string): Readonly<Record<string, string>> | undefined {
+  try {
+    return (JSON.parse(output) as { readonly status?: Readonly<Record<string, string>> }).status;
+  } catch {
+    return undefined;
+  }
+}
+
+const clusterInfo = ({ server, ca, skip }: Reached) => ({
+  server: server.href.replace(/\/$/, ""),
+  ...(ca === undefined ? {} : { "certificate-authority-data": Buffer.from(ca).toString("base64") }),
+  ...(skip ? { "insecure-skip-tls-verify": true } : {}),
+});

@@ -11,6 +11,8 @@ export interface ExecPlugin {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly apiVersion: string;
+  /** It wants to know which cluster it is asked for. */
+  readonly provideClusterInfo: boolean;
 }
 
 export interface KubeconfigContext {
@@ -20,6 +22,9 @@ export interface KubeconfigContext {
   readonly insecureSkipTlsVerify: boolean;
   readonly cert?: string;
   readonly key?: string;
+  /** Where they are in files, which somebody may renew. */
+  readonly certFile?: string;
+  readonly keyFile?: string;
   readonly token?: string;
   readonly tokenFile?: string;
   readonly basic?: { readonly username: string; readonly password: string };
@@ -93,34 +98,49 @@ function credentials(user: Named<Fields>): Partial<KubeconfigContext> {
   const tokenFile = text(user.value, "tokenFile");
   const exec = user.value["exec"];
   return {
-    ...optional("cert", pem(user, "client-certificate")),
-    ...optional("key", pem(user, "client-key")),
+    ...optional("cert", inlinePem(user, "client-certificate")),
+    ...optional("key", inlinePem(user, "client-key")),
+    ...optional("certFile", pemFile(user, "client-certificate")),
+    ...optional("keyFile", pemFile(user, "client-key")),
     ...optional("token", text(user.value, "token")),
     ...optional("tokenFile", tokenFile === undefined ? undefined : resolve(user.folder, tokenFile)),
     ...(username === undefined || password === undefined ? {} : { basic: { username, password } }),
-    ...(exec === undefined || exec === null ? {} : { exec: execPlugin(fieldsOf(exec, `exec of user ${user.name}`)) }),
+    ...(exec === undefined || exec === null
+      ? {}
+      : { exec: execPlugin(fieldsOf(exec, `exec of user ${user.name}`), user.folder) }),
   };
 }
 
-function execPlugin(fields: Fields): ExecPlugin {
+function execPlugin(fields: Fields, folder: string): ExecPlugin {
   const command = text(fields, "command");
   if (command === undefined) throw new InvalidConfig("an exec plugin of the kubeconfig has no command");
   const env = Array.isArray(fields["env"]) ? (fields["env"] as readonly Fields[]) : [];
   const args = Array.isArray(fields["args"]) ? (fields["args"] as readonly unknown[]).map(String) : [];
   return {
-    command,
+    // A path is seen from the file's folder, a bare name is looked for on PATH.
+    command: command.includes("/") ? resolve(folder, command) : command,
     args,
     env: Object.fromEntries(env.map((entry) => [String(entry["name"]), String(entry["value"] ?? "")])),
     apiVersion: text(fields, "apiVersion") ?? "client.authentication.k8s.io/v1",
+    provideClusterInfo: fields["provideClusterInfo"] === true,
   };
 }
 
 /** `<field>-data` (base64) wins over the file that `<field>` names. */
 function pem(from: Named<Fields>, field: string): string | undefined {
+  const file = pemFile(from, field);
+  return file === undefined ? inlinePem(from, field) : readFileSync(file, "utf8");
+}
+
+function inlinePem(from: Named<Fields>, field: string): string | undefined {
   const data = text(from.value, `${field}-data`);
-  if (data !== undefined) return Buffer.from(data, "base64").toString("utf8");
+  return data === undefined ? undefined : Buffer.from(data, "base64").toString("utf8");
+}
+
+function pemFile(from: Named<Fields>, field: string): string | undefined {
   const file = text(from.value, field);
-  return file === undefined ? undefined : readFileSync(resolve(from.folder, file), "utf8");
+  const isInline = text(from.value, `${field}-data`) !== undefined;
+  return file === undefined || isInline ? undefined : resolve(from.folder, file);
 }
 
 function collect(into: Named<Fields>[], list: unknown, field: string, folder: string): void {
