@@ -64,6 +64,8 @@ test("every name a pod refers to is in the same file", () => {
 test("TC-I01 calico.yaml: definitions, accounts, agent and controllers; BGP, IPIP, the Kubernetes API as datastore", () => {
   expect([...kinds("calico.yaml")]).toEqual([
     "CustomResourceDefinition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",

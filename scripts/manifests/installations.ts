@@ -1,5 +1,6 @@
 // The manifests people apply: which objects each is made of.
 import { CRD_KINDS, customResourceDefinition } from "../../src/model/kinds/crd.ts";
+import { admission, policyDefaults } from "./admission.ts";
 import { calicoNode, type NodeOptions } from "./calico-node.ts";
 import { configMap } from "./config-map.ts";
 import { kubeControllers } from "./kube-controllers.ts";
@@ -31,6 +32,7 @@ export async function installations(): Promise<Readonly<Record<string, Installat
   const definitions = (await Promise.all(CRD_KINDS.map(customResourceDefinition))) as unknown as KubernetesObject[];
   const withKubernetes = (options: Omit<NodeOptions, "datastore">): readonly KubernetesObject[] => [
     ...definitions,
+    ...admission(),
     ...account("calico-node", NODE_RULES, NODE_LOCAL_RULES),
     ...account("calico-cni-plugin", CNI_RULES),
     ...account("calico-kube-controllers", CONTROLLER_RULES, CONTROLLER_LOCAL_RULES),
@@ -69,6 +71,11 @@ export async function installations(): Promise<Readonly<Record<string, Installat
         calicoNode({ datastore: "etcdv3", backend: "bird", pool: "ipip", typha: false }),
         ...kubeControllers("etcdv3"),
       ],
+    },
+    "policy-defaults.yaml": {
+      about:
+        "Beside the installation, for Kubernetes 1.36 and later: policies made by kubectl get the defaults of calicoctl.",
+      objects: policyDefaults(),
     },
     "uninstall.yaml": {
       about:

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadAll } from "js-yaml";
+import { eventually } from "../contract/contract.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
 interface Applied {
@@ -19,7 +20,14 @@ const places = new Map<string, { readonly name: string; readonly namespaced: boo
 beforeAll(async () => {
   if (!isAvailable) return;
   cluster = await startCluster();
-  for (const version of ["v1", "apps/v1", "policy/v1", "rbac.authorization.k8s.io/v1", "apiextensions.k8s.io/v1"]) {
+  for (const version of [
+    "v1",
+    "apps/v1",
+    "policy/v1",
+    "rbac.authorization.k8s.io/v1",
+    "apiextensions.k8s.io/v1",
+    "admissionregistration.k8s.io/v1",
+  ]) {
     const { resources } = (await cluster.api.get<never>(
       version === "v1" ? "/api/v1" : `/apis/${version}`,
     )) as unknown as {
@@ -59,10 +67,19 @@ async function dryRun(
   return { status: answer.status, warning: answer.headers.get("warning"), message };
 }
 
-for (const file of ["calico.yaml", "calico-etcd.yaml", "calico-typha.yaml", "calico-vxlan.yaml", "uninstall.yaml"])
+const objectsOf = (file: string): Applied[] =>
+  loadAll(readFileSync(join(import.meta.dir, "../../manifests", file), "utf8")) as Applied[];
+
+for (const file of [
+  "calico.yaml",
+  "calico-etcd.yaml",
+  "calico-typha.yaml",
+  "calico-vxlan.yaml",
+  "policy-defaults.yaml",
+  "uninstall.yaml",
+])
   suite(`the API server takes every object of ${file}`, async () => {
-    const objects = loadAll(readFileSync(join(import.meta.dir, "../../manifests", file), "utf8")) as Applied[];
-    for (const object of objects) {
+    for (const object of objectsOf(file)) {
       const name = `${object.kind} ${object.metadata.name}`;
       const { status, warning, message } = await dryRun(object);
       expect({ name, isTaken: status < 300, warning, message: status < 300 ? "" : message }).toEqual({
@@ -73,3 +90,67 @@ for (const file of ["calico.yaml", "calico-etcd.yaml", "calico-typha.yaml", "cal
       });
     }
   }, 60_000);
+
+const CALICO = "/apis/crd.projectcalico.org/v1";
+const ADMISSION = "/apis/admissionregistration.k8s.io/v1";
+
+/** Makes the rules of a manifest real; the server heeds them a moment later. */
+async function admit(file: string): Promise<void> {
+  for (const object of objectsOf(file)) {
+    const place = places.get(`${object.apiVersion} ${object.kind}`);
+    if (object.kind.includes("AdmissionPolicy")) await cluster.put(`${ADMISSION}/${place?.name}`, object);
+  }
+}
+const calico = (kind: string, name: string, spec: object) => ({
+  apiVersion: "crd.projectcalico.org/v1",
+  kind,
+  metadata: { name },
+  spec,
+});
+
+suite("DM-097 the API server itself keeps the built-in tiers, and lets go of others", async () => {
+  await admit("calico.yaml");
+  const remove = (name: string) =>
+    cluster.api.json({ method: "DELETE", path: `${CALICO}/tiers/${name}` }).then(
+      () => "deleted",
+      (error: Error) => error.message,
+    );
+  await eventually(async () => {
+    await cluster.put(`${CALICO}/tiers`, calico("Tier", "default", { order: 1_000_000 }));
+    return (await remove("default")) !== "deleted";
+  }, 20_000);
+  for (const name of ["default", "kube-admin", "kube-baseline"]) {
+    await cluster.put(`${CALICO}/tiers`, calico("Tier", name, {}));
+    expect(await remove(name)).toContain(`tier ${name} is built in and cannot be deleted`);
+  }
+  await cluster.put(`${CALICO}/tiers`, calico("Tier", "mine", {}));
+  expect(await remove("mine")).toBe("deleted");
+}, 60_000);
+
+suite("DM-097 a policy made by kubectl gets tier and types as calicoctl would give them", async () => {
+  await admit("policy-defaults.yaml");
+  const path = `${CALICO}/globalnetworkpolicies`;
+  const made = async (spec: object): Promise<{ readonly tier?: string; readonly types?: readonly string[] }> => {
+    await cluster.delete(`${path}/p`);
+    const { spec: stored } = await cluster.put<Applied & { spec: never }>(
+      path,
+      calico("GlobalNetworkPolicy", "p", spec),
+    );
+    return stored;
+  };
+  await eventually(async () => (await made({ selector: "all()" })).types !== undefined, 20_000);
+  const [allow] = [[{ action: "Allow" }]];
+  const cases: readonly (readonly [spec: object, types: readonly string[], tier?: string])[] = [
+    [{}, ["Ingress"]],
+    [{ ingress: allow }, ["Ingress"]],
+    [{ egress: allow }, ["Egress"]],
+    [{ ingress: allow, egress: allow }, ["Ingress", "Egress"]],
+    [{ tier: "security", types: ["Egress"], ingress: allow }, ["Egress"], "security"],
+  ];
+  for (const [spec, types, tier = "default"] of cases)
+    expect({ spec, ...(await made(spec)) }).toMatchObject({ spec, types: [...types], tier });
+  // The same rule as our own client's.
+  const { stdout } = await cluster.calicoctl(["get", "globalnetworkpolicy", "p", "-o", "json"]);
+  expect(JSON.parse(stdout)).toMatchObject({ spec: { tier: "security", types: ["Egress"] } });
+  await cluster.delete(`${path}/p`);
+}, 60_000);

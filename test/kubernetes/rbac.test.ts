@@ -279,9 +279,9 @@ suite("TC-I10 calico-typha: it reads, and says that the cluster has it", async (
   await eventually(() => [...daemon.caches.values()].every(({ isInSync }) => isInSync), "all in sync");
   await daemon.stop();
   expect(denied("calico-typha")).toEqual([]);
-  expect(idle("calico-typha", [...COMMON, /^get /, /^create crd\.projectcalico\.org\/clusterinformations$/])).toEqual(
-    [],
-  );
+  expect(
+    idle("calico-typha", [...COMMON, /^get /, /^create crd\.projectcalico\.org\/(clusterinformations|tiers)$/]),
+  ).toEqual([]);
 }, 60_000);
 
 async function freePort(): Promise<number> {
@@ -352,7 +352,7 @@ suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints
       // Addresses of vanished nodes and pods are collected, blocks given up, handles shared by several addresses.
       /crd\.projectcalico\.org\/(ipamblocks|blockaffinities|ipamhandles|ipamconfigs)$/,
       // Made by whoever comes first.
-      /^(create|update) crd\.projectcalico\.org\/(clusterinformations|kubecontrollersconfigurations)$/,
+      /^(create|update) crd\.projectcalico\.org\/(clusterinformations|kubecontrollersconfigurations|tiers)$/,
       // Repairs what somebody changed; policies of the other kinds move as the global ones do.
       /^update crd\.projectcalico\.org\/hostendpoints$/,
       /^(create|delete) crd\.projectcalico\.org\/(networkpolicies|staged.*)$/,
