@@ -54,7 +54,10 @@ export async function startApi(lab: Lab): Promise<void> {
     write(`${account}.token`, token);
     write(accountKubeconfig(account), kubeconfigOf(server, ca, `${account}.token`));
   }
-  cluster.kubectl(["apply", "--server-side", "--filename=-"], listOf(nodeObjects(lab)));
+  // Not applied: two addresses of one type, one of each family, cannot be.
+  const made = cluster.tryKubectl(["create", "--filename=-"], listOf(nodeObjects(lab)));
+  if (made.code !== 0 && !made.stderr.includes("AlreadyExists"))
+    throw new Error(`the hosts cannot be registered as nodes: ${made.stderr.trim()}`);
 }
 
 /** Starts it unless it runs; what it knew it knows again. */
