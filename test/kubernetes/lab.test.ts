@@ -7,12 +7,12 @@ import { join } from "node:path";
 import { down } from "../../src/lab/down.ts";
 import { breakLab, healLab } from "../../src/lab/faults.ts";
 import { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
-import { auditLog, deleteApiPod } from "../../src/lab/kubernetes/stand-in.ts";
+import { auditLog } from "../../src/lab/kubernetes/stand-in.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { measureMatrix } from "../../src/lab/matrix.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
-import { addPods, up } from "../../src/lab/up.ts";
+import { addPods, removePod, up } from "../../src/lab/up.ts";
 import { eventually } from "../contract/contract.ts";
 import { Pings } from "../functional/lab/pings.ts";
 import { isAvailable } from "./available.ts";
@@ -88,8 +88,7 @@ suite("a pod that a stand-in for the kubelet makes gets address, route and polic
 suite("a pod that is deleted leaves neither address nor route nor handle", async () => {
   addPods(lab, [{ namespace: "shop", name: "brief", node: "node2", labels: {} }]);
   const brief = lab.pod("shop/brief");
-  deleteApiPod(lab, brief);
-  lab.update({ pods: lab.record.pods.filter((pod) => pod !== brief) });
+  removePod(lab, brief);
   expect(cluster.tryKubectl(["get", "pod", "brief", "--namespace=shop"]).code).not.toBe(0);
   expect(routesOn("node2").filter((line) => line.startsWith(`${brief.addresses[0]} `))).toEqual([]);
   const show = lab.calicoctl(["ipam", "show", `--ip=${brief.addresses[0]}`]);
