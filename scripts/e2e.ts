@@ -1,5 +1,6 @@
 // `make e2e`: a real Kubernetes cluster, our image and manifests on it, upstream's own NetworkPolicy specs, a rolling
-// update under traffic, and what uninstalling leaves. One cluster per combination of dataplane and routing.
+// update under traffic, an API server that dies, and what uninstalling leaves. One cluster per combination of dataplane
+// and routing.
 //
 //   E2E_RUNS=nftables-vxlan,iptables-bgp   only these
 //   E2E_FOCUS='should deny egress'         only specs whose name matches
@@ -16,6 +17,7 @@ import { parseLabOptions } from "../src/lab/options.ts";
 import { openTerminal } from "../src/lab/terminal.ts";
 import { up } from "../src/lab/up.ts";
 import { runConformance } from "./e2e/conformance.ts";
+import { surviveOutage } from "./e2e/outage.ts";
 import { rollUnderTraffic } from "./e2e/rolling-update.ts";
 import { renderSummary } from "./e2e/summary.ts";
 import { uninstall } from "./e2e/uninstall.ts";
@@ -84,6 +86,9 @@ async function* oneRun(run: Run): AsyncGenerator<Line> {
       roll.sent > 0 && roll.lost === 0 && roll.arrived === 0,
     );
   }
+  const astray = await surviveOutage(cluster);
+  for (const fault of astray) terminal.line(`  ${fault}`);
+  yield verdict(`${run}, API server killed and back: ${astray.length} looks at the pods differ`, astray.length === 0);
   const left = await uninstall(cluster);
   for (const trace of left) terminal.line(`  left behind: ${trace}`);
   yield verdict(`${run}, uninstalled: ${left.length} things left behind`, left.length === 0);
