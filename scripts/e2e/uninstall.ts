@@ -33,9 +33,15 @@ const TRACES: readonly { readonly what: string; readonly command: readonly strin
   { what: "process", command: ["ps", "-eo", "args"], ours: /^(\S*\/)?(calico(-[a-z-]+)?|bird6?)( |$)/ },
 ];
 
+/** Interfaces, routes, rules, files and processes of a node that works. */
+const LEAST_TRACES = 20;
+
 /** One line per thing left behind. */
 export async function uninstall(cluster: KubernetesCluster): Promise<string[]> {
   const apply = manifestPath("uninstall.yaml");
+  // Who finds nothing now would find nothing afterwards either.
+  for (const { host } of cluster.places)
+    if (tracesOn(host).length < LEAST_TRACES) throw new Error(`${host.name}: Calico is not to be seen, though it runs`);
   cluster.kubectl(["delete", "--filename", networkManifest(cluster.lab.options), "--wait=true", "--timeout=180s"]);
   cluster.kubectl(["apply", "--filename", apply]);
   const status = ["rollout", "status", "--namespace=kube-system", "--timeout=180s"];
