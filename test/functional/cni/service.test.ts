@@ -43,6 +43,22 @@ describe.skipIf(!canRun)("service", () => {
     expect(await host.allocations()).toEqual([]);
   });
 
+  test("a configuration of any length and alphabet arrives whole, and what is no JSON is the plugin's to refuse", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    const service = startService(host, socket);
+    await service.ready;
+    const empty = join(host.folder, "empty.db");
+    const pod = host.pod("cid2");
+    const conf = { service_socket: socket, sqlite_path: empty, comment: 'größer 网络 "{\\n'.repeat(30_000) };
+    const env = { CNI_ARGS: "IgnoreUnknown=1;NOTE=größer", CNI_PATH: "/opt/größer" };
+    expect(await host.add(pod, { conf, env })).toMatchObject({ code: 0 });
+    expect(await host.del(pod, { conf, env })).toMatchObject({ code: 0, stdout: "" });
+    const text = `${JSON.stringify(host.conf({ service_socket: socket }))},{}`;
+    expect((await host.add(host.pod(), { stdin: text })).json).toMatchObject({ code: 6 });
+    expect(await host.allocations()).toEqual([]);
+  });
+
   test("thirty pods at once get thirty addresses and wires, and give them back", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
