@@ -1,6 +1,7 @@
 // The one interface all drivers answer: keyed values with revisions. What each operation promises is proved by the
 // contract suite, which runs on every driver; a driver that cannot do something says `Unsupported`.
 import type { StoredKey, StoredQuery, ValueOf } from "../model/index.ts";
+import type { UnreadableEntry } from "./errors.ts";
 
 /** Opaque to callers: compare for equality only, hand back to the driver it came from. */
 export type Revision = string;
@@ -68,6 +69,8 @@ export interface ListOptions extends ReadOptions {
    * cannot go on after a page, it fails: what was handed over is then no whole list.
    */
   readonly onPage?: (items: readonly Stored[]) => void;
+  /** Told of each entry that is left out because it does not parse, in place of the driver's own `onUnreadable`. */
+  readonly onUnreadable?: (error: UnreadableEntry) => void;
 }
 export interface WatchOptions {
   readonly after?: Revision;
@@ -120,7 +123,7 @@ export interface Datastore {
   delete<K extends StoredKey>(key: K, options?: DeleteOptions): Promise<Removed<K>>;
   /** `NotFound` when absent. */
   get<K extends StoredKey>(key: K, options?: ReadOptions): Promise<Stored<K>>;
-  /** Unreadable entries are skipped and reported through the driver's `onUnreadable`. */
+  /** Unreadable entries are skipped and reported, to the caller's `onUnreadable` or else the driver's. */
   list<Q extends StoredQuery>(query: Q, options?: ListOptions): Promise<ListResult<KeyOfQuery<Q>>>;
   /** Changes after a revision; without one, first everything there is as `added`. */
   watch<Q extends StoredQuery>(query: Q, options: WatchOptions): Promise<Watch<KeyOfQuery<Q>>>;

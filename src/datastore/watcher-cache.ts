@@ -103,8 +103,9 @@ export class WatcherCache {
     let revision: Revision;
     const adoption = new Adoption();
     const onPage = (page: readonly Stored[]) => this.#adoptSome(page, adoption);
+    const onUnreadable = ({ path, message }: UnreadableEntry) => this.#listener.onUnreadable(path, message);
     try {
-      ({ items, revision } = await this.#datastore.list(this.#kind.query, { signal, onPage }));
+      ({ items, revision } = await this.#datastore.list(this.#kind.query, { signal, onPage, onUnreadable }));
     } catch (error) {
       if (signal.aborted) return 0;
       if (error instanceof NotServed) {

@@ -1,3 +1,4 @@
+import type { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { API_VERSION, type KindName, keyPath, type Resource, type StoredKey } from "../model/index.ts";
 import type { Datastore, ListResult, Stored, Watch, WatchEvent } from "./datastore.ts";
@@ -436,4 +437,23 @@ test("DM-105 DM-106 of the Kubernetes datastore felix also hears policies, endpo
     ]),
   );
   expect([...listener.values.values()]).toEqual(expect.arrayContaining([service.value, slice.value]));
+});
+
+test("what could not be read from the first is told by its key, as what turns unreadable later is", async () => {
+  let db: Database | undefined;
+  const store = await openSqliteInMemory({ onOpen: (opened) => (db = opened) });
+  const scribble = (name: string) =>
+    db?.run("UPDATE version SET value = 'no JSON' WHERE path LIKE ? AND value IS NOT NULL", [`%/ippools/${name}`]);
+  await store.create(resource("IPPool", "early", { cidr: "10.1.0.0/16" }) as never);
+  scribble("early");
+  const listener = new Listener();
+  const abort = new AbortController();
+  const running = createSyncer("felix", store).run(listener, abort.signal);
+  await listener.until(() => listener.status === "in-sync");
+  expect(listener.unreadable).toEqual([
+    expect.stringMatching(/^\/calico\/resources\/v3\/projectcalico.org\/ippools\/early: .*no JSON/),
+  ]);
+  abort.abort();
+  await running;
+  await store.close();
 });

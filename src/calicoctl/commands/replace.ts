@@ -15,7 +15,7 @@ export async function run(call: Call): Promise<number> {
     return 0;
   }
   await using store = await openChecked(call, demandOf(inputs.length));
-  const { total, kind, faults } = await forEachResource(
+  const { total, done, kind, faults } = await forEachResource(
     inputs,
     (input) => replace(store, settle(input, call.flags)),
     progressOf(world, "replaced"),
@@ -26,7 +26,7 @@ export async function run(call: Call): Promise<number> {
     world.out(`Successfully replaced ${total} ${named}resource(s)\n`);
     return 0;
   }
-  world.out(`Partial success: replaced the first ${total} out of ${total} ${named}resources:\n`);
+  world.out(`Partial success: replaced the first ${done + faults.length} out of ${total} ${named}resources:\n`);
   world.err(`Hit error: ${last}\n`);
   return 1;
 }

@@ -196,7 +196,7 @@ export class EtcdDatastore implements Datastore {
   async #list(
     range: PathRange,
     at: number,
-    options: Pick<ListOptions, "signal" | "onPage">,
+    options: Pick<ListOptions, "signal" | "onPage" | "onUnreadable">,
   ): Promise<{ items: Stored[]; revision: number }> {
     const { key: first, end } = span(range);
     const [firstLimit, limit] =
@@ -219,7 +219,7 @@ export class EtcdDatastore implements Datastore {
             next.catch(() => {}); // looked at in its turn
             await nextTurn(); // on its way while we read this one
           }
-          const decoded = decodeRows(range, page.rows, this.#onUnreadable);
+          const decoded = decodeRows(range, page.rows, options.onUnreadable ?? this.#onUnreadable);
           if (options.onPage === undefined) for (const item of decoded) items.push(item);
           else {
             isHandedOver = true;

@@ -9,6 +9,7 @@ import type {
   DeleteOptions,
   Entry,
   KeyOfQuery,
+  ListOptions,
   ListResult,
   ReadOptions,
   Removed,
@@ -200,7 +201,7 @@ export class KubernetesDatastore implements Datastore {
     }
   }
 
-  async list<Q extends StoredQuery>(query: Q, options: ReadOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
+  async list<Q extends StoredQuery>(query: Q, options: ListOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
     type K = KeyOfQuery<Q>;
     if (query.type === "resource" && query.kind === "Profile")
       return (await this.#profiles.list(query.name, options)) as unknown as ListResult<K>;
@@ -219,7 +220,8 @@ export class KubernetesDatastore implements Datastore {
             : await this.api.list(selection.path, { ...request, lossless: collection.lossless });
         revision ??= metadata.resourceVersion; // of several the oldest: a watch from there misses nothing
         for (const object of items)
-          for (const item of this.#decodeListed(collection, object)) if (keyMatches(query, item.key)) found.push(item);
+          for (const item of this.#decodeListed(collection, object, options.onUnreadable))
+            if (keyMatches(query, item.key)) found.push(item);
       }
       return { items: found, revision: revision ?? "" };
     } catch (error) {
@@ -329,14 +331,18 @@ export class KubernetesDatastore implements Datastore {
     }
   }
 
-  #decodeListed<K extends StoredKey>(collection: Collection<K>, object: KubeObject): Stored<K>[] {
+  #decodeListed<K extends StoredKey>(
+    collection: Collection<K>,
+    object: KubeObject,
+    onUnreadable = this.#onUnreadable,
+  ): Stored<K>[] {
     try {
       if (collection.isMarked?.(object) === true) return [];
       const found = this.#decode(collection, object);
       return found === undefined ? [] : [found];
     } catch (error) {
       if (!(error instanceof UnreadableEntry)) throw error;
-      this.#onUnreadable(error);
+      onUnreadable(error);
       return [];
     }
   }

@@ -13,6 +13,7 @@ import type {
   DeleteOptions,
   Entry,
   KeyOfQuery,
+  ListOptions,
   ListResult,
   ReadOptions,
   Removed,
@@ -162,12 +163,12 @@ export class SqliteDatastore implements Datastore {
     return decodeRow(key, row);
   }
 
-  async list<Q extends StoredQuery>(query: Q, options: ReadOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
+  async list<Q extends StoredQuery>(query: Q, options: ListOptions = {}): Promise<ListResult<KeyOfQuery<Q>>> {
     const at = parseRevision(options.revision);
     const range = rangeOf(query);
     const { rows, revision } = await this.#busy(() => this.#store.list(range, at), options.signal);
     return {
-      items: decodeRows(range, rows, this.#options.onUnreadable) as Stored<KeyOfQuery<Q>>[],
+      items: decodeRows(range, rows, options.onUnreadable ?? this.#options.onUnreadable) as Stored<KeyOfQuery<Q>>[],
       revision: String(revision),
     };
   }
