@@ -1,7 +1,7 @@
 // How fast addresses are given: one after the other, by 32 writers at once, and when the pool is nearly used up.
 // SQLite in a file and a real etcd, with and without waiting for the disk. Run: bun bench/ipam.ts
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,6 +20,8 @@ const CLAIMS = 15;
 interface Subject {
   readonly name: string;
   readonly open: () => Promise<Datastore>;
+  /** A write is answered when it is on the disk. */
+  readonly waitsForDisk: boolean;
   readonly stop: () => Promise<void> | void;
 }
 
@@ -28,6 +30,7 @@ const subjects: (() => Promise<Subject>)[] = [
   async () => ({
     name: "sqlite",
     open: () => openDatastore({ type: "sqlite", path: join(folder, "calico.db"), isFallback: false }),
+    waitsForDisk: false, // addresses describe running workloads: they need not survive a power cut
     stop: () => {},
   }),
   () => etcd("etcd", []),
@@ -60,10 +63,15 @@ async function measure(subject: Subject): Promise<void> {
   };
 
   for (let i = 0; i < 20; i++) await assign("n0", `warm-${i}`, "10.128.0.0/16");
+  const waits = diskWaits(100); // the disk's own part, before and after
   const assigned = await times(SEQUENTIAL, (i) => assign("n0", `seq-${i}`, "10.128.0.0/16"));
   const released = await times(SEQUENTIAL, (i) => ipam.releaseByHandle(`seq-${i}`));
+  waits.push(...diskWaits(100));
   report(subject, `assign, sequential, ${SEQUENTIAL}`, rate(assigned), assigned);
   report(subject, `release, sequential, ${SEQUENTIAL}`, rate(released), released);
+  const [ours, disk] = [median(assigned), median(waits)];
+  const rest = `an assignment takes ${(ours / disk).toFixed(1)} × that${subject.waitsForDisk ? `; without it ${(ours - disk).toFixed(2)} ms` : ""}`;
+  report(subject, `one write of 4 KB to the same disk, with its wait (${rest})`, rate(waits), waits);
 
   for (const [what, hostOf] of [
     ["32 hosts", (w: number) => `n${w}`],
@@ -148,6 +156,26 @@ async function times(count: number, work: (i: number) => Promise<unknown>): Prom
   return result;
 }
 
+/** What a write costs that must be on the disk, as each of etcd's must: milliseconds each. */
+function diskWaits(count: number): number[] {
+  const file = openSync(join(folder, "disk-wait"), "w");
+  const bytes = Buffer.alloc(4096, 1);
+  try {
+    return Array.from({ length: count }, () => {
+      const started = performance.now();
+      writeSync(file, bytes);
+      fdatasyncSync(file);
+      return performance.now() - started;
+    });
+  } finally {
+    closeSync(file);
+  }
+}
+
+function median(list: readonly number[]): number {
+  return list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? 0;
+}
+
 function rate(latencies: readonly number[]): number {
   return (1000 * latencies.length) / latencies.reduce((a, b) => a + b, 0);
 }
@@ -191,6 +219,7 @@ async function etcd(name: string, flags: readonly string[]): Promise<Subject> {
   return {
     name,
     open: () => openDatastore({ type: "etcdv3", endpoints: [url] }),
+    waitsForDisk: flags.length === 0,
     stop: async () => {
       const gone = new Promise((resolve) => child.once("exit", resolve));
       child.kill("SIGKILL");
