@@ -70,14 +70,14 @@ suite("DM-104 a name that means a policy of Kubernetes is not written; policies 
   const policy = make("NetworkPolicy", { name: "knp.default.web", namespace: "ns1" });
   const key = { type: "resource", kind: "NetworkPolicy", namespace: "ns1", name: "knp.default.web" } as const;
   const refused = "is not supported on NetworkPolicy(ns1/knp.default.web): change the NetworkPolicy of Kubernetes";
-  for (const write of [
-    store.create({ key, value: policy }),
-    store.update({ key, value: policy, revision: "1" }),
-    store.apply({ key, value: policy }),
-    store.delete(key),
-    client.create(policy),
-  ])
-    expect((await fault(write)).message).toContain(refused);
+  const writes: readonly (() => Promise<unknown>)[] = [
+    () => store.create({ key, value: policy }),
+    () => store.update({ key, value: policy, revision: "1" }),
+    () => store.apply({ key, value: policy }),
+    () => store.delete(key),
+    () => client.create(policy),
+  ];
+  for (const write of writes) expect((await fault(write())).message).toContain(refused);
   await cluster.put("/apis/networking.k8s.io/v1/namespaces/ns1/networkpolicies", {
     metadata: { name: "web", namespace: "ns1" },
     spec: { podSelector: {} },
