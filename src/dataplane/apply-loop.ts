@@ -242,21 +242,16 @@ export class ApplyLoop implements DataplaneDriver {
       .then(() => all(tables))
       .then(() => Promise.all(sets.map((set) => attempt(set.name, () => set.applyDeletions(signal)))));
     const settingRoutes = all(links).then(() => all(routes));
-    const writing = Promise.all([settingRules, settingRoutes]);
-    const isFirst = !this.#hasApplied;
-    if (isFirst) {
-      writing.catch(() => {}); // looked at below
-      await new Promise((resolve) => setImmediate(resolve));
-      giveBackMemory(); // while the kernel works
-    }
-    await writing;
+    await Promise.all([settingRules, settingRoutes]);
 
     if (failures > 0) this.#applyAt = Math.min(this.#applyAt, performance.now() + (this.#options.retryMs ?? RETRY_MS));
     if (failures === 0 && this.#failures > 0) this.#log.info("the dataplane is whole again");
     this.#failures = failures;
     for (const manager of managers) for (const report of manager.reports?.() ?? []) this.#options.report(report);
+    const isFirst = !this.#hasApplied;
     this.#hasApplied = true;
     if (isFirst) {
+      giveBackMemory();
       // Statuses and late interfaces make some more; once they are gone too, the collector finds nothing to do for long.
       setTimeout(giveBackMemory, SETTLED_MS).unref();
       this.#options.report({ type: "dataplaneInSync" });

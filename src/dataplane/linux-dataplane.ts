@@ -84,6 +84,7 @@ export class LinuxDataplane implements DataplaneDriver {
   readonly #interfaces: InterfaceMonitor;
   readonly #watch: HostWatch;
   readonly #rulesetWatch: RulesetWatch | undefined;
+  #hasApplied = false;
   readonly #tables: readonly RouteTable[];
   /** What it does, counted. */
   readonly stats = new DataplaneStats();
@@ -232,7 +233,10 @@ export class LinuxDataplane implements DataplaneDriver {
       logger,
       report: options.report,
       ...(options.health === undefined ? {} : { health: options.health }),
-      ...(options.onApplied === undefined ? {} : { onApplied: options.onApplied }),
+      onApplied: (round) => {
+        this.#hasApplied = true;
+        options.onApplied?.(round);
+      },
       ...(options.roundMs === undefined ? {} : { roundMs: options.roundMs }),
       onBatch: ({ interfaces, addresses }) => {
         if (interfaces > 0) stats.interfaceBatch.add(interfaces);
@@ -265,6 +269,7 @@ export class LinuxDataplane implements DataplaneDriver {
         : new RulesetWatch({
             ...rules.watched,
             logger,
+            isBegun: () => this.#hasApplied,
             onLoss: () => {
               for (const table of rules.tables) table.queueResync();
               this.#loop.applySoon();

@@ -115,7 +115,11 @@ export class NetlinkSocket implements Disposable {
     writer.message(request.type, (request.flags ?? 0) | NLM_F_ACK, () => request.body(writer));
     if (along !== undefined) writer.message(along.type, along.flags ?? 0, () => along.body(writer));
     this.#sequence = (this.#sequence + writer.messages) >>> 0 || 1;
-    await this.#transmitAside(writer, request.what);
+    await new Promise<void>((resolve, reject) => {
+      write(this.fd, writer.buffer, 0, writer.length, null, (error) =>
+        error === null ? resolve() : reject(new NetlinkError(request.what, error.code ?? "EIO")),
+      );
+    });
     this.#acknowledge(request, writer.firstSequence);
   }
 
@@ -206,20 +210,8 @@ export class NetlinkSocket implements Disposable {
    */
   sendBatch(writer: NetlinkWriter, what: string, each?: (reply: NetlinkMessage) => void): BatchFault[] {
     if (writer.messages === 0) return [];
-    this.#transmit(writer, what);
-    return this.#faultsOf(writer, what, each);
-  }
-
-  /** The same by another thread, as `requestAside`. */
-  async sendBatchAside(writer: NetlinkWriter, what: string): Promise<BatchFault[]> {
-    if (writer.messages === 0) return [];
-    this.#prepareFor(writer);
-    await this.#transmitAside(writer, what);
-    return this.#faultsOf(writer, what);
-  }
-
-  #faultsOf(writer: NetlinkWriter, what: string, each?: (reply: NetlinkMessage) => void): BatchFault[] {
     const first = writer.firstSequence;
+    this.#transmit(writer, what);
     const faults: BatchFault[] = [];
     while (
       this.#receiveNow(what, (message) => {
@@ -263,21 +255,9 @@ export class NetlinkSocket implements Disposable {
     return writer.firstSequence;
   }
 
-  #prepareFor(writer: NetlinkWriter): void {
+  #transmit(writer: NetlinkWriter, what: string): void {
     this.#sequence = (writer.firstSequence + writer.messages) >>> 0 || 1;
     if (writer.length > 64 * 1024) this.#raiseSendBuffer(writer.length);
-  }
-
-  #transmitAside(writer: NetlinkWriter, what: string): Promise<void> {
-    return new Promise((resolve, reject) => {
-      write(this.fd, writer.buffer, 0, writer.length, null, (error) =>
-        error === null ? resolve() : reject(new NetlinkError(what, error.code ?? "EIO")),
-      );
-    });
-  }
-
-  #transmit(writer: NetlinkWriter, what: string): void {
-    this.#prepareFor(writer);
     for (;;) {
       const sent = sys.send(this.fd, writer.buffer, writer.length, 0);
       if (sent === -EINTR) continue;

@@ -41,11 +41,6 @@ export class NftError extends NetlinkError {
 export interface NftRuleset {
   /** All of the changes or none. */
   commit(changes: readonly NftChange[], options?: { readonly generation?: number }): void;
-  /**
-   * The same by another thread, so that ours goes on while the kernel works through thousands of changes. Nothing else is
-   * to be asked of the ruleset until it has ended.
-   */
-  commitAside(changes: readonly NftChange[], options?: { readonly generation?: number }): Promise<void>;
   /** Throws as `commit` would, and does nothing: the ruleset stays what it is, and nobody hears of it. */
   tryOut(changes: readonly NftChange[]): void;
   /** Grows with every transaction on this host's ruleset, ours or not. */
@@ -69,11 +64,6 @@ export class Nft implements NftRuleset, Disposable {
   commit(changes: readonly NftChange[], options: { readonly generation?: number } = {}): void {
     const { writer, encoder, what } = this.#encode(changes, options);
     throwFault(changes, encoder, what, this.#socket.sendBatch(writer, what));
-  }
-
-  async commitAside(changes: readonly NftChange[], options: { readonly generation?: number } = {}): Promise<void> {
-    const { writer, encoder, what } = this.#encode(changes, options);
-    throwFault(changes, encoder, what, await this.#socket.sendBatchAside(writer, what));
   }
 
   tryOut(changes: readonly NftChange[]): void {

@@ -23,8 +23,6 @@ const ATTEMPTS_BEFORE_ANEW = 5;
 /** How often to ask whether somebody else wrote. */
 const LOOK_MS = 10_000;
 const OVERTAKEN_LIMIT = 3;
-/** From here on the kernel takes long enough that others are not kept waiting. */
-const MANY_CHANGES = 2000;
 const OPTIONAL_RETRY_MS = 60_000;
 
 export class NftTables implements Reconciler {
@@ -53,7 +51,7 @@ export class NftTables implements Reconciler {
     let overtaken = 0;
     for (let attempt = 0; ; ) {
       try {
-        await this.#applyOnce({ isRetry: attempt + overtaken > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, overtaken });
+        this.#applyOnce({ isRetry: attempt + overtaken > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, overtaken });
         this.#isRefused = false;
         return { againInMs: LOOK_MS };
       } catch (error) {
@@ -84,11 +82,7 @@ export class NftTables implements Reconciler {
     return { againInMs: OPTIONAL_RETRY_MS };
   }
 
-  async #applyOnce(how: {
-    readonly isRetry: boolean;
-    readonly anew: boolean;
-    readonly overtaken: number;
-  }): Promise<void> {
+  #applyOnce(how: { readonly isRetry: boolean; readonly anew: boolean; readonly overtaken: number }): void {
     const { planes, ruleset } = this.#options;
     this.#look();
     if (this.#needsRead) this.#read(how.isRetry);
@@ -98,9 +92,7 @@ export class NftTables implements Reconciler {
       // The generation makes sure that what we compared with is still there. Where somebody writes all the time we
       // would never have our turn: then without it, and the next round looks again.
       const insists = this.#generation !== undefined && how.overtaken < OVERTAKEN_LIMIT;
-      const at = insists && this.#generation !== undefined ? { generation: this.#generation } : {};
-      if (changes.length < MANY_CHANGES) ruleset.commit(changes, at);
-      else await ruleset.commitAside(changes, at);
+      ruleset.commit(changes, insists && this.#generation !== undefined ? { generation: this.#generation } : {});
       this.#options.onCommit?.(true, changes.length);
       const now = ruleset.generation();
       // Ours made one generation; if there are more, somebody else's came right after.

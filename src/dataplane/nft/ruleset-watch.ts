@@ -9,6 +9,8 @@ export interface RulesetWatchOptions {
   readonly ruleset: Pick<NftRuleset, "generation" | "tables">;
   readonly tables: readonly TableRef[];
   readonly logger: Logger;
+  /** Before our tables were written for the first time nothing is missing. */
+  readonly isBegun?: () => boolean;
   /** Tables are missing: look and write again. */
   readonly onLoss: () => void;
 }
@@ -35,7 +37,7 @@ export class RulesetWatch {
     if (!tables.every(isThere)) onLoss();
   }
 
-  /** Until the signal aborts. To be begun once the tables are there. */
+  /** Until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const timer = setInterval(() => this.#try(), CHECK_MS);
     await new Promise<void>((resolve) => {
@@ -46,6 +48,7 @@ export class RulesetWatch {
   }
 
   #try(): void {
+    if (this.#options.isBegun?.() === false) return;
     try {
       this.check();
       this.#failure = "";
