@@ -14,8 +14,6 @@ test(
   async () => {
     await using host = await DataplaneHost.create("nftables", { NFTablesFlowTableOffload: "All" });
     const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
-    // A flow that rests for half a minute is taken back: that is soon over here.
-    host.namespace.run("sysctl", ["-qw", "net.netfilter.nf_flowtable_tcp_timeout=3600"]);
     host.start();
     const http = policy("http", [rule({ protocol: tcp, dstPorts: [port(80)] })]);
     await host.send(
@@ -26,6 +24,8 @@ test(
       host.endpoint(c, { qosControls: { ingressPacketRate: 1000, ingressPacketBurst: 1000 } }),
       inSync,
     );
+    // A flow that rests for half a minute is taken back: that is soon over here.
+    host.namespace.run("sysctl", ["-qw", "net.netfilter.nf_flowtable_tcp_timeout=3600"]);
     const listed = host.namespace.run("nft", ["list", "flowtables"]);
     for (const pod of [a, b, c]) expect(listed).toContain(pod.interfaceName);
     const run = (pod: Pod, ...command: string[]) =>
