@@ -17,6 +17,8 @@ const PROGRAM = join(import.meta.dir, "../../src/typha/program.ts");
 const RUNNER = join(import.meta.dir, "../support/run-program.ts");
 const IN_SYNC = 1;
 const HOST_METADATA = 14;
+/** Service accounts, namespaces and services: told again as they are by another Typha. */
+const AGAIN = [19, 21, 31];
 /** The API server takes no loopback address for an endpoint. */
 const host = Object.values(networkInterfaces())
   .flatMap((addresses) => addresses ?? [])
@@ -160,7 +162,8 @@ suite("FC-018 FC-019 TC-T24 TC-T25 when its Typha is killed an agent keeps what 
   // Nothing was taken back on the way, and nothing told as if it were the beginning.
   expect(felix.messages().filter(({ tag }) => tag === IN_SYNC)).toHaveLength(1);
   expect(felix.output).toContain(`${host}:${two.port}`);
-  expect(felix.messages().length - told).toBeLessThan(10);
+  const late = felix.messages().slice(told);
+  expect(late.filter(({ tag }) => !AGAIN.includes(tag)).length).toBeLessThan(5);
 }, 90_000);
 
 suite("TC-T20 TC-T21 an instance asks the API server for its share and lets go of more, which others take", async () => {
