@@ -194,6 +194,21 @@ test("FD-007 a fatal failure ends the loop", async () => {
   await expect(loop.run(new AbortController().signal)).rejects.toThrow("iptables is broken");
 });
 
+test("rules that are refused for good are tried once more after a fresh look at the sets they name", async () => {
+  const { loop, calls, reports } = testLoop({ name: "table", error: new FatalDataplaneError("no such set"), times: 1 });
+  const stop = new AbortController();
+  const running = loop.run(stop.signal);
+  loop.interfacesInSync();
+  loop.send({ type: "inSync" });
+  await until(() => reports.some(({ type }) => type === "dataplaneInSync"));
+  expect(calls.filter((call) => /set|table/.test(call))).toEqual([
+    ...["set", "table"], // refused
+    ...["resync set", "set", "table", "delete sets"],
+  ]);
+  stop.abort();
+  await running;
+});
+
 test("a write that is cut off because the agent ends is no failure", async () => {
   const stop = new AbortController();
   let isWriting = false;

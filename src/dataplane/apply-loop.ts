@@ -237,10 +237,24 @@ export class ApplyLoop implements DataplaneDriver {
     for (const manager of managers) if (manager.apply) await attempt(manager.name, () => manager.apply?.(signal));
     const all = (parts: readonly Reconciler[]) =>
       Promise.all(parts.map((part) => attempt(part.name, () => part.apply(signal))));
-    // A rule naming an unknown set is refused, and a set in use cannot be deleted.
-    const settingRules = all(sets)
-      .then(() => all(tables))
-      .then(() => Promise.all(sets.map((set) => attempt(set.name, () => set.applyDeletions(signal)))));
+    const writeRules = async (): Promise<unknown> => {
+      await all(sets); // a rule naming an unknown set is refused
+      const written = await Promise.allSettled(tables.map((part) => attempt(part.name, () => part.apply(signal))));
+      return written.find((each) => each.status === "rejected")?.reason;
+    };
+    const setRules = async (): Promise<void> => {
+      let refusal = await writeRules();
+      if (refusal !== undefined && sets.length > 0 && !signal.aborted) {
+        // No rule is taken that names a set which somebody made again as another kind: before giving up, look there.
+        this.#log.warn("the rules are refused; looking at the sets they name", { error: describeError(refusal) });
+        for (const part of sets) part.queueResync();
+        refusal = await writeRules();
+      }
+      if (refusal !== undefined) throw refusal;
+      // A set in use cannot be deleted.
+      await Promise.all(sets.map((set) => attempt(set.name, () => set.applyDeletions(signal))));
+    };
+    const settingRules = setRules();
     const settingRoutes = all(links).then(() => all(routes));
     await Promise.all([settingRules, settingRoutes]);
 

@@ -22,6 +22,8 @@ export interface SweepTargets {
 }
 
 const REPEAT_MS = 180_000;
+/** What could not be removed, being in use for the moment, is tried again soon; then ever more rarely. */
+const RETRY_MS = 1000;
 
 export class Sweeper implements SetReconciler {
   readonly name = "leftovers of the other backend";
@@ -30,6 +32,7 @@ export class Sweeper implements SetReconciler {
   readonly #tables: readonly IptablesTable[];
   readonly #sets: readonly IpsetSets[];
   #nextAt = 0;
+  #failures = 0;
 
   constructor(targets: SweepTargets, config: RulesConfig, logger: Logger) {
     this.#targets = targets;
@@ -64,16 +67,17 @@ export class Sweeper implements SetReconciler {
   async applyDeletions(signal: AbortSignal): Promise<ApplyOutcome> {
     const now = performance.now();
     if (now < this.#nextAt) return { againInMs: this.#nextAt - now };
-    this.#nextAt = now + REPEAT_MS;
-    let isDone = true;
+    let isDone = false;
     try {
       isDone = await this.sweep(signal);
+      this.#failures = 0;
     } catch (error) {
       if (signal.aborted) throw error;
       // Never a reason to fail: what we leave is what was there before us.
       this.#log.warn("rules of the other backend could not be removed; trying again", { error: describeError(error) });
+      this.#failures++;
     }
-    if (!isDone) this.#nextAt = now + 1000;
+    this.#nextAt = now + (isDone ? REPEAT_MS : Math.min(REPEAT_MS, RETRY_MS * 2 ** this.#failures));
     return { againInMs: this.#nextAt - now };
   }
 
