@@ -1,7 +1,8 @@
 // Removes what the other backend left behind, once ours is in place: rules nobody keeps up to date would go on judging
 // packets by yesterday's policy. It runs after our own rules are written, so that there is never a moment without any.
-import type { IpsetStore, IptablesStore, NftRuleset } from "../kernel/index.ts";
+import type { IpsetStore, IptablesStore, NftChange, NftRuleset } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
+import { delay } from "../lib/retry.ts";
 import { IpsetSets } from "./iptables/ipset-sets.ts";
 import { IptablesTable } from "./iptables/iptables-table.ts";
 import { ALL_FEATURES } from "./iptables/text.ts";
@@ -24,6 +25,8 @@ export interface SweepTargets {
 const REPEAT_MS = 180_000;
 /** What could not be removed, being in use for the moment, is tried again soon; then ever more rarely. */
 const RETRY_MS = 1000;
+/** Far longer than any packet takes through the rules. */
+const ON_ITS_WAY_MS = 20;
 
 export class Sweeper implements SetReconciler {
   readonly name = "leftovers of the other backend";
@@ -84,7 +87,7 @@ export class Sweeper implements SetReconciler {
   /** One pass; false when sets are left for another. */
   async sweep(signal: AbortSignal): Promise<boolean> {
     let isDone = true;
-    this.#sweepNftables();
+    await this.#sweepNftables(signal);
     const { shared } = this.#targets;
     const removed = shared === undefined ? 0 : sweepSharedTables(shared.ruleset, shared.families);
     if (removed > 0) this.#log.info("rules of an earlier run were removed from shared nftables tables", { removed });
@@ -100,13 +103,30 @@ export class Sweeper implements SetReconciler {
     return isDone;
   }
 
-  #sweepNftables(): void {
+  /**
+   * In two steps: first no packet is shown to the tables any more, then they go. A packet that is on its way through
+   * the rules while they go together with their maps finds itself in none of the maps, and would be dropped for it.
+   */
+  async #sweepNftables(signal: AbortSignal): Promise<void> {
     const { ruleset } = this.#targets;
-    for (const family of ["ip", "ip6"] as const)
-      for (const { name } of ruleset?.tables(family) ?? [])
-        if (name === "calico") {
-          ruleset?.commit([{ op: "deleteTable", table: { family, name } }]);
-          this.#log.info("nftables rules of an earlier run were removed", { table: `${family} ${name}` });
-        }
+    if (ruleset === undefined) return;
+    const tables = (["ip", "ip6"] as const).flatMap((family) =>
+      ruleset.tables(family).flatMap(({ name }) => (name === "calico" ? [{ family, name }] : [])),
+    );
+    if (tables.length === 0) return;
+    for (const table of tables) {
+      const hooked = ruleset.chains(table).filter(({ base }) => base !== undefined);
+      ruleset.commit(
+        hooked.flatMap(({ name }): NftChange[] => [
+          { op: "flushChain", table, chain: name },
+          { op: "deleteChain", table, chain: name },
+        ]),
+      );
+    }
+    await delay(ON_ITS_WAY_MS, signal);
+    for (const table of tables) {
+      ruleset.commit([{ op: "deleteTable", table }]);
+      this.#log.info("nftables rules of an earlier run were removed", { table: `${table.family} ${table.name}` });
+    }
   }
 }
