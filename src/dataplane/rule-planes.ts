@@ -116,6 +116,19 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     kernel.variant === "nft" && ruleset !== undefined ? new ForeignWrites(() => ruleset.generation()) : undefined;
   const planes = versions.map((version): RulePlane => {
     const store = stats?.timed(kernel.iptables(version)) ?? kernel.iptables(version);
+    const set = new IpsetSets({
+      version,
+      store: kernel.ipsets,
+      maxElements: parameters.MaxIpsetSize,
+      logger,
+      ...(stats === undefined ? {} : { onCall: (ok, lines) => stats.onIpset(ok, lines) }),
+    });
+    // Who took our rules away may have made the sets they name again as something else: that is mended only while no rule
+    // uses them.
+    const lookAtSets = async (signal: AbortSignal): Promise<void> => {
+      set.queueResync();
+      await set.apply(signal);
+    };
     const layers = LAYERS.map((layer) => {
       const table = new IptablesTable({
         layer,
@@ -125,6 +138,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
         logger,
         postWriteMs: parameters.IptablesPostWriteCheckIntervalSecs * 1000,
         refreshMs: parameters.IptablesRefreshInterval * 1000,
+        beforeRepair: lookAtSets,
         ...(layer === "nat" ? { oldRule: OLD_NAT_RULE } : {}),
         ...(foreign === undefined ? {} : { foreign }),
         ...(stats === undefined
@@ -134,13 +148,6 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
       tables.push(table);
       written.push(table);
       return [layer, table] as const;
-    });
-    const set = new IpsetSets({
-      version,
-      store: kernel.ipsets,
-      maxElements: parameters.MaxIpsetSize,
-      logger,
-      ...(stats === undefined ? {} : { onCall: (ok, lines) => stats.onIpset(ok, lines) }),
     });
     sets.push(set);
     return { version, tables: Object.fromEntries(layers) as unknown as LayerTables, sets: set };

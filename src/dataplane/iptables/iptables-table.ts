@@ -25,6 +25,8 @@ export interface IptablesTableOptions extends RecheckOptions {
   readonly logger: Logger;
   /** Rules of old versions that only their text gives away. */
   readonly oldRule?: RegExp;
+  /** Before rules that somebody changed are put back. */
+  readonly beforeRepair?: (signal: AbortSignal) => Promise<void>;
   /** Where the kernel can tell; one for all tables. */
   readonly foreign?: ForeignWrites;
   readonly onCall?: (what: "save" | "restore", ok: boolean, lines: number) => void;
@@ -165,13 +167,15 @@ export class IptablesTable implements LayerTable, Reconciler {
     // Of what is known, only what changed since can differ.
     const delta = known === undefined ? this.#difference(actual) : this.#difference(actual, this.#dirty);
     const texts = restoreText(this.layer, delta, store.variant);
-    if (texts.length > 0 && this.#isOnlyLooking)
+    if (texts.length > 0 && this.#isOnlyLooking) {
       this.#log.warn("somebody changed our iptables rules; repairing", {
         missing: delta.create.length,
         changed: delta.change.length,
         strange: delta.delete.length,
         hooks: delta.hooks.length,
       });
+      await this.#options.beforeRepair?.(signal);
+    }
     for (const text of texts) {
       const lines = text.split("\n").length - 1;
       const started = performance.now();
