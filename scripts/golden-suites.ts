@@ -11,14 +11,15 @@ export interface Suite {
   readonly parts?: { readonly folder: string; readonly count: number };
 }
 
+/** The long ones first. */
 export const suites: Readonly<Record<string, Suite>> = {
+  messages: { drive: ["--felix", "dist/calico-node -felix"] },
+  felix: { drive: ["--felix", "dist/calico-node -felix"], parts: { folder: "felix/states", count: 4 } },
   datamodel: { drive: ["--calicoctl", "dist/calicoctl"] },
   calicoctl: { drive: ["--calicoctl", "dist/calicoctl"] },
   validation: { drive: ["--calicoctl", "dist/calicoctl"] },
   startup: { drive: ["--startup", "dist/calico-node -startup"] },
   bgp: { drive: ["--calicoctl", "dist/calicoctl"] },
-  felix: { drive: ["--felix", "dist/calico-node -felix"], parts: { folder: "felix/states", count: 4 } },
-  messages: { drive: ["--felix", "dist/calico-node -felix"] },
   cni: { drive: ["--bin", "dist"] },
   ipam: { drive: ["--bin", "dist"] },
 };
