@@ -2,7 +2,6 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
   compileSelector,
-  type LabelTest,
   labelRestrictions,
   lengthLimitedId,
   lookupIn,
@@ -18,6 +17,7 @@ import {
   selectorLeaves,
   uniqueId,
 } from "./selector.ts";
+import { interpretSelector } from "./testing/interpret-selector.ts";
 
 const canonical = (text: string): string => printSelector(parseSelector(text));
 const faultOf = (text: string): SelectorError => {
@@ -300,44 +300,6 @@ const { selector: anySelector } = fc.letrec<{ selector: Selector }>((tie) => ({
 }));
 const anyLabels = fc.dictionary(label, value, { maxKeys: 4 });
 
-/** The meaning of the language, spelled out and slow. */
-function interpret(s: Selector, labels: Record<string, string>): boolean {
-  const test = (s: LabelTest): boolean => {
-    const value = new Map(Object.entries(labels)).get(s.label);
-    switch (s.kind) {
-      case "has":
-        return value !== undefined;
-      case "equals":
-        return value === s.value;
-      case "notEquals":
-        return value !== s.value;
-      case "contains":
-        return value !== undefined && value.indexOf(s.value) >= 0;
-      case "startsWith":
-        return value !== undefined && value.slice(0, s.value.length) === s.value;
-      case "endsWith":
-        return value !== undefined && (s.value === "" || value.slice(-s.value.length) === s.value);
-      case "in":
-        return s.values.some((one) => one === value);
-      case "notIn":
-        return !s.values.some((one) => one === value);
-    }
-  };
-  switch (s.kind) {
-    case "all":
-    case "global":
-      return true;
-    case "not":
-      return !interpret(s.operand, labels);
-    case "and":
-      return s.operands.every((operand) => interpret(operand, labels));
-    case "or":
-      return s.operands.some((operand) => interpret(operand, labels));
-    default:
-      return test(s);
-  }
-}
-
 test("law: printing inverts parsing, and the canonical form is stable", () =>
   fc.assert(
     fc.property(anySelector, (selector) => {
@@ -350,7 +312,9 @@ test("law: printing inverts parsing, and the canonical form is stable", () =>
 test("law: the compiled selector agrees with the naive interpreter", () =>
   fc.assert(
     fc.property(anySelector, anyLabels, (selector, labels) => {
-      expect(compileSelector(selector)(lookupIn(labels))).toBe(interpret(selector, labels));
+      expect(compileSelector(selector)(lookupIn(labels))).toBe(
+        interpretSelector(selector, new Map(Object.entries(labels))),
+      );
     }),
     { numRuns: 500 },
   ));

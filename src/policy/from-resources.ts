@@ -20,6 +20,23 @@ import {
   workloadEndpointProcessor,
 } from "../model/index.ts";
 
+/** Kinds of ours that the answer depends on. */
+export const STATE_KINDS = [
+  "WorkloadEndpoint",
+  "HostEndpoint",
+  "NetworkPolicy",
+  "GlobalNetworkPolicy",
+  "StagedNetworkPolicy",
+  "StagedGlobalNetworkPolicy",
+  "StagedKubernetesNetworkPolicy",
+  "Tier",
+  "Profile",
+  "NetworkSet",
+  "GlobalNetworkSet",
+  "FelixConfiguration",
+  "Node",
+] as const satisfies readonly KindName[];
+
 const processors = (): Partial<Record<KindName, UpdateProcessor>> => ({
   WorkloadEndpoint: workloadEndpointProcessor,
   HostEndpoint: hostEndpointProcessor(),

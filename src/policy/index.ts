@@ -1,7 +1,7 @@
 // The pure evaluator: state and packet in, verdict with the whole path out. The oracle of the renderers, and what
 // `calicoctl explain` asks.
 export * from "./evaluate.ts";
-export { entriesFromResources } from "./from-resources.ts";
+export { entriesFromResources, STATE_KINDS } from "./from-resources.ts";
 export * from "./journey.ts";
 export * from "./packet.ts";
 export { type Endpoint, endpointName, type Host, PolicyState, type Workload } from "./state.ts";

@@ -8,6 +8,7 @@ import { ADMIN } from "../../src/lab/kubernetes/control-plane.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { endpointName } from "../../src/lab/pods.ts";
 import { type KindName, networkPolicyFromKubernetes, type Resource } from "../../src/model/index.ts";
+import { STATE_KINDS } from "../../src/policy/index.ts";
 import { NAMED_PORTS, NAMESPACES, type Step } from "./cases.ts";
 import { reachApiServer } from "./reach.ts";
 
@@ -23,21 +24,6 @@ export interface Hand extends AsyncDisposable {
   /** All that has to do with policy. */
   resources(): Promise<readonly Resource[]>;
 }
-
-const STATE_KINDS: readonly KindName[] = [
-  "WorkloadEndpoint",
-  "HostEndpoint",
-  "NetworkPolicy",
-  "GlobalNetworkPolicy",
-  "StagedNetworkPolicy",
-  "StagedGlobalNetworkPolicy",
-  "Tier",
-  "Profile",
-  "NetworkSet",
-  "GlobalNetworkSet",
-  "FelixConfiguration",
-  "Node",
-];
 
 const podName = (pod: { readonly namespace: string; readonly name: string }): string => `${pod.namespace}/${pod.name}`;
 

@@ -32,6 +32,20 @@ const orNothing = (look: () => string) => () => {
   }
 };
 
+/** Starts FRR in the namespace `tor`; returns how to see what it has learnt. */
+function startFrr(net: RouterNetwork, family: "ipv4" | "ipv6", configuration: string): () => string {
+  const folder = join(net.folder, `frr-${family}`);
+  mkdirSync(folder);
+  const file = join(folder, "bgpd.conf");
+  writeFileSync(file, configuration);
+  chmodSync(net.folder, 0o755);
+  const files = ["-f", file, "-i", join(folder, "pid"), "--vty_socket", folder];
+  const ports = ["-p", "179", "-A", "127.0.0.1", "-P", "0"];
+  net.start("tor", ["/usr/lib/frr/bgpd", "-Z", "-n", "-S", "-u", "root", "-g", "root", ...files, ...ports]);
+  const look = ["--vty_socket", folder, "-d", "bgpd", "-c", `show bgp ${family} unicast`];
+  return orNothing(() => execFileSync("vtysh", look, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }));
+}
+
 const tors: readonly Tor[] = [
   {
     name: "stock BIRD",
@@ -53,11 +67,9 @@ protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password === 
   {
     name: "FRR",
     start: (net, password) => {
-      const folder = join(net.folder, "frr");
-      mkdirSync(folder);
-      const file = join(folder, "bgpd.conf");
-      writeFileSync(
-        file,
+      return startFrr(
+        net,
+        "ipv4",
         `hostname tor
 router bgp 65100
  bgp router-id 10.77.0.${TOR}
@@ -67,35 +79,6 @@ router bgp 65100
 ${password === undefined ? "" : ` neighbor 10.77.0.1 password ${password}\n`} address-family ipv4 unicast
   network ${THEIRS}
 `,
-      );
-      chmodSync(net.folder, 0o755);
-      net.start("tor", [
-        "/usr/lib/frr/bgpd",
-        "-Z",
-        "-n",
-        "-S",
-        "-u",
-        "root",
-        "-g",
-        "root",
-        "-f",
-        file,
-        "-i",
-        join(folder, "pid"),
-        "--vty_socket",
-        folder,
-        "-p",
-        "179",
-        "-A",
-        "127.0.0.1",
-        "-P",
-        "0",
-      ]);
-      return orNothing(() =>
-        execFileSync("vtysh", ["--vty_socket", folder, "-d", "bgpd", "-c", "show bgp ipv4 unicast"], {
-          encoding: "utf8",
-          stdio: ["ignore", "pipe", "ignore"],
-        }),
       );
     },
   },
@@ -198,11 +181,9 @@ protocol bgp node { local as 65100; neighbor fd77::1 as 64512; ipv6 { import all
   {
     name: "FRR",
     start: (net) => {
-      const folder = join(net.folder, "frr6");
-      mkdirSync(folder);
-      const file = join(folder, "bgpd.conf");
-      writeFileSync(
-        file,
+      return startFrr(
+        net,
+        "ipv6",
         `hostname tor
 router bgp 65100
  bgp router-id 10.77.0.${TOR}
@@ -213,29 +194,6 @@ router bgp 65100
   neighbor fd77::1 activate
   network ${THEIRS_6}
 `,
-      );
-      chmodSync(net.folder, 0o755);
-      const files = ["-f", file, "-i", join(folder, "pid"), "--vty_socket", folder];
-      const root = ["-u", "root", "-g", "root"];
-      net.start("tor", [
-        "/usr/lib/frr/bgpd",
-        "-Z",
-        "-n",
-        "-S",
-        ...root,
-        ...files,
-        "-p",
-        "179",
-        "-A",
-        "127.0.0.1",
-        "-P",
-        "0",
-      ]);
-      return orNothing(() =>
-        execFileSync("vtysh", ["--vty_socket", folder, "-d", "bgpd", "-c", "show bgp ipv6 unicast"], {
-          encoding: "utf8",
-          stdio: ["ignore", "pipe", "ignore"],
-        }),
       );
     },
   },

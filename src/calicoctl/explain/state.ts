@@ -14,7 +14,7 @@ import {
   type Resource,
   workloadEndpointFromPod,
 } from "../../model/index.ts";
-import { entriesFromResources, PolicyState } from "../../policy/index.ts";
+import { entriesFromResources, PolicyState, STATE_KINDS } from "../../policy/index.ts";
 import { openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
@@ -25,21 +25,6 @@ import { lineAt } from "../input/place.ts";
 import { type Node, parseYaml } from "../input/yaml.ts";
 import { isManagedKind, type ManagedKind } from "../kinds.ts";
 
-const KINDS: readonly ManagedKind[] = [
-  "WorkloadEndpoint",
-  "HostEndpoint",
-  "NetworkPolicy",
-  "GlobalNetworkPolicy",
-  "StagedNetworkPolicy",
-  "StagedGlobalNetworkPolicy",
-  "StagedKubernetesNetworkPolicy",
-  "Tier",
-  "Profile",
-  "NetworkSet",
-  "GlobalNetworkSet",
-  "FelixConfiguration",
-  "Node",
-];
 const KUBERNETES_KINDS: readonly KindName[] = [
   "KubernetesNetworkPolicy",
   "KubernetesClusterNetworkPolicy",
@@ -59,7 +44,7 @@ export async function loadState(call: Call): Promise<PolicyState> {
 async function liveResources(call: Call): Promise<readonly Resource[]> {
   await using store = await openChecked(call);
   const lists = await Promise.all([
-    ...KINDS.map(async (kind) => (await store.list({ kind })).items),
+    ...STATE_KINDS.map(async (kind) => (await store.list({ kind })).items),
     ...(store.datastore.name === "kubernetes" ? KUBERNETES_KINDS : []).map(async (kind) => {
       try {
         return (await store.datastore.list({ type: "resource", kind })).items.map((item) => item.value as Resource);

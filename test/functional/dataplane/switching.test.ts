@@ -5,9 +5,8 @@ import { allowProfile, type Backend, DataplaneHost, inSync, policy, rule, tier }
 
 const ORDER: readonly Backend[] = ["legacy", "nftables", "nft", "nftables", "legacy"];
 
-test("FD-035 switching backends keeps policy and removes the old rules", async () => {
-  await using host = await DataplaneHost.create("legacy");
-  host.sweep();
+/** Two pods, of which `b` takes connections to port 80 and has a listener on 81, too. */
+function arrange(host: DataplaneHost) {
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
   for (const port of [80, 81]) host.prober.listen(b.target, "tcp", port);
   const messages = [
@@ -17,6 +16,13 @@ test("FD-035 switching backends keeps policy and removes the old rules", async (
     host.endpoint(b, { tiers: [tier(["p"])] }),
     inSync,
   ];
+  return { a, b, messages };
+}
+
+test("FD-035 switching backends keeps policy and removes the old rules", async () => {
+  await using host = await DataplaneHost.create("legacy");
+  host.sweep();
+  const { a, b, messages } = arrange(host);
   const holds = async () =>
     expect(
       await host.probe(
@@ -49,15 +55,7 @@ for (const backend of ["nftables", "legacy"] as const)
   test(`FD-035 from nft to ${backend}: our rules leave the shared tables also where somebody has native ones, which stay`, async () => {
     await using host = await DataplaneHost.create("nft");
     host.sweep();
-    const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
-    for (const port of [80, 81]) host.prober.listen(b.target, "tcp", port);
-    const messages = [
-      allowProfile,
-      policy("p", [rule({ protocol: { name: "tcp" }, dstPorts: [{ first: 80, last: 80 }] })]),
-      host.endpoint(a),
-      host.endpoint(b, { tiers: [tier(["p"])] }),
-      inSync,
-    ];
+    const { a, b, messages } = arrange(host);
     host.start({}, "nft");
     await host.send(...messages);
     await host.stop();
@@ -90,16 +88,9 @@ for (const backend of ["nftables", "legacy"] as const)
       IptablesPostWriteCheckIntervalSecs: "0.1",
       NftablesRefreshInterval: "1",
     });
-    const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
-    host.prober.listen(b.target, "tcp", 81);
+    const { a, b, messages } = arrange(host);
     host.start();
-    await host.send(
-      allowProfile,
-      policy("p", [rule({ protocol: { name: "tcp" }, dstPorts: [{ first: 80, last: 80 }] })]),
-      host.endpoint(a),
-      host.endpoint(b, { tiers: [tier(["p"])] }),
-      inSync,
-    );
+    await host.send(...messages);
     const isClosed = async () => (await host.probe([{ from: a.target, to: b.v4, port: 81 }], 150))[0] === "silent";
     expect(await isClosed()).toBe(true);
     if (backend === "nftables") host.namespace.run("nft", ["flush", "ruleset"]);
@@ -117,16 +108,9 @@ for (const backend of ["nftables", "legacy"] as const)
 for (const backend of ["nftables", "nft"] as const)
   test(`${backend}: when the host's own firewall flushes everything, what is denied is closed again at once`, async () => {
     await using host = await DataplaneHost.create(backend); // with the intervals every node has
-    const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
-    for (const port of [80, 81]) host.prober.listen(b.target, "tcp", port);
+    const { a, b, messages } = arrange(host);
     host.start();
-    await host.send(
-      allowProfile,
-      policy("p", [rule({ protocol: { name: "tcp" }, dstPorts: [{ first: 80, last: 80 }] })]),
-      host.endpoint(a),
-      host.endpoint(b, { tiers: [tier(["p"])] }),
-      inSync,
-    );
+    await host.send(...messages);
     const denied = [b.v4, b.v6].map((to) => ({ from: a.target, to, port: 81 }));
     const isClosed = async () => (await host.probe(denied, 150)).every((outcome) => outcome === "silent");
     await eventually(isClosed, 20_000);
