@@ -43,7 +43,7 @@ export async function removeDataplane(options: RemovalOptions, signal: AbortSign
   };
   const sweeper = new Sweeper(allPlaces(nft), rulesConfig(parameters, facts, "nftables"), logger);
   // Sets can only go once no rule uses them, and a few at a time.
-  for (let attempt = 0; !(await sweeper.sweep(signal)); attempt++) {
+  for (let attempt = 0; (await sweeper.sweep(signal)) !== undefined; attempt++) {
     if (attempt >= SWEEP_ATTEMPTS) throw new Error("IP sets of ours are still in use by rules of others");
     await delay(SWEEP_PAUSE_MS, signal);
   }

@@ -70,23 +70,23 @@ export class Sweeper implements SetReconciler {
   async applyDeletions(signal: AbortSignal): Promise<ApplyOutcome> {
     const now = performance.now();
     if (now < this.#nextAt) return { againInMs: this.#nextAt - now };
-    let isDone = false;
+    let pauseMs = REPEAT_MS;
     try {
-      isDone = await this.sweep(signal);
+      pauseMs = (await this.sweep(signal)) ?? REPEAT_MS;
       this.#failures = 0;
     } catch (error) {
       if (signal.aborted) throw error;
       // Never a reason to fail: what we leave is what was there before us.
       this.#log.warn("rules of the other backend could not be removed; trying again", { error: describeError(error) });
-      this.#failures++;
+      pauseMs = Math.min(REPEAT_MS, RETRY_MS * 2 ** this.#failures++);
     }
-    this.#nextAt = now + (isDone ? REPEAT_MS : Math.min(REPEAT_MS, RETRY_MS * 2 ** this.#failures));
+    this.#nextAt = now + pauseMs;
     return { againInMs: this.#nextAt - now };
   }
 
-  /** One pass; false when sets are left for another. */
-  async sweep(signal: AbortSignal): Promise<boolean> {
-    let isDone = true;
+  /** One pass; returns when another may remove more, if any is left. */
+  async sweep(signal: AbortSignal): Promise<number | undefined> {
+    const pauses: number[] = [];
     await this.#sweepNftables(signal);
     const { shared } = this.#targets;
     const removed = shared === undefined ? 0 : sweepSharedTables(shared.ruleset, shared.families);
@@ -98,9 +98,10 @@ export class Sweeper implements SetReconciler {
     for (const set of this.#sets) {
       set.queueResync();
       await set.apply(signal);
-      if ((await set.applyDeletions()).againInMs !== undefined) isDone = false;
+      const { againInMs } = set.applyDeletions();
+      if (againInMs !== undefined) pauses.push(againInMs);
     }
-    return isDone;
+    return pauses.length === 0 ? undefined : Math.min(...pauses);
   }
 
   /**

@@ -41,6 +41,8 @@ const ATTEMPTS_BEFORE_RESYNC = 5;
 const RECHECK_BUDGET_MS = 100;
 const DELETIONS_PER_ROUND = 10;
 const MORE_DELETIONS_MS = 100;
+/** The kernel lets go of what deleted rules used a moment after them; a foreign rule may hold a set for ever. */
+const IN_USE_MS = { first: 100, last: 180_000 };
 
 export class IpsetSets implements IpSets, SetReconciler {
   readonly name: string;
@@ -53,6 +55,9 @@ export class IpsetSets implements IpSets, SetReconciler {
   readonly #dirty = new Set<SetId>();
   /** Names of ours that nobody wants any more. */
   readonly #surplus = new Set<string>();
+  /** Of those, the ones some rule still matches by. */
+  readonly #inUse = new Set<string>();
+  #inUseMs = IN_USE_MS.first;
   /** Sets to compare with the kernel bit by bit, when a periodic check runs. */
   #unchecked: SetId[] = [];
   #resync: "none" | "incremental" | "full" = "full";
@@ -81,6 +86,7 @@ export class IpsetSets implements IpSets, SetReconciler {
     set.members.replace(familyMembers(memberType, this.version, members));
     this.#dirty.add(id);
     this.#surplus.delete(name);
+    this.#inUse.delete(name);
   }
 
   change(id: SetId, added: Iterable<string>, removed: Iterable<string>): void {
@@ -121,21 +127,41 @@ export class IpsetSets implements IpSets, SetReconciler {
   }
 
   applyDeletions(): ApplyOutcome {
-    let budget = DELETIONS_PER_ROUND;
-    for (const name of this.#surplus) {
-      if (budget-- === 0) return { againInMs: MORE_DELETIONS_MS };
+    let refused = 0;
+    for (const name of [...this.#surplus].slice(0, DELETIONS_PER_ROUND)) {
       this.#surplus.delete(name);
-      try {
-        this.#options.store.apply([{ op: "destroy", name }]);
-        this.#options.onCall?.(true, 1);
-        this.#present.delete(name);
-      } catch (error) {
-        if (hasErrno(error, "ENOENT")) this.#present.delete(name);
-        // A foreign rule may still use it. The next periodic check finds it again.
-        else this.#log.warn("an unused IP set could not be deleted", { set: name, error: describeError(error) });
+      if (this.#destroy(name)) continue;
+      this.#surplus.add(name); // behind the others
+      refused++;
+    }
+    if (this.#surplus.size > this.#inUse.size) return { againInMs: MORE_DELETIONS_MS };
+    if (refused === 0) {
+      this.#inUseMs = IN_USE_MS.first;
+      return {};
+    }
+    const againInMs = this.#inUseMs;
+    this.#inUseMs = Math.min(IN_USE_MS.last, againInMs * 2);
+    return { againInMs };
+  }
+
+  #destroy(name: string): boolean {
+    try {
+      this.#options.store.apply([{ op: "destroy", name }]);
+      this.#options.onCall?.(true, 1);
+    } catch (error) {
+      if (!hasErrno(error, "ENOENT")) {
+        const say = this.#inUse.has(name) ? "debug" : "warn";
+        this.#log[say]("an unused IP set could not be deleted; trying again", {
+          set: name,
+          error: describeError(error),
+        });
+        this.#inUse.add(name);
+        return false;
       }
     }
-    return {};
+    this.#inUse.delete(name);
+    this.#present.delete(name);
+    return true;
   }
 
   #readBack(): void {
