@@ -103,7 +103,7 @@ export const LEASE_GRANT: Method<{ readonly ttlSeconds: number }, bigint> = {
     const reader = new ProtoReader(bytes);
     for (let field = reader.next(); field !== 0; field = reader.next()) {
       if (field === 2) return reader.bigint();
-      reader.skip();
+      reader.passOver();
     }
     return 0n;
   },
@@ -119,7 +119,7 @@ export const AUTHENTICATE: Method<{ readonly username: string; readonly password
     const reader = new ProtoReader(bytes);
     for (let field = reader.next(); field !== 0; field = reader.next()) {
       if (field === 2) return reader.text();
-      reader.skip();
+      reader.passOver();
     }
     return "";
   },
@@ -153,7 +153,7 @@ export function decodeWatchResponse(bytes: Buffer): WatchResponse {
     else if (field === 5) compactRevision = reader.number();
     else if (field === 6) cancelReason = reader.text();
     else if (field === 11) events.push(readEvent(reader.message()));
-    else reader.skip();
+    else reader.passOver();
   }
   return { revision, created, canceled, compactRevision, cancelReason, events };
 }
@@ -209,7 +209,7 @@ function readHeader(reader: ProtoReader): number {
   let revision = 0;
   for (let field = reader.next(); field !== 0; field = reader.next())
     if (field === 3) revision = reader.number();
-    else reader.skip();
+    else reader.passOver();
   return revision;
 }
 
@@ -220,7 +220,7 @@ function readRow(reader: ProtoReader): EtcdRow {
     else if (field === 2) createRevision = reader.number();
     else if (field === 3) revision = reader.number();
     else if (field === 5) value = reader.text();
-    else reader.skip();
+    else reader.passOver();
   }
   return { path, value, createRevision, revision };
 }
@@ -232,7 +232,7 @@ function readRange(reader: ProtoReader): RangeResponse {
     if (field === 1) revision = readHeader(reader.message());
     else if (field === 2) rows.push(readRow(reader.message()));
     else if (field === 3) more = reader.boolean();
-    else reader.skip();
+    else reader.passOver();
   }
   return { rows, more, revision };
 }
@@ -244,7 +244,7 @@ function readTxn(reader: ProtoReader): TxnResponse {
     if (field === 1) revision = readHeader(reader.message());
     else if (field === 2) succeeded = reader.boolean();
     else if (field === 3) rows.push(readOperation(reader.message()));
-    else reader.skip();
+    else reader.passOver();
   }
   return { succeeded, revision, rows };
 }
@@ -257,7 +257,7 @@ function readOperation(reader: ProtoReader): EtcdRow[] {
     const rowField = type === 3 ? 3 : 2;
     for (let field = answer.next(); field !== 0; field = answer.next())
       if (field === rowField) rows.push(readRow(answer.message()));
-      else answer.skip();
+      else answer.passOver();
   }
   return rows;
 }
@@ -270,7 +270,7 @@ function readEvent(reader: ProtoReader): EtcdEvent {
     if (field === 1) type = reader.number() === 1 ? "delete" : "put";
     else if (field === 2) row = readRow(reader.message());
     else if (field === 3) previous = readRow(reader.message());
-    else reader.skip();
+    else reader.passOver();
   }
   if (row === undefined) throw new RangeError("etcd event without a key");
   return { type, row, ...(previous === undefined ? {} : { previous }) };

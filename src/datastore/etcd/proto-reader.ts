@@ -6,7 +6,7 @@ const FIXED64 = 1;
 const BYTES = 2;
 const FIXED32 = 5;
 
-/** Walks the fields of one message. Every `next` must be followed by the read that fits, or by `skip`. */
+/** Walks the fields of one message. Every `next` must be followed by the read that fits, or by `passOver`. */
 export class ProtoReader {
   readonly #buffer: Buffer;
   readonly #end: number;
@@ -56,7 +56,7 @@ export class ProtoReader {
     return new ProtoReader(this.#buffer, start, end);
   }
 
-  skip(): void {
+  passOver(): void {
     if (this.#wire === VARINT) this.#varint();
     else if (this.#wire === BYTES) this.#span();
     else if (this.#wire === FIXED64) this.#offset += 8;
