@@ -12,7 +12,8 @@ const OUTSIDE = ["8.8.8.8", "2001:db8::8"] as IpAddress[];
 /** Every address there is. */
 export const UNIVERSE: readonly IpAddress[] = [...PODS_V4, ...HOSTS_V4, ...PODS_V6, ...HOSTS_V6, ...OUTSIDE];
 const nth = (list: readonly IpAddress[], index: number): IpAddress => list[index] ?? ("0.0.0.0" as IpAddress);
-const PORTS = [22, 53, 80, 81, 4789];
+/** The ports rules speak of. */
+export const PORTS = [22, 53, 80, 81, 4789];
 
 const labels = fc.dictionary(fc.constantFrom("a", "b", "pcns.x"), fc.constantFrom("1", "2"), { maxKeys: 2 });
 const selector = fc.oneof(
@@ -72,7 +73,7 @@ const rule: fc.Arbitrary<Rule> = fc
   })
   .map((value) => sparse(value) as Rule);
 
-const policy = (index: number) =>
+const policy = (index: number, maxRules: number) =>
   fc
     .record({
       kind: fc.constantFrom<PolicyKind[]>("GlobalNetworkPolicy", "GlobalNetworkPolicy", "StagedGlobalNetworkPolicy"),
@@ -80,8 +81,8 @@ const policy = (index: number) =>
       order: fc.option(fc.constantFrom(1, 2, 0.5), { nil: undefined }),
       selector,
       types: fc.constantFrom<Policy["types"][]>(["ingress"], ["egress"], ["ingress", "egress"]),
-      inboundRules: fc.array(rule, { maxLength: 3 }),
-      outboundRules: fc.array(rule, { maxLength: 3 }),
+      inboundRules: fc.array(rule, { maxLength: maxRules }),
+      outboundRules: fc.array(rule, { maxLength: maxRules }),
       flags: fc.constantFrom(
         {},
         {},
@@ -194,16 +195,20 @@ const node = (name: string, index: number): KeyValue =>
 const optional = (arbitrary: fc.Arbitrary<KeyValue>) =>
   fc.option(arbitrary, { nil: undefined }).map((entry) => (entry === undefined ? [] : [entry]));
 
-export const arbitraryCluster: fc.Arbitrary<readonly KeyValue[]> = fc
-  .tuple(
-    fc.tuple(...PODS_V4.map((_, i) => optional(workload(i)))),
-    fc.tuple(optional(hostEndpoint("h1", 0)), optional(hostEndpoint("h2", 1))),
-    fc.tuple(...[0, 1, 2, 3, 4].map((i) => optional(policy(i)))),
-    fc.tuple(optional(tier("t1")), optional(tier("t2")), optional(tier("default"))),
-    fc.tuple(profile("p1"), profile("p2")),
-    fc.tuple(optional(networkSet("one")), optional(networkSet("ns/two")), optional(slice("s")), optional(slice("t"))),
-  )
-  .map((parts) => [node("h1", 0), node("h2", 1), ...(parts as KeyValue[][][]).flat(2)]);
+/** Clusters with up to so many policies, each with up to so many rules per direction. */
+export const clusterWith = (policies: number, maxRules: number): fc.Arbitrary<readonly KeyValue[]> =>
+  fc
+    .tuple(
+      fc.tuple(...PODS_V4.map((_, i) => optional(workload(i)))),
+      fc.tuple(optional(hostEndpoint("h1", 0)), optional(hostEndpoint("h2", 1))),
+      fc.tuple(...Array.from({ length: policies }, (_, i) => optional(policy(i, maxRules)))),
+      fc.tuple(optional(tier("t1")), optional(tier("t2")), optional(tier("default"))),
+      fc.tuple(profile("p1"), profile("p2")),
+      fc.tuple(optional(networkSet("one")), optional(networkSet("ns/two")), optional(slice("s")), optional(slice("t"))),
+    )
+    .map((parts) => [node("h1", 0), node("h2", 1), ...(parts as KeyValue[][][]).flat(2)]);
+
+export const arbitraryCluster = clusterWith(5, 3);
 
 export const arbitraryPacket: fc.Arbitrary<Packet> = fc.constantFrom<(4 | 6)[]>(4, 4, 6).chain((version) => {
   const own = UNIVERSE.filter((address) => address.includes(":") === (version === 6));

@@ -39,7 +39,7 @@ import type { TestNamespace } from "../kernel/namespace.ts";
 import { workload } from "./messages.ts";
 
 export * from "./messages.ts";
-import { TestSpaces } from "./spaces.ts";
+import { ip, TestSpaces } from "./spaces.ts";
 
 export type Backend = "nftables" | "legacy" | "nft";
 export const BACKENDS: readonly Backend[] = ["nftables", "legacy", "nft"];
@@ -89,24 +89,29 @@ export class DataplaneHost implements AsyncDisposable {
     this.namespace = this.#spaces.make("dph");
     this.handle = this.#spaces.open(this.namespace);
     const peer = this.#spaces.make("dpo");
-    const ip = (...args: string[]) => execFileSync("ip", args);
     const { name } = this.namespace;
-    ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", peer.name);
+    ip(name, `link add eth0 type veth peer name eth0 netns ${peer.name}`);
     this.inside(() => {
       procSysctls.write(["net", "ipv4", "ip_forward"], 1);
       procSysctls.write(["net", "ipv6", "conf", "all", "forwarding"], 1);
       procSysctls.write(["net", "ipv4", "conf", "all", "rp_filter"], 0);
     });
-    ip("-n", name, "addr", "add", "192.0.2.10/24", "dev", "eth0");
-    ip("-n", name, "addr", "add", "2001:db8::10/64", "dev", "eth0", "nodad");
-    ip("-n", name, "link", "set", "eth0", "up");
-    // Without a way out the kernel answers no ARP request on behalf of others.
-    ip("-n", name, "route", "add", "default", "via", "192.0.2.99");
-    ip("-n", peer.name, "addr", "add", "192.0.2.99/24", "dev", "eth0");
-    ip("-n", peer.name, "addr", "add", "2001:db8::99/64", "dev", "eth0", "nodad");
-    ip("-n", peer.name, "link", "set", "eth0", "up");
-    ip("-n", peer.name, "route", "add", "10.65.0.0/16", "via", "192.0.2.10");
-    ip("-n", peer.name, "route", "add", "fd00:65::/64", "via", "2001:db8::10");
+    ip(
+      name,
+      "addr add 192.0.2.10/24 dev eth0",
+      "addr add 2001:db8::10/64 dev eth0 nodad",
+      "link set eth0 up",
+      // Without a way out the kernel answers no ARP request on behalf of others.
+      "route add default via 192.0.2.99",
+    );
+    ip(
+      peer.name,
+      "addr add 192.0.2.99/24 dev eth0",
+      "addr add 2001:db8::99/64 dev eth0 nodad",
+      "link set eth0 up",
+      "route add 10.65.0.0/16 via 192.0.2.10",
+      "route add fd00:65::/64 via 2001:db8::10",
+    );
     this.outside = { namespace: this.#spaces.open(peer).fd, name: "outside" };
     this.hostTarget = { namespace: this.handle.fd, name: "host" };
   }
@@ -125,32 +130,22 @@ export class DataplaneHost implements AsyncDisposable {
     const interfaceName = `cali${name}${index}`;
     const v4 = `10.65.0.${index}` as IpAddress;
     const v6 = `fd00:65::${index.toString(16)}` as IpAddress;
-    const ip = (...args: string[]) => execFileSync("ip", args);
-    const host = this.namespace.name;
+    const gateway = "fe80::ecee:eeff:feee:eeee";
     ip(
-      "-n",
-      host,
-      "link",
-      "add",
-      interfaceName,
-      "address",
-      "ee:ee:ee:ee:ee:ee",
-      "type",
-      "veth",
-      "peer",
-      "name",
-      "eth0",
-      "netns",
-      space.name,
+      this.namespace.name,
+      `link add ${interfaceName} address ee:ee:ee:ee:ee:ee type veth peer name eth0 netns ${space.name}`,
+      `link set ${interfaceName} up`,
     );
-    ip("-n", host, "link", "set", interfaceName, "up");
-    ip("-n", space.name, "link", "set", "eth0", "up");
-    ip("-n", space.name, "addr", "add", `${v4}/32`, "dev", "eth0");
-    ip("-n", space.name, "addr", "add", `${v6}/128`, "dev", "eth0", "nodad");
-    ip("-n", space.name, "route", "add", "169.254.1.1", "dev", "eth0");
-    ip("-n", space.name, "route", "add", "default", "via", "169.254.1.1", "dev", "eth0");
-    ip("-n", space.name, "neigh", "replace", "fe80::ecee:eeff:feee:eeee", "lladdr", "ee:ee:ee:ee:ee:ee", "dev", "eth0");
-    ip("-n", space.name, "-6", "route", "add", "default", "via", "fe80::ecee:eeff:feee:eeee", "dev", "eth0");
+    ip(
+      space.name,
+      "link set eth0 up",
+      `addr add ${v4}/32 dev eth0`,
+      `addr add ${v6}/128 dev eth0 nodad`,
+      "route add 169.254.1.1 dev eth0",
+      "route add default via 169.254.1.1 dev eth0",
+      `neigh replace ${gateway} lladdr ee:ee:ee:ee:ee:ee dev eth0`,
+      `route add default via ${gateway} dev eth0`,
+    );
     const pod: Pod = { name, interfaceName, v4, v6, target: { namespace: this.#spaces.open(space).fd, name } };
     this.pods.set(name, pod);
     return pod;

@@ -7,7 +7,7 @@ import { addressBytes, type IpAddress } from "../../../src/lib/ip.ts";
 import type { Packet } from "../../../src/policy/index.ts";
 import type { TestNamespace } from "../kernel/namespace.ts";
 import { ipPacket, nonceOf } from "./raw-packet.ts";
-import { TestSpaces } from "./spaces.ts";
+import { ip, TestSpaces } from "./spaces.ts";
 
 const AF_PACKET = 17;
 const ETH_P_ALL = 0x0003;
@@ -15,12 +15,26 @@ const IPPROTO_RAW = 255;
 const IPPROTO_IPV6 = 41;
 const IPV6_HDRINCL = 36;
 const SO_RCVBUFFORCE = 33;
+const SOL_PACKET = 263;
+const PACKET_IGNORE_OUTGOING = 23;
+const RECEIVE_BYTES = 4 << 20;
+/** Fewer than the kernel queues per processor (`netdev_max_backlog`), if it does not get round to them at once. */
+const BURST = 500;
+/** How long a packet that should arrive may take. */
+const PATIENCE_MS = 250;
 const HOST_MAC = "ee:ee:ee:ee:ee:ee";
 
 export interface WorldPod {
   readonly name: string;
   readonly interfaceName: string;
   readonly addresses: readonly IpAddress[];
+}
+
+/** A packet and its two places: "host", "outside" or a pod's name. */
+export interface Sent {
+  readonly packet: Packet;
+  readonly from: string;
+  readonly to: string;
 }
 
 interface Wire {
@@ -42,6 +56,9 @@ export class PacketWorld implements Disposable {
   readonly #raw6: number;
   readonly #buffer = sys.allocate(4096);
   #nonce = 1;
+  /** Of the last packets that were sent, by number. */
+  readonly #waiting = new Map<number, { readonly index: number; readonly to: string }>();
+  #arrived: boolean[] = [];
 
   constructor(pods: readonly WorldPod[], hostAddresses: readonly IpAddress[]) {
     this.host = this.#spaces.make("wh");
@@ -53,33 +70,23 @@ export class PacketWorld implements Disposable {
       procSysctls.write(["net", "ipv4", "icmp_ratelimit"], 0);
     });
     const outside = this.#spaces.make("wo");
-    const ip = (...args: string[]) => execFileSync("ip", args, { stdio: "pipe" });
     const host = this.host.name;
     this.#wire("outside", "eth0", "02:00:00:00:00:99", outside);
-    for (const address of hostAddresses)
-      ip(
-        "-n",
-        host,
-        "addr",
-        "add",
-        `${address}/${address.includes(":") ? 128 : 32}`,
-        "dev",
-        "eth0",
-        ...(address.includes(":") ? ["nodad"] : []),
-      );
-    // The way out, to somebody who never needs to be asked for his MAC.
-    for (const [family, gateway] of [
-      ["-4", "169.254.9.9"],
-      ["-6", "fe80::99"],
-    ] as const) {
-      ip("-n", host, "neigh", "replace", gateway, "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent");
-      ip("-n", host, family, "route", "replace", "default", "via", gateway, "dev", "eth0", "onlink");
-    }
+    const isV6 = (address: IpAddress) => address.includes(":");
+    ip(
+      host,
+      ...hostAddresses.map((to) => `addr add ${to}/${isV6(to) ? "128" : "32"} dev eth0${isV6(to) ? " nodad" : ""}`),
+      // The way out, to somebody who never needs to be asked for his MAC.
+      ...["169.254.9.9", "fe80::99"].flatMap((gateway) => [
+        `neigh replace ${gateway} lladdr 02:00:00:00:00:99 dev eth0 nud permanent`,
+        `route replace default via ${gateway} dev eth0 onlink`,
+      ]),
+    );
     for (const [i, pod] of pods.entries()) {
       const podMac = `02:00:00:00:01:0${i}`;
       this.#wire(pod.name, pod.interfaceName, podMac, this.#spaces.make("wp"));
-      for (const address of pod.addresses)
-        ip("-n", host, "neigh", "replace", address, "lladdr", podMac, "dev", pod.interfaceName, "nud", "permanent");
+      const device = `lladdr ${podMac} dev ${pod.interfaceName} nud permanent`;
+      ip(host, ...pod.addresses.map((address) => `neigh replace ${address} ${device}`));
     }
     const raw = withNamespace(this.handle, () => {
       for (const [family, protocols] of [
@@ -88,7 +95,7 @@ export class PacketWorld implements Disposable {
       ] as const)
         for (const protocol of protocols) {
           const fd = sys.socket(family, sys.SOCK_RAW, protocol);
-          sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20);
+          sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES);
           this.#hostSockets.push(fd);
         }
       const raw6 = sys.socket(sys.AF_INET6, sys.SOCK_RAW, IPPROTO_RAW);
@@ -100,28 +107,13 @@ export class PacketWorld implements Disposable {
 
   /** A pair with the host's end in the host, and at the far end one who listens and says nothing. */
   #wire(name: string, hostInterface: string, farMac: string, space: TestNamespace): void {
-    const ip = (...args: string[]) => execFileSync("ip", args, { stdio: "pipe" });
-    const host = this.host.name;
+    const far = `name far address ${farMac} netns ${space.name}`;
     ip(
-      "-n",
-      host,
-      "link",
-      "add",
-      hostInterface,
-      "address",
-      HOST_MAC,
-      "type",
-      "veth",
-      "peer",
-      "name",
-      "far",
-      "address",
-      farMac,
-      "netns",
-      space.name,
+      this.host.name,
+      `link add ${hostInterface} address ${HOST_MAC} type veth peer ${far}`,
+      `link set ${hostInterface} up`,
     );
-    ip("-n", space.name, "link", "set", "far", "arp", "off", "up");
-    ip("-n", host, "link", "set", hostInterface, "up");
+    ip(space.name, "link set far arp off up");
     const handle = this.#spaces.open(space);
     using kernel = openRouteKernel(handle);
     const index = kernel.links.get("far")?.index ?? 0;
@@ -136,7 +128,8 @@ export class PacketWorld implements Disposable {
       view.setUint16(2, ETH_P_ALL);
       view.setInt32(4, index, true);
       if (sys.bind(socket, address) < 0) throw new Error("cannot listen on a wire: run as root");
-      sys.setsockoptInt(socket, sys.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20);
+      sys.setsockoptInt(socket, sys.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES);
+      sys.setsockoptInt(socket, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1);
       return socket;
     });
     this.#wires.set(name, { fd, mac: mac(farMac), hostMac: mac(HOST_MAC) });
@@ -144,26 +137,45 @@ export class PacketWorld implements Disposable {
 
   /**
    * Sends packets, each from its place, and tells which arrived at the place they are for.
-   * @param place "host", "outside" or a pod's name
+   * @param expected which should: once these are there, little is waited for others (`lookAgain` finds those)
    */
-  async send(
-    packets: readonly { readonly packet: Packet; readonly from: string; readonly to: string }[],
-  ): Promise<boolean[]> {
-    this.#drain(new Map());
-    const waiting = new Map<number, { index: number; to: string }>();
+  async send(packets: readonly Sent[], expected?: readonly boolean[]): Promise<boolean[]> {
+    this.lookAgain(); // what is left of earlier ones goes
     const arrived = packets.map(() => false);
+    this.#waiting.clear();
+    this.#arrived = arrived;
+    let missing = 0;
     for (const [index, { packet, from, to }] of packets.entries()) {
       const nonce = this.#nonce++;
-      waiting.set(nonce, { index, to });
+      this.#waiting.set(nonce, { index, to });
       this.#inject(from, packet, ipPacket(packet, nonce));
+      if (index % BURST === BURST - 1) this.lookAgain();
     }
-    // Everything happens in the senders' context or in softirqs right after: a few looks are enough, and a late
-    // arrival would show as a difference, not hide one.
-    for (let look = 0; look < 6; look++) {
-      await new Promise((resolve) => setTimeout(resolve, look < 3 ? 1 : 5));
-      this.#drain(waiting, (index) => (arrived[index] = true));
-    }
+    // Everything happens in the senders' context or in softirqs right after, so the first look finds nearly all.
+    const end = performance.now() + (expected === undefined ? 20 : PATIENCE_MS);
+    do {
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      this.lookAgain();
+      missing = expected?.findIndex((should, index) => should && arrived[index] === false) ?? 0;
+    } while (missing >= 0 && performance.now() < end);
     return arrived;
+  }
+
+  /** Marks what came since, in what the last `send` gave back: nothing that passes late is taken for dropped. */
+  lookAgain(): void {
+    for (const [name, { fd, mac: own }] of this.#wires) this.#take(fd, name, own);
+    for (const fd of this.#hostSockets) this.#take(fd, "host");
+  }
+
+  #take(fd: number, place: string, own?: Uint8Array): void {
+    for (;;) {
+      const length = sys.recv(fd, this.#buffer, sys.MSG_DONTWAIT);
+      if (length <= 0) return;
+      if (own?.every((byte, i) => this.#buffer[i] === byte) === false) continue; // to somebody else
+      const nonce = nonceOf(this.#buffer, length);
+      const found = nonce === undefined ? undefined : this.#waiting.get(nonce);
+      if (found?.to === place) this.#arrived[found.index] = true;
+    }
   }
 
   #inject(from: string, packet: Packet, bytes: Uint8Array): void {
@@ -189,27 +201,8 @@ export class PacketWorld implements Disposable {
     sys.send(fd, copy, copy.length, 0);
   }
 
-  #drain(
-    waiting: ReadonlyMap<number, { index: number; to: string }>,
-    arrived: (index: number) => void = () => {},
-  ): void {
-    const take = (fd: number, place: string, isForUs: (length: number) => boolean) => {
-      for (;;) {
-        const length = sys.recv(fd, this.#buffer, sys.MSG_DONTWAIT);
-        if (length <= 0) return;
-        if (!isForUs(length)) continue;
-        const nonce = nonceOf(this.#buffer, length);
-        const found = nonce === undefined ? undefined : waiting.get(nonce);
-        if (found?.to === place) arrived(found.index);
-      }
-    };
-    for (const [name, { fd, mac: own }] of this.#wires)
-      take(fd, name, () => own.every((byte, i) => this.#buffer[i] === byte)); // not what we sent ourselves
-    for (const fd of this.#hostSockets) take(fd, "host", () => true);
-  }
-
   forgetConnections(): void {
-    execFileSync("ip", ["netns", "exec", this.host.name, "conntrack", "-F"], { stdio: "pipe" });
+    this.host.enter(() => execFileSync("conntrack", ["-F"], { stdio: "pipe" }));
   }
 
   [Symbol.dispose](): void {

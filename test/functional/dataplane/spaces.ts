@@ -1,4 +1,5 @@
 // The network namespaces of one test, taken down together.
+import { execFileSync } from "node:child_process";
 import { NetworkNamespace, procSysctls } from "../../../src/kernel/index.ts";
 import { TestNamespace } from "../kernel/namespace.ts";
 
@@ -26,4 +27,9 @@ export class TestSpaces implements Disposable {
     for (const handle of this.#handles) handle[Symbol.dispose]();
     for (const space of this.#spaces) space[Symbol.dispose]();
   }
+}
+
+/** Commands of `ip` in a namespace, by one process: a start of it costs more than what it does. */
+export function ip(space: string, ...commands: readonly string[]): void {
+  execFileSync("ip", ["-n", space, "-batch", "-"], { input: `${commands.join("\n")}\n`, stdio: "pipe" });
 }
