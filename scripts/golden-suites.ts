@@ -13,7 +13,7 @@ export interface Suite {
 
 /** The long ones first. */
 export const suites: Readonly<Record<string, Suite>> = {
-  messages: { drive: ["--felix", "dist/calico-node -felix"] },
+  messages: { drive: ["--felix", "dist/calico-node -felix"], parts: { folder: "felix/messages", count: 4 } },
   felix: { drive: ["--felix", "dist/calico-node -felix"], parts: { folder: "felix/states", count: 4 } },
   datamodel: { drive: ["--calicoctl", "dist/calicoctl"] },
   calicoctl: { drive: ["--calicoctl", "dist/calicoctl"] },

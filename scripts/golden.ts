@@ -48,7 +48,8 @@ for (const [name, suite] of Object.entries(suites)) {
     console.log(
       `${name}: ${counts.passed} passed, ${counts.failed} failed, ${counts.expected} differ, in ${seconds} s`,
     );
-    console.log(`${name}: rule hashes equal: ${counts.hashes.equal} of ${counts.hashes.all}`);
+    if (counts.hashes.all > 0)
+      console.log(`${name}: rule hashes equal: ${counts.hashes.equal} of ${counts.hashes.all}`);
   }
   const equal = percentEqual(name, counts);
   console.log(`golden: ${name}: ${equal.toFixed(1)} % equal of what is not demanded to differ, want ${WANTED_PERCENT}`);
