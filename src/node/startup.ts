@@ -56,6 +56,9 @@ export async function startUp(env: Environment, log: Logger, root = "/"): Promis
 }
 
 async function waitForDatastore(store: Datastore, log: Logger): Promise<void> {
+  // Said soon: a driver keeps trying for a while before it gives up and says why.
+  const said = setTimeout(() => log.info("waiting for the datastore"), 1000);
+  using _ = { [Symbol.dispose]: () => clearTimeout(said) };
   for (;;)
     try {
       await store.get({ type: "resource", kind: "Node", name: "foo" });
