@@ -29,6 +29,7 @@ const errnoOf = (action: () => void): string => {
   return "none";
 };
 
+/** @param isEnabled false where the kernel may not be changed (no root): the suite is skipped and says so by its name */
 export function routeKernelSuite(name: string, open: OpenKernel, isEnabled = true): void {
   describe.skipIf(!isEnabled)(`${name}: links`, () => {
     test("a veth pair comes and goes together", () => {

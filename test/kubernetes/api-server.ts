@@ -154,8 +154,7 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
     freeze: () => void server?.kill("SIGSTOP"),
     thaw: () => void server?.kill("SIGCONT"),
     async [Symbol.asyncDispose]() {
-      await stop();
-      await end(etcd);
+      for (const child of [server, etcd]) if (child !== undefined) await end(child, "SIGKILL"); // nothing of it is kept
       rmSync(folder, { recursive: true, force: true });
     },
   };
@@ -201,10 +200,10 @@ async function untilReady(
 }
 
 /** SIGTERM, and SIGKILL after two seconds: the API server lingers. */
-async function end(child: ChildProcess): Promise<void> {
+async function end(child: ChildProcess, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-  child.kill("SIGTERM");
+  child.kill(signal);
   const timer = setTimeout(() => child.kill("SIGKILL"), 2000);
   await gone;
   clearTimeout(timer);

@@ -18,6 +18,7 @@ import { API_VERSION, type KindName, type Resource } from "../../../src/model/in
 
 export const isRoot = process.getuid?.() === 0;
 export const DIST = join(import.meta.dir, "../../../dist");
+/** Else skipped: `make build` makes the executable. */
 export const canRun = isRoot && existsSync(join(DIST, "calico"));
 if (!isRoot) console.log("CNI tests need root for network namespaces: skipped");
 else if (!canRun) console.log("CNI tests need the executable (make build): skipped");

@@ -66,7 +66,7 @@ function held(host: DataplaneHost): string {
 for (const backend of BACKENDS)
   describe(backend, () => {
     test("a route of ours that somebody deletes, and one that somebody bends, come back", async () => {
-      const { host, a, b } = await threePods(backend, { RouteRefreshInterval: "1" });
+      const { host, a, b } = await threePods(backend, { RouteRefreshInterval: "0.2" });
       await using _ = host;
       host.start();
       await host.send(...stateA(host, a, b));

@@ -208,7 +208,7 @@ for (const backend of BACKENDS)
         host.exec(pod.target, "ip", "addr", "add", "10.65.9.9/32", "dev", "eth0");
         host.exec(pod.target, "ip", "route", "replace", address, "dev", "eth0", "src", "10.65.9.9");
         try {
-          host.exec(pod.target, "ping", "-c1", "-W1", address);
+          host.exec(pod.target, "ping", "-c1", "-W0.3", address);
         } catch {} // nobody need answer the echo
         return host.exec(pod.target, "ip", "neigh", "show", address);
       };

@@ -125,10 +125,12 @@ for (const state of recordedStates())
             .filter((line) => line.includes("vxlan"))
             .sort(),
         sysctl: () =>
-          words(stateFile(state, "sysctl") ?? "").map((line) => {
-            const key = line.split(" = ")[0] ?? "";
-            return `${key} = ${host.run("sysctl", ["-n", key]).trim()}`;
-          }),
+          words(
+            host.run(
+              "sysctl",
+              words(stateFile(state, "sysctl") ?? "").map((line) => line.split(" = ")[0] ?? ""),
+            ),
+          ),
       };
       for (const [file, read] of Object.entries(readers)) {
         const recorded = stateFile(state, file);

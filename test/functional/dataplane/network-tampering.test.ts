@@ -9,7 +9,7 @@ import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
 
 const A = "calia2";
 const B = "calib3";
-const SETTINGS = { RouteRefreshInterval: "1", InterfaceRefreshInterval: "1" };
+const SETTINGS = { RouteRefreshInterval: "0.2", InterfaceRefreshInterval: "0.2" };
 
 /** By shell, with what the log says afterwards. */
 const FAULTS: readonly (readonly [fault: string, said: RegExp])[] = [

@@ -7,6 +7,7 @@ import { join } from "node:path";
 
 export const NODE = join(import.meta.dir, "../../../dist/calico-node");
 export const CALICOCTL = join(import.meta.dir, "../../../dist/calicoctl");
+/** Else skipped: network namespaces need root, and `make build` makes the executable. */
 export const canRun = process.getuid?.() === 0 && existsSync(NODE);
 
 const PRIVATE = ["/var/lib/calico", "/var/run/calico", "/etc/calico", "/var/log/calico"];
