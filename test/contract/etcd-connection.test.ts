@@ -202,7 +202,7 @@ for (const oneShot of [false, true])
         await own.run();
         expect((await store.get(poolKey("a"))).key.name).toBe("a");
       });
-      const wrong = await get(as("felix", "guess"));
+      const wrong = await get(as("felix", "guess"), { timeoutMs: 5000 }); // etcd thinks long about passwords
       expect(wrong).toBeInstanceOf(Unauthorized);
       expect(wrong.message).not.toContain("guess");
       expect(await get(own.config)).toBeInstanceOf(Unauthorized);

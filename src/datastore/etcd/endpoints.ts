@@ -1,6 +1,6 @@
 // Where etcd answers: endpoints named or discovered, the certificates to show, and the walk from one endpoint to the
 // next until somebody answers or the time is up.
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { backoffDelay, delay } from "../../lib/retry.ts";
 import type { EtcdConfig, EtcdTls, PemSource } from "../config.ts";
 import { InvalidConfig, Unavailable } from "../errors.ts";
@@ -85,13 +85,6 @@ export function loadTls(tls: EtcdTls | undefined): TlsMaterial {
 function pemOf(what: string, bytes: Buffer, where: string): Buffer {
   if (!bytes.includes("-----BEGIN ")) throw new InvalidConfig(`etcd ${what}: ${where} is no PEM (-----BEGIN …)`);
   return bytes;
-}
-
-/** Changes when a certificate file was renewed. */
-export function tlsGeneration(tls: EtcdTls | undefined): string {
-  const one = (source: PemSource | undefined): string =>
-    source === undefined || "pem" in source ? "" : String(statSync(source.file, { throwIfNoEntry: false })?.mtimeMs);
-  return [one(tls?.ca), one(tls?.cert), one(tls?.key)].join();
 }
 
 const BACKOFF = { firstMs: 50, maxMs: 1000, jitter: 0.3 };

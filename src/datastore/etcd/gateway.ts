@@ -211,7 +211,7 @@ function parseJson(body: string): object | undefined {
 
 /** Connections that were refused or never agreed on TLS carried no request. */
 const wasSent = (error: unknown): boolean =>
-  !/ConnectionRefused|FailedToOpenSocket|CERT|SSL|TLS|HOST|DNS/i.test(codeOf(error) + describe(error));
+  !/ConnectionRefused|ECONNREFUSED|FailedToOpenSocket|CERT|SSL|TLS|HOST|DNS/i.test(codeOf(error) + describe(error));
 
 const codeOf = (error: unknown): string => (error instanceof Error && "code" in error ? String(error.code) : "");
 const describe = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,29 +1,15 @@
-// etcd over gRPC: one channel per endpoint, the next one when it fails. Each call ends within its time, whatever the
+// etcd over gRPC: one connection per endpoint, the next one when it fails. Each call ends within its time, whatever the
 // network does.
-import { isIP } from "node:net";
-import { checkServerIdentity, type PeerCertificate } from "node:tls";
-import {
-  type CallOptions,
-  Client,
-  credentials,
-  type ClientUnaryCall,
-  connectivityState,
-  Metadata,
-  type ServiceError,
-  status,
-} from "@grpc/grpc-js";
 import type { EtcdConfig } from "../config.ts";
 import { DatastoreFailure, Unauthorized } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
-import { checkTls } from "./certificates.ts";
-import { type Endpoint, EndpointWalk, loadTls, tlsGeneration } from "./endpoints.ts";
-import { AttemptTimedOut, connectionFailure, failureOf, TokenExpired } from "./failures.ts";
+import { type Endpoint, EndpointWalk, loadTls } from "./endpoints.ts";
+import { TokenExpired } from "./failures.ts";
+import { GrpcChannel } from "./grpc-channel.ts";
 import { GrpcWatchStream } from "./grpc-watch.ts";
 import {
   AUTHENTICATE,
   COMPACT,
-  decodeWatchResponse,
-  encodeWatchRequest,
   LEASE_GRANT,
   type Method,
   RANGE,
@@ -34,21 +20,7 @@ import {
   type TxnResponse,
   WATCH_PATH,
   type WatchCreate,
-  type WatchRequest,
-  type WatchResponse,
 } from "./messages.ts";
-
-const CHANNEL_OPTIONS = {
-  "grpc.max_receive_message_length": -1,
-  "grpc.max_send_message_length": -1,
-  "grpc.keepalive_time_ms": 30_000,
-  "grpc.keepalive_timeout_ms": 10_000,
-  "grpc.keepalive_permit_without_calls": 0,
-  "grpc.initial_reconnect_backoff_ms": 100,
-  "grpc.max_reconnect_backoff_ms": 2_000,
-  "grpc.enable_http_proxy": 0,
-  "grpc.enable_retries": 0,
-};
 
 interface UnaryOptions extends EtcdCall {
   readonly repeatable: boolean;
@@ -60,7 +32,7 @@ export class GrpcEtcdApi implements EtcdApi {
   readonly #timeoutMs: number;
   readonly #silenceMs: number | undefined;
   readonly #walk: EndpointWalk;
-  readonly #clients = new Map<string, { readonly generation: string; readonly client: Client }>();
+  readonly #channels = new Map<string, GrpcChannel>();
   #token: Promise<string> | undefined;
 
   constructor(
@@ -92,151 +64,65 @@ export class GrpcEtcdApi implements EtcdApi {
 
   async openWatch(create: WatchCreate, signal: AbortSignal): Promise<EtcdWatchStream> {
     return this.#walk.run({ timeoutMs: this.#timeoutMs, signal, repeatable: true }, (endpoint, budgetMs) =>
-      this.#authenticated(endpoint, budgetMs, (metadata) => {
-        const stream = this.#client(endpoint).makeBidiStreamRequest<WatchRequest, WatchResponse>(
-          WATCH_PATH,
-          encodeWatchRequest,
-          decodeWatchResponse,
-          metadata,
-        );
-        const silenceMs = this.#silenceMs;
-        return GrpcWatchStream.open({ stream, create, signal, budgetMs, silenceMs, endpoint: endpoint.url });
-      }),
-    );
-  }
-
-  async close(): Promise<void> {
-    for (const { client } of this.#clients.values()) client.close();
-    this.#clients.clear();
-  }
-
-  #call<Q, S>(method: Method<Q, S>, request: Q, options: UnaryOptions): Promise<S> {
-    return this.#walk.run({ ...options, timeoutMs: this.#timeoutMs }, (endpoint, budgetMs) =>
-      this.#authenticated(endpoint, budgetMs, (metadata) =>
-        this.#unary(endpoint, method, request, { ...options, metadata, budgetMs }),
+      this.#authenticated(endpoint, budgetMs, (token) =>
+        GrpcWatchStream.open({
+          call: (handlers) => this.#channel(endpoint).open({ path: WATCH_PATH, token }, handlers, { budgetMs, signal }),
+          ...{ create, signal, budgetMs, silenceMs: this.#silenceMs, endpoint: endpoint.url },
+        }),
       ),
     );
   }
 
-  async #unary<Q, S>(
-    endpoint: Endpoint,
-    method: Method<Q, S>,
-    request: Q,
-    options: UnaryOptions & { readonly metadata: Metadata; readonly budgetMs: number },
-  ): Promise<S> {
-    const client = this.#client(endpoint);
-    const { promise, resolve, reject } = Promise.withResolvers<S>();
-    const callOptions: CallOptions = { deadline: Date.now() + options.budgetMs };
-    const done = (error: ServiceError | null, response?: S) => {
-      if (error === null) resolve(response as S);
-      else reject(this.#failure(client, endpoint, error, options.revision ?? 0));
-    };
-    const call: ClientUnaryCall = client.makeUnaryRequest(
-      method.path,
-      method.encode,
-      method.decode,
-      request,
-      options.metadata,
-      callOptions,
-      done,
-    );
-    const onAbort = () => {
-      reject(options.signal?.reason);
-      call.cancel();
-    };
-    options.signal?.addEventListener("abort", onAbort, { once: true });
-    try {
-      return await promise;
-    } finally {
-      options.signal?.removeEventListener("abort", onAbort);
-    }
+  async close(): Promise<void> {
+    for (const channel of this.#channels.values()) channel.close();
+    this.#channels.clear();
   }
 
-  /** A call that never found a connection was surely not carried out. */
-  #failure(client: Client, endpoint: Endpoint, error: ServiceError, revision: number): Error {
-    const connected = client.getChannel().getConnectivityState(false) === connectivityState.READY;
-    if (error.code === status.DEADLINE_EXCEEDED)
-      return new AttemptTimedOut(connected ? "no answer in time" : "no connection in time", connected, {
-        cause: error,
-      });
-    if (error.code === status.UNAVAILABLE && error.details.startsWith("No connection established")) {
-      const fault = connectionFault(error.details);
-      return connectionFailure(fault === "" ? "no connection" : fault, endpoint, { wasSent: false, cause: error });
-    }
-    return failureOf(error.code, error.details, revision);
+  #call<Q, S>(method: Method<Q, S>, request: Q, options: UnaryOptions): Promise<S> {
+    const message = method.encode(request);
+    return this.#walk.run({ ...options, timeoutMs: this.#timeoutMs }, (endpoint, budgetMs) =>
+      this.#authenticated(endpoint, budgetMs, async (token) => {
+        const { revision, signal } = options;
+        const target = { path: method.path, token, revision };
+        return method.decode(await this.#channel(endpoint).unary(target, message, { budgetMs, signal }));
+      }),
+    );
   }
 
   /** Runs with a session token when there are credentials, logging in again once when it has expired. */
-  async #authenticated<T>(endpoint: Endpoint, budgetMs: number, run: (metadata: Metadata) => Promise<T>): Promise<T> {
-    const metadata = async (): Promise<Metadata> => {
-      const result = new Metadata();
-      const token = await this.#login(endpoint, budgetMs);
-      if (token !== "") result.set("token", token);
-      return result;
-    };
+  async #authenticated<T>(endpoint: Endpoint, budgetMs: number, run: (token: string) => Promise<T>): Promise<T> {
+    if (this.#config.credentials === undefined) return run("");
     try {
-      return await run(await metadata());
+      return await run(await this.#login(endpoint, budgetMs));
     } catch (error) {
       if (!(error instanceof TokenExpired)) throw error;
       this.#token = undefined;
-      return run(await metadata());
+      return run(await this.#login(endpoint, budgetMs));
     }
   }
 
   #login(endpoint: Endpoint, budgetMs: number): Promise<string> {
     const { credentials: account } = this.#config;
     if (account === undefined) return Promise.resolve("");
-    this.#token ??= this.#unary(endpoint, AUTHENTICATE, account, {
-      repeatable: true,
-      metadata: new Metadata(),
-      budgetMs,
-    }).catch((error: unknown) => {
-      this.#token = undefined;
-      // A server that asks nobody to log in is content with anybody.
-      if (error instanceof Unauthorized && error.message.includes("authentication is not enabled")) return "";
-      if (error instanceof TokenExpired) throw new DatastoreFailure(error.message);
-      throw error;
-    });
+    this.#token ??= this.#channel(endpoint)
+      .unary({ path: AUTHENTICATE.path, token: "" }, AUTHENTICATE.encode(account), { budgetMs })
+      .then(AUTHENTICATE.decode)
+      .catch((error: unknown) => {
+        this.#token = undefined;
+        // A server that asks nobody to log in is content with anybody.
+        if (error instanceof Unauthorized && error.message.includes("authentication is not enabled")) return "";
+        if (error instanceof TokenExpired) throw new DatastoreFailure(error.message);
+        throw error;
+      });
     return this.#token;
   }
 
-  /** The endpoint's channel; a new one when the certificates on disk were renewed and it is not in use. */
-  #client(endpoint: Endpoint): Client {
-    const known = this.#clients.get(endpoint.url);
-    if (known !== undefined) {
-      const settled = known.client.getChannel().getConnectivityState(false) === connectivityState.READY;
-      if (settled || known.generation === tlsGeneration(this.#config.tls)) return known.client;
-      known.client.close();
+  #channel(endpoint: Endpoint): GrpcChannel {
+    let channel = this.#channels.get(endpoint.url);
+    if (channel === undefined) {
+      channel = new GrpcChannel(endpoint, () => loadTls(this.#config.tls));
+      this.#channels.set(endpoint.url, channel);
     }
-    const generation = tlsGeneration(this.#config.tls);
-    const client = endpoint.secure ? this.#secureClient(endpoint) : plainClient(endpoint);
-    this.#clients.set(endpoint.url, { generation, client });
-    return client;
+    return channel;
   }
-
-  #secureClient(endpoint: Endpoint): Client {
-    const material = loadTls(this.#config.tls);
-    checkTls(material);
-    const { ca, key, cert } = material;
-    const host = endpoint.host.replace(/^\[|\]$/g, "");
-    const security = credentials.createSsl(ca ?? null, key ?? null, cert ?? null, {
-      checkServerIdentity: (_name, certificate) => checkServerIdentity(host, certificate as PeerCertificate),
-    });
-    // TLS forbids an address as server name; the certificate is held against the address all the same.
-    const nameless = isIP(host) === 0 ? {} : { "grpc.ssl_target_name_override": "etcd" };
-    return new Client(`${endpoint.host}:${endpoint.port}`, security, { ...CHANNEL_OPTIONS, ...nameless });
-  }
-}
-
-const plainClient = (endpoint: Endpoint): Client =>
-  new Client(`${endpoint.host}:${endpoint.port}`, credentials.createInsecure(), CHANNEL_OPTIONS);
-
-/** What went wrong, without gRPC's wrapping. */
-function connectionFault(details: string): string {
-  return details
-    .replace(/^No connection established\.(?: Last error: )?/, "")
-    .replace(/\.? Resolution note:.*$/s, "")
-    .replace(/^(?:\w*Error(?: \[\w+\])?: )/, "")
-    .replace(/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)$/, "")
-    .trim();
 }

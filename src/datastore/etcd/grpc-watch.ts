@@ -1,10 +1,16 @@
 // One watch stream over gRPC. Asks for a sign of life when the server has been silent: a connection whose other end
 // vanished would stay silent for ever.
-import type { ClientDuplexStream, ServiceError } from "@grpc/grpc-js";
 import { Compacted, Unavailable } from "../errors.ts";
 import type { EtcdWatchStream } from "./api.ts";
 import { AttemptFailed, failureOf, TokenExpired } from "./failures.ts";
-import type { WatchCreate, WatchRequest, WatchResponse } from "./messages.ts";
+import type { CallHandlers, GrpcCall } from "./grpc-call.ts";
+import {
+  decodeWatchResponse,
+  encodeWatchRequest,
+  type WatchCreate,
+  type WatchRequest,
+  type WatchResponse,
+} from "./messages.ts";
 
 /** Silent so long: ask. Still silent after as long again: gone. */
 const SILENCE_MS = 10_000;
@@ -12,7 +18,7 @@ const SILENCE_MS = 10_000;
 const QUEUE_LIMIT = 64;
 
 interface WatchOptions {
-  readonly stream: ClientDuplexStream<WatchRequest, WatchResponse>;
+  readonly call: (handlers: CallHandlers) => Promise<GrpcCall>;
   readonly create: WatchCreate;
   readonly signal: AbortSignal;
   readonly budgetMs: number;
@@ -26,6 +32,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
   readonly #onAbort = () => this.close();
   #waiting: { resolve: (response: WatchResponse | undefined) => void; reject: (error: unknown) => void } | undefined;
   #failure: Error | undefined;
+  #call: GrpcCall | undefined;
   readonly #silenceMs: number;
   #closed = false;
   #heardAt = performance.now();
@@ -38,6 +45,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
     const watch = new GrpcWatchStream(options);
     const deadline = setTimeout(() => watch.#fail(new AttemptFailed("no answer in time", false)), options.budgetMs);
     try {
+      await watch.#start();
       const first = await watch.next();
       options.signal.throwIfAborted();
       if (first?.created !== true) throw new AttemptFailed("the watch was not accepted", false);
@@ -53,13 +61,20 @@ export class GrpcWatchStream implements EtcdWatchStream {
 
   private constructor(options: WatchOptions) {
     this.#options = options;
-    const { stream, signal } = options;
-    stream.on("data", (response: WatchResponse) => this.#receive(response));
-    stream.on("error", (error: ServiceError) => this.#fail(this.#explain(error)));
-    stream.on("end", () => this.#fail(new AttemptFailed("the server ended the watch", true)));
-    stream.write({ create: options.create });
-    signal.addEventListener("abort", this.#onAbort, { once: true });
     this.#silenceMs = options.silenceMs ?? SILENCE_MS;
+  }
+
+  async #start(): Promise<void> {
+    const { call, create, signal } = this.#options;
+    const opened = await call({
+      onMessage: (bytes) => this.#receive(decodeWatchResponse(bytes)),
+      onEnd: (failure) => this.#fail(this.#explain(failure)),
+    });
+    if (this.#failure !== undefined) return opened.cancel();
+    this.#call = opened;
+    this.#send({ create });
+    signal.addEventListener("abort", this.#onAbort, { once: true });
+    this.#heardAt = performance.now();
     this.#timer = setInterval(() => this.#checkAlive(), this.#silenceMs / 2);
     if (signal.aborted) this.close();
   }
@@ -67,7 +82,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
   next(): Promise<WatchResponse | undefined> {
     const queued = this.#queue.shift();
     if (queued !== undefined) {
-      if (this.#queue.length === 0) this.#options.stream.resume();
+      if (this.#queue.length === 0) this.#call?.resume();
       return Promise.resolve(queued);
     }
     if (this.#closed) return Promise.resolve(undefined);
@@ -85,6 +100,10 @@ export class GrpcWatchStream implements EtcdWatchStream {
     this.#waiting = undefined;
   }
 
+  #send(request: WatchRequest): void {
+    this.#call?.send(encodeWatchRequest(request));
+  }
+
   #receive(response: WatchResponse): void {
     this.#heardAt = performance.now();
     this.#asked = false;
@@ -92,7 +111,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
     if (this.#waiting !== undefined) {
       this.#waiting.resolve(response);
       this.#waiting = undefined;
-    } else if (this.#queue.push(response) >= QUEUE_LIMIT) this.#options.stream.pause();
+    } else if (this.#queue.push(response) >= QUEUE_LIMIT) this.#call?.pause();
   }
 
   #fail(error: Error): void {
@@ -107,7 +126,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
   #release(): void {
     clearInterval(this.#timer);
     this.#options.signal.removeEventListener("abort", this.#onAbort);
-    this.#options.stream.cancel();
+    this.#call?.cancel();
   }
 
   #checkAlive(): void {
@@ -115,7 +134,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
     const silentMs = performance.now() - this.#heardAt;
     if (this.#asked && silentMs > 2 * this.#silenceMs)
       return this.#fail(new AttemptFailed(`silent for ${(silentMs / 1000).toFixed(1)} s`, true));
-    if (!this.#asked) this.#options.stream.write({ progress: true });
+    if (!this.#asked) this.#send({ progress: true });
     this.#asked = true;
   }
 
@@ -127,10 +146,10 @@ export class GrpcWatchStream implements EtcdWatchStream {
     return failureOf(code, response.cancelReason === "" ? "the server cancelled the watch" : response.cancelReason);
   }
 
-  #explain(error: ServiceError): Error {
-    const failure = failureOf(error.code, error.details);
+  #explain(failure: Error | undefined): Error {
+    if (failure === undefined) return new AttemptFailed("the server ended the watch", true);
     return failure instanceof TokenExpired && this.revision > 0
-      ? new AttemptFailed("the session expired", true, { cause: error })
+      ? new AttemptFailed("the session expired", true, { cause: failure })
       : failure;
   }
 }

@@ -1,0 +1,206 @@
+// The connection to one etcd endpoint: made when it is first needed, and again when it was lost. Single calls and watches
+// share it. Spoken over the runtime's own HTTP/2: for small transactions the public library's layers cost several times
+// what the transaction does.
+import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { checkServerIdentity, connect as connectTls, TLSSocket } from "node:tls";
+import { checkTls } from "./certificates.ts";
+import type { Endpoint, TlsMaterial } from "./endpoints.ts";
+import { AttemptFailed, AttemptTimedOut, connectionFailure } from "./failures.ts";
+import { type CallHandlers, type CallTarget, GrpcCall } from "./grpc-call.ts";
+
+/** A connection that does not come about in this time is tried anew by whoever asks next. */
+const CONNECT_MS = 10_000;
+const KEEP_ALIVE_MS = 30_000;
+
+export interface CallLimits {
+  readonly budgetMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export class GrpcChannel {
+  readonly #endpoint: Endpoint;
+  readonly #loadTls: () => TlsMaterial;
+  #connection: Connection | undefined;
+  #connecting: Promise<Connection> | undefined;
+
+  /** @param loadTls asked for every connection: certificates are renewed */
+  constructor(endpoint: Endpoint, loadTls: () => TlsMaterial) {
+    this.#endpoint = endpoint;
+    this.#loadTls = loadTls;
+  }
+
+  /** The answer to one message. */
+  async unary(target: CallTarget, message: Buffer, { budgetMs, signal }: CallLimits): Promise<Buffer> {
+    const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+    let connection = this.#ready;
+    let call: GrpcCall | undefined;
+    let answer: Buffer | undefined;
+    const onAbort = (): void => reject(signal?.reason);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    const timer = setTimeout(() => {
+      const what = connection === undefined ? "no connection in time" : "no answer in time";
+      connection?.retire(); // nobody may be there any more
+      reject(new AttemptTimedOut(what, connection !== undefined));
+    }, budgetMs);
+    try {
+      connection ??= await Promise.race([this.#connect(), promise.then(unreachable)]);
+      call = connection.call(target, {
+        onMessage: (bytes) => (answer = bytes),
+        onEnd: (failure) => {
+          if (failure !== undefined) reject(failure);
+          else if (answer === undefined) reject(new AttemptFailed("the answer is empty: is this etcd?", true));
+          else resolve(answer);
+        },
+      });
+      call.sendLast(message);
+      return await promise;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", onAbort);
+      call?.cancel(); // does nothing to one that is over
+    }
+  }
+
+  /** A call that goes on. The connection for it must come about in time. */
+  async open(target: CallTarget, handlers: CallHandlers, { budgetMs, signal }: CallLimits): Promise<GrpcCall> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const onAbort = (): void => reject(signal?.reason);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    const timer = setTimeout(() => reject(new AttemptTimedOut("no connection in time", false)), budgetMs);
+    try {
+      const connection = this.#ready ?? (await Promise.race([this.#connect(), promise]));
+      return connection.call(target, handlers);
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** Calls under way are answered. */
+  close(): void {
+    this.#connection?.retire();
+    this.#connecting?.then(
+      (connection) => connection.retire(),
+      () => {},
+    );
+  }
+
+  get #ready(): Connection | undefined {
+    return this.#connection?.isUsable === true ? this.#connection : undefined;
+  }
+
+  /** All who wait, wait for the same one. */
+  #connect(): Promise<Connection> {
+    this.#connecting ??= openSession(this.#endpoint, this.#loadTls)
+      .then((session) => (this.#connection = new Connection(session)))
+      .finally(() => (this.#connecting = undefined));
+    return this.#connecting;
+  }
+}
+
+const unreachable = (): never => {
+  throw new Error("answered before it was asked");
+};
+
+/** A connection that stands, and the calls on it. */
+class Connection {
+  readonly #session: ClientHttp2Session;
+  readonly #calls = new Set<GrpcCall>();
+  #isRetired = false;
+
+  constructor(session: ClientHttp2Session) {
+    this.#session = session;
+    session.on("goaway", () => this.retire());
+    session.on("error", (error: Error) => this.#lose(error));
+    session.on("close", () => this.#lose());
+    session.unref(); // whoever waits for an answer has a timer running
+  }
+
+  get isUsable(): boolean {
+    return !this.#isRetired && !this.#session.closed && !this.#session.destroyed;
+  }
+
+  call(target: CallTarget, { onMessage, onEnd }: CallHandlers): GrpcCall {
+    const call = new GrpcCall(this.#session, target, {
+      onMessage,
+      onEnd: (failure) => {
+        this.#calls.delete(call);
+        if (this.#isRetired) this.retire();
+        onEnd(failure);
+      },
+    });
+    this.#calls.add(call);
+    return call;
+  }
+
+  /** Takes no more calls, and ends with its last one. */
+  retire(): void {
+    this.#isRetired = true;
+    if (this.#calls.size === 0 && !this.#session.destroyed) this.#session.destroy();
+  }
+
+  #lose(cause?: Error): void {
+    this.#isRetired = true;
+    for (const call of this.#calls) call.connectionLost(cause);
+    if (!this.#session.destroyed) this.#session.destroy();
+  }
+}
+
+/**
+ * Stands when the server has told its settings: one that refuses our certificate says so only after the handshake has
+ * succeeded on our side.
+ */
+async function openSession(endpoint: Endpoint, loadTls: () => TlsMaterial): Promise<ClientHttp2Session> {
+  const { promise, resolve, reject } = Promise.withResolvers<ClientHttp2Session>();
+  const socket = endpoint.secure ? secureSocket(endpoint, loadTls()) : connectTcp(addressOf(endpoint));
+  const fail = (error: Error | undefined): void =>
+    reject(connectionFailure(error?.message ?? "", endpoint, { wasSent: false, cause: error }));
+  const onClose = (): void => void setImmediate(fail); // an error may follow, and tell more
+  socket.once("error", fail);
+  socket.once("close", onClose);
+  socket.once(endpoint.secure ? "secureConnect" : "connect", () => {
+    if (socket instanceof TLSSocket && !socket.authorized) return fail(new Error(String(socket.authorizationError)));
+    const session = connectHttp2(endpoint.url, { createConnection: () => socket });
+    session.once("error", fail);
+    session.once("close", onClose);
+    session.once("remoteSettings", () => {
+      for (const emitter of [session, socket]) {
+        emitter.removeListener("error", fail);
+        emitter.removeListener("close", onClose);
+      }
+      resolve(session);
+    });
+  });
+  socket.setNoDelay(true);
+  socket.setKeepAlive(true, KEEP_ALIVE_MS);
+  const timer = setTimeout(() => reject(new AttemptTimedOut("no connection in time", false)), CONNECT_MS);
+  timer.unref();
+  try {
+    return await promise;
+  } catch (error) {
+    socket.on("error", () => {}); // it was told already
+    socket.destroy();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const addressOf = ({ host, port }: Endpoint): { readonly host: string; readonly port: number } => ({
+  host: host.replace(/^\[|\]$/g, ""),
+  port,
+});
+
+function secureSocket(endpoint: Endpoint, material: TlsMaterial): Socket {
+  checkTls(material);
+  const address = addressOf(endpoint);
+  return connectTls({
+    ...address,
+    ...material,
+    ALPNProtocols: ["h2"],
+    // TLS forbids an address as server name; the certificate is held against the address all the same.
+    servername: isIP(address.host) === 0 ? address.host : "etcd",
+    checkServerIdentity: (_name, certificate) => checkServerIdentity(address.host, certificate),
+  });
+}
