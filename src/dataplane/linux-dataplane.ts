@@ -1,12 +1,14 @@
 // The whole Linux dataplane of one agent, wired: kernel in, messages in, kernel state out.
 //
-//   EventMonitor ─► InterfaceMonitor ─┐
+//   EventFollower ─► InterfaceMonitor ┐
 //                                     ├► ApplyLoop ─► managers ─► planes (nftables | iptables + ipset), routes, neighbours
 //   calc ─► DataplaneMessage ─────────┘                └► EndpointStatus ─► reports
 import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc/index.ts";
 import {
   type Conntrack,
   EventMonitor,
+  type EventMonitorOptions,
+  type KernelEvent,
   type Route,
   type RouteKernel,
   type Sysctls,
@@ -15,8 +17,9 @@ import {
 } from "../kernel/index.ts";
 import type { HealthReport } from "../lib/health.ts";
 import type { IpVersion } from "../lib/ip.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log.ts";
 import { ApplyLoop, type ApplyLoopOptions } from "./apply-loop.ts";
+import { EventFollower } from "./interfaces/event-follower.ts";
 import { InterfaceMonitor } from "./interfaces/interface-monitor.ts";
 import { KernelSettings } from "./interfaces/kernel-settings.ts";
 import type { Manager } from "./manager.ts";
@@ -57,6 +60,8 @@ export interface LinuxKernel {
   readonly backendNow?: () => RulesKernel["backend"];
   /** Where events come from: this thread's namespace, or another. */
   readonly namespace?: { readonly fd: number };
+  /** Another way to hear of events, for tests of its end. */
+  readonly openEvents?: (options: EventMonitorOptions) => AsyncDisposable;
 }
 
 export interface LinuxDataplaneOptions {
@@ -75,7 +80,6 @@ export interface LinuxDataplaneOptions {
 }
 
 const RT_TABLE_MAIN = 254;
-const RECONNECT_MS = 1000;
 
 export class LinuxDataplane implements DataplaneDriver {
   readonly #options: LinuxDataplaneOptions;
@@ -318,54 +322,35 @@ export class LinuxDataplane implements DataplaneDriver {
     }
   }
 
-  /** Follows the kernel's events. When they break off, begins again with a full list. */
-  async #follow(signal: AbortSignal): Promise<void> {
-    const { namespace } = this.#options.kernel;
-    while (!signal.aborted) {
-      const broken = Promise.withResolvers<void>();
-      try {
-        await using monitor = new EventMonitor({
+  /** Follows the kernel's events. */
+  #follow(signal: AbortSignal): Promise<void> {
+    const { kernel, parameters } = this.#options;
+    const { namespace, openEvents = (options) => new EventMonitor(options) } = kernel;
+    const follower = new EventFollower({
+      open: (onFailure) =>
+        openEvents({
           subjects: ["links", "routes"],
           ...(namespace === undefined ? {} : { namespace }),
-          onEvents: (events) => {
-            this.#interfaces.onEvents(events);
-            for (const event of events)
-              if (event.type === "link") this.#watch.onLink(event.link.name, !event.isGone);
-              else if (event.type === "route" && event.isGone) this.#onRouteGone(event.route);
-          },
-          onFailure: (why) => {
-            this.#log.warn("interface events broke off; listening again", { error: describeError(why) });
-            broken.resolve();
-          },
-        });
-        void monitor;
-        // Listening first, listing after: nothing falls between.
-        this.#interfaces.resync();
-        this.#loop.interfacesInSync();
-        await this.#untilBroken(signal, broken.promise);
-      } catch (error) {
-        this.#log.error("interfaces cannot be watched; trying again", { error: describeError(error) });
-        await sleep(RECONNECT_MS, signal);
-      }
-    }
+          onEvents: (events) => this.#onEvents(events),
+          onFailure,
+        }),
+      list: () => this.#interfaces.resync(),
+      onListed: () => this.#loop.interfacesInSync(),
+      logger: this.#log,
+      refreshMs: parameters.InterfaceRefreshInterval * 1000,
+    });
+    return follower.run(signal);
+  }
+
+  #onEvents(events: readonly KernelEvent[]): void {
+    this.#interfaces.onEvents(events);
+    for (const event of events)
+      if (event.type === "link") this.#watch.onLink(event.link.name, !event.isGone);
+      else if (event.type === "route" && event.isGone) this.#onRouteGone(event.route);
   }
 
   #onRouteGone(route: Route): void {
     if (this.#tables.some((table) => table.onGone(route))) this.#loop.applySoon();
-  }
-
-  /** Lists everything now and then, in case an event was lost. */
-  async #untilBroken(signal: AbortSignal, broken: Promise<void>): Promise<void> {
-    const intervalMs = this.#options.parameters.InterfaceRefreshInterval * 1000;
-    let isBroken = false;
-    const ended = broken.then(() => (isBroken = true));
-    while (!signal.aborted && !isBroken) {
-      const wait = new AbortController();
-      const either = AbortSignal.any([signal, wait.signal]);
-      await Promise.race([ended, sleep(intervalMs > 0 ? intervalMs : 2 ** 30, either)]);
-      wait.abort();
-      if (!signal.aborted && !isBroken) this.#interfaces.resync();
-    }
   }
 }
 
@@ -376,20 +361,4 @@ function canOffload(parameters: DataplaneParameters, rules: RulesKernel, logger:
   const missing = rules.backend === "nftables" ? "nf_flow_table and nft_flow_offload in the kernel" : "nftables mode";
   logger.warn("NFTablesFlowTableOffload has no effect: established flows pass all rules", { needs: missing });
   return false;
-}
-
-/** Resolves after the time, or when the signal aborts. */
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener(
-      "abort",
-      () => {
-        clearTimeout(timer);
-        resolve();
-      },
-      { once: true },
-    );
-  });
 }

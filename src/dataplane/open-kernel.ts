@@ -109,6 +109,12 @@ async function chooseRules(
       features,
       ipsets: new Ipsets(),
       iptables: (family) => new Iptables({ family, variant, ...(features.restoreWait ? { lock } : {}) }),
+      otherVariant: () =>
+        variant === "nft"
+          ? legacyStores([4, 6])
+          : ([4, 6] as const)
+              .filter((family) => findIptablesProgram(family, "nft", "save") !== undefined)
+              .map((family) => new Iptables({ family, variant: "nft" })),
       ruleset: nft,
     },
   };

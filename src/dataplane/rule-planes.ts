@@ -5,6 +5,7 @@ import type { Logger } from "../lib/log.ts";
 import { ForeignWrites } from "./iptables/foreign-writes.ts";
 import { IpsetSets } from "./iptables/ipset-sets.ts";
 import { IptablesTable } from "./iptables/iptables-table.ts";
+import { rulesNaming } from "./iptables/set-users.ts";
 import type { IptablesFeatures } from "./iptables/text.ts";
 import type { Reconciler, SetReconciler } from "./manager.ts";
 import { NftPlane } from "./nft/nft-plane.ts";
@@ -41,6 +42,8 @@ export type RulesKernel =
       readonly iptables: (version: IpVersion) => IptablesStore;
       /** For what iptables cannot see: ARP. */
       readonly ruleset?: NftRuleset;
+      /** The tables of the other variant, where it is installed and in use: rules there may hold our sets. */
+      readonly otherVariant?: () => readonly IptablesStore[];
     };
 
 export interface RulePlanesOptions {
@@ -114,13 +117,19 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
   const { ruleset } = kernel;
   const foreign =
     kernel.variant === "nft" && ruleset !== undefined ? new ForeignWrites(() => ruleset.generation()) : undefined;
+  const everywhere = () => [...([4, 6] as const).map(kernel.iptables), ...(kernel.otherVariant?.() ?? [])];
   const planes = versions.map((version): RulePlane => {
     const store = stats?.timed(kernel.iptables(version)) ?? kernel.iptables(version);
+    const ofPlane: IptablesTable[] = [];
     const set = new IpsetSets({
       version,
       store: kernel.ipsets,
       maxElements: parameters.MaxIpsetSize,
       logger,
+      onRename: (id) => {
+        for (const table of ofPlane) table.renameSet(id);
+      },
+      whoUses: async (name, signal) => rulesNaming(name, everywhere(), signal),
       ...(stats === undefined ? {} : { onCall: (ok, lines) => stats.onIpset(ok, lines) }),
     });
     // Who took our rules away may have made the sets they name again as something else: that is mended only while no rule
@@ -133,7 +142,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
       const table = new IptablesTable({
         layer,
         store,
-        context: { config, version, layer, features: kernel.features },
+        context: { config, version, layer, features: kernel.features, setName: (id) => set.kernelName(id) },
         insertMode: parameters.ChainInsertMode === "append" ? "append" : "insert",
         logger,
         postWriteMs: parameters.IptablesPostWriteCheckIntervalSecs * 1000,
@@ -147,6 +156,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
       });
       tables.push(table);
       written.push(table);
+      ofPlane.push(table);
       return [layer, table] as const;
     });
     sets.push(set);

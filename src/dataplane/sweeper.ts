@@ -98,7 +98,7 @@ export class Sweeper implements SetReconciler {
     for (const set of this.#sets) {
       set.queueResync();
       await set.apply(signal);
-      const { againInMs } = set.applyDeletions();
+      const { againInMs } = await set.applyDeletions(signal);
       if (againInMs !== undefined) pauses.push(againInMs);
     }
     return pauses.length === 0 ? undefined : Math.min(...pauses);

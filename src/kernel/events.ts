@@ -43,6 +43,7 @@ export class EventMonitor implements AsyncDisposable {
   readonly #pending = new Int32Array(new SharedArrayBuffer(4));
   readonly #options: EventMonitorOptions;
   #isClosing = false;
+  #hasEnded = false;
 
   constructor(options: EventMonitorOptions) {
     this.#options = options;
@@ -51,9 +52,17 @@ export class EventMonitor implements AsyncDisposable {
       NetlinkSocket.open(NETLINK_ROUTE, { groups, receiveBufferBytes: options.receiveBufferBytes ?? 16 << 20 });
     this.#socket = options.namespace === undefined ? open() : withNamespace(options.namespace, open);
     this.#wakeFd = succeed(eventfd(), "make a descriptor to wake a thread");
-    this.#worker = new Worker(workerUrl("kernel/event-worker"));
+    try {
+      this.#worker = new Worker(workerUrl("kernel/event-worker"));
+    } catch (error) {
+      this.#socket[Symbol.dispose]();
+      close(this.#wakeFd);
+      throw error;
+    }
     this.#worker.onmessage = (event: MessageEvent<EventWorkerMessage>) => this.#receive(event.data);
     this.#worker.onerror = (event) => this.#end(event.message);
+    // A thread that ends without a word: nothing is heard any more.
+    this.#worker.addEventListener("close", () => this.#end("its thread ended"));
     const start: EventWorkerStart = {
       fd: this.#socket.fd,
       wakeFd: this.#wakeFd,
@@ -81,6 +90,8 @@ export class EventMonitor implements AsyncDisposable {
   }
 
   #end(failure: string | undefined): void {
+    if (this.#hasEnded) return; // an error, the farewell and the thread's end may come one after the other
+    this.#hasEnded = true;
     const isOurWish = this.#isClosing;
     this.#isClosing = true;
     this.#worker.terminate();

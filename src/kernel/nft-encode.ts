@@ -58,6 +58,8 @@ export class BatchEncoder {
   readonly #w: NetlinkWriter;
   /** Which change each message of the batch came from; -1 for the marks. */
   readonly changeOfMessage: number[] = [];
+  /** So many changes were encoded. */
+  changes = 0;
   #inlineSets = 0;
 
   constructor(writer: NetlinkWriter) {
@@ -78,6 +80,7 @@ export class BatchEncoder {
       const change = changes[i];
       if (change === undefined) continue;
       const before = this.#w.messages;
+      this.changes = i;
       this.#change(change);
       for (let n = before; n < this.#w.messages; n++) this.changeOfMessage.push(i);
     }

@@ -3,6 +3,7 @@
 //
 // The kernel counts generations: each transaction anyone commits makes a new one. `generation()` tells in one message
 // whether the ruleset is still what we last saw, and a commit can insist on it.
+import { describeError } from "../lib/log.ts";
 import { NetlinkError } from "./netlink-error.ts";
 import type { NetlinkMessage } from "./netlink-reader.ts";
 import { type BatchFault, NETLINK_NETFILTER, NetlinkSocket } from "./netlink-socket.ts";
@@ -32,6 +33,8 @@ export class NftError extends NetlinkError {
     request: string,
     errno: string,
     extack: NetlinkError["extack"],
+    /** All changes that were refused, this one first: the kernel looks at the rest even after a fault. */
+    readonly refused: readonly NftChange[] = change === undefined ? [] : [change],
   ) {
     super(request, errno, extack);
   }
@@ -76,7 +79,12 @@ export class Nft implements NftRuleset, Disposable {
     const encoder = new BatchEncoder(writer);
     if (changes.length > 0) {
       writer.expect(changes.length * BYTES_OF_A_CHANGE);
-      encoder.encode(changes, how);
+      try {
+        encoder.encode(changes, how);
+      } catch (error) {
+        const change = changes[encoder.changes];
+        throw new NftError(change, `encode ${nameChange(change)}`, "EINVAL", { message: describeError(error) });
+      }
     }
     return { writer, encoder, what: `commit ${changes.length} nftables changes` };
   }
@@ -174,11 +182,29 @@ function throwFault(
   changes: readonly NftChange[],
   encoder: BatchEncoder,
   what: string,
-  [fault]: readonly BatchFault[],
+  faults: readonly BatchFault[],
 ): void {
+  const [fault] = faults;
   if (fault === undefined) return;
-  const change = changes[encoder.changeOfMessage[fault.index] ?? -1];
-  throw new NftError(change, change === undefined ? what : describeChange(change), fault.errno, fault.extack);
+  const refused = new Set(faults.map(({ index }) => changes[encoder.changeOfMessage[index] ?? -1]));
+  const [change] = refused;
+  const known = [...refused].filter((each) => each !== undefined);
+  throw new NftError(
+    change,
+    change === undefined ? what : describeChange(change),
+    fault.errno,
+    fault.extack,
+    change === undefined ? [] : known,
+  );
+}
+
+/** In words, also for a change that cannot be made ready for the kernel. */
+function nameChange(change: NftChange | undefined): string {
+  try {
+    return change === undefined ? "a change" : describeChange(change);
+  } catch {
+    return change === undefined ? "" : `${change.op} ${"chain" in change ? change.chain : change.table.name}`;
+  }
 }
 
 /** About what a rule takes; too little only means that the buffer grows. */

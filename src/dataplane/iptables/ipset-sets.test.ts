@@ -50,13 +50,24 @@ class MemoryIpsets implements Pick<IpsetStore, "names" | "list" | "apply"> {
 
 function open(store = new MemoryIpsets()) {
   const lines: string[] = [];
-  const logger = createLogger({ level: "info", write: ({ sentence }) => lines.push(sentence) });
-  const sets = new IpsetSets({ version: 4, store: store as unknown as IpsetStore, maxElements: 1000, logger });
+  const logger = createLogger({
+    level: "info",
+    write: ({ sentence, fields }) => lines.push(`${sentence} ${JSON.stringify(fields)}`),
+  });
+  const renamed: string[] = [];
+  const sets: IpsetSets = new IpsetSets({
+    version: 4,
+    store: store as unknown as IpsetStore,
+    maxElements: 1000,
+    logger,
+    onRename: (id) => renamed.push(sets.kernelName(id)),
+    whoUses: async (name) => [`iptables-legacy -t filter -A INPUT -m set --match-set ${name} src -j DROP`],
+  });
   const round = async () => {
     await sets.apply(new AbortController().signal);
-    return sets.applyDeletions();
+    return sets.applyDeletions(new AbortController().signal);
   };
-  return { store, sets, round, lines };
+  return { store, sets, round, lines, renamed };
 }
 const members = (store: MemoryIpsets, name: string) => [...(store.sets.get(name)?.members ?? ["absent"])].sort();
 
@@ -131,4 +142,51 @@ test("FD-095 unused sets go a few at a time; one that is still used is tried aga
   store.used.clear();
   await go();
   expect(rounds).toEqual([[0, undefined]]);
+});
+
+test("a set of another kind that rules hold: ours lives under a stand-in name until the alien can go", async () => {
+  const store = new MemoryIpsets();
+  store.sets = new Map([["cali40s:one", { type: "hash:ip", maxElements: 1000, members: new Set(["10.9.9.9"]) }]]);
+  store.used.add("cali40s:one");
+  const { sets, round, lines, renamed } = open(store);
+  sets.replace("s:one", "net", ["10.0.0.0/8"]);
+  await round();
+  expect(sets.kernelName("s:one")).toBe("cali4ts:one");
+  expect(members(store, "cali4ts:one")).toEqual(["10.0.0.0/8"]);
+  expect(renamed).toEqual(["cali4ts:one"]);
+  expect(lines.join("\n")).toContain("of another kind and in use by rules");
+  // Changes go to the stand-in; who holds the name is told, once.
+  sets.change("s:one", ["10.1.0.0/16", "11.0.0.0/8"], ["10.0.0.0/8"]);
+  for (let i = 0; i < 6; i++) await round();
+  expect(members(store, "cali4ts:one")).toEqual(["10.1.0.0/16", "11.0.0.0/8"]);
+  const told = lines.filter((line) => line.includes("rules that are not ours hold"));
+  expect(told).toHaveLength(1);
+  expect(told[0]).toContain("-A INPUT -m set --match-set cali40s:one");
+  sets.queueResync();
+  await round();
+  expect(sets.kernelName("s:one")).toBe("cali4ts:one");
+  // The rule goes: the set comes under its own name, then the stand-in goes, which our rules still used meanwhile.
+  store.used.delete("cali40s:one");
+  store.used.add("cali4ts:one");
+  expect(await round()).toEqual({ againInMs: 0 });
+  expect(renamed).toEqual(["cali4ts:one", "cali40s:one"]);
+  await round();
+  expect(members(store, "cali40s:one")).toEqual(["10.1.0.0/16", "11.0.0.0/8"]);
+  store.used.clear();
+  await round();
+  expect([...store.sets.keys()]).toEqual(["cali40s:one"]);
+  expect(store.sets.get("cali40s:one")?.type).toBe("hash:net");
+});
+
+test("a set under a stand-in name that is no longer wanted goes with the alien", async () => {
+  const store = new MemoryIpsets();
+  store.sets = new Map([["cali40s:one", { type: "hash:ip", maxElements: 1000, members: new Set() }]]);
+  store.used.add("cali40s:one");
+  const { sets, round } = open(store);
+  sets.replace("s:one", "net", ["10.0.0.0/8"]);
+  await round();
+  sets.remove("s:one");
+  store.used.clear();
+  await round();
+  expect(store.sets.size).toBe(0);
 });

@@ -1,5 +1,9 @@
 // Sets of addresses kept in ipset. Deltas go to the live set, removals first; a set that cannot be trusted is filled anew
 // under another name and swapped in, so that rules never see it half full.
+//
+// A set of another type cannot be swapped in. While rules hold such a set of our name ("alien"), ours lives under a
+// stand-in name, to which all our rules are moved; when nothing holds the alien any more it goes, and ours takes its
+// name back. At no time does a rule of ours match by anything but the wanted members.
 import type { IpsetChange, IpsetStore, IpsetType } from "../../kernel/index.ts";
 import { hasErrno } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
@@ -13,7 +17,9 @@ import type { SetId } from "../rules/rule.ts";
 import { familyMember, familyMembers } from "../rules/set-members.ts";
 
 interface OurSet {
-  readonly name: string;
+  /** The kernel's name for it now: its own, or a stand-in while something else has that. */
+  name: string;
+  readonly ownName: string;
   readonly memberType: MemberType;
   readonly members: MemberDelta;
   /**
@@ -29,6 +35,10 @@ export interface IpsetSetsOptions {
   readonly maxElements: number;
   readonly logger: Logger;
   readonly onCall?: (ok: boolean, lines: number) => void;
+  /** The kernel's name of this set changed: rules that use it must be written anew. */
+  readonly onRename?: (id: SetId) => void;
+  /** Rules in the kernel that name the set, in words. */
+  readonly whoUses?: (name: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
 const IPSET_TYPE: Readonly<Record<MemberType, IpsetType>> = {
@@ -43,6 +53,8 @@ const DELETIONS_PER_ROUND = 10;
 const MORE_DELETIONS_MS = 100;
 /** The kernel lets go of what deleted rules used a moment after them; a foreign rule may hold a set for ever. */
 const IN_USE_MS = { first: 100, last: 180_000 };
+/** So often a set that is still held is nobody's but the kernel's own slowness. */
+const PATIENT_TRIES = 4;
 
 export class IpsetSets implements IpSets, SetReconciler {
   readonly name: string;
@@ -55,8 +67,11 @@ export class IpsetSets implements IpSets, SetReconciler {
   readonly #dirty = new Set<SetId>();
   /** Names of ours that nobody wants any more. */
   readonly #surplus = new Set<string>();
-  /** Of those, the ones some rule still matches by. */
-  readonly #inUse = new Set<string>();
+  /** Of those, the ones some rule still matches by, and how often that was found. */
+  readonly #inUse = new Map<string, number>();
+  /** Sets under a stand-in name, by the name of their own that something else has. */
+  readonly #standIns = new Map<string, SetId>();
+  #hasRenamed = false;
   #inUseMs = IN_USE_MS.first;
   /** Sets to compare with the kernel bit by bit, when a periodic check runs. */
   #unchecked: SetId[] = [];
@@ -75,18 +90,25 @@ export class IpsetSets implements IpSets, SetReconciler {
     return this.#present.size;
   }
 
+  /** The name rules must use. */
+  kernelName(id: SetId): string {
+    return this.#wanted.get(id)?.name ?? setName(this.version, id);
+  }
+
   replace(id: SetId, memberType: MemberType, members: Iterable<string>): void {
-    const name = setName(this.version, id);
     let set = this.#wanted.get(id);
     if (set === undefined || set.memberType !== memberType) {
+      const isRenamed = set !== undefined && this.#leaveStandIn(set);
+      const name = setName(this.version, id);
       const state = this.#present.has(name) ? "unread" : "absent";
-      set = { name, memberType, members: new MemberDelta(), state };
+      set = { name, ownName: name, memberType, members: new MemberDelta(), state };
       this.#wanted.set(id, set);
+      if (isRenamed) this.#rename(id);
     }
     set.members.replace(familyMembers(memberType, this.version, members));
     this.#dirty.add(id);
-    this.#surplus.delete(name);
-    this.#inUse.delete(name);
+    this.#surplus.delete(set.name);
+    this.#inUse.delete(set.name);
   }
 
   change(id: SetId, added: Iterable<string>, removed: Iterable<string>): void {
@@ -103,6 +125,7 @@ export class IpsetSets implements IpSets, SetReconciler {
     if (set === undefined) return;
     this.#wanted.delete(id);
     this.#dirty.delete(id);
+    this.#standIns.delete(set.ownName);
     if (this.#present.has(set.name)) this.#surplus.add(set.name);
   }
 
@@ -126,13 +149,21 @@ export class IpsetSets implements IpSets, SetReconciler {
     }
   }
 
-  applyDeletions(): ApplyOutcome {
+  async applyDeletions(signal: AbortSignal): Promise<ApplyOutcome> {
     let refused = 0;
     for (const name of [...this.#surplus].slice(0, DELETIONS_PER_ROUND)) {
       this.#surplus.delete(name);
-      if (this.#destroy(name)) continue;
+      if (this.#destroy(name)) {
+        this.#takeBackName(name);
+        continue;
+      }
       this.#surplus.add(name); // behind the others
       refused++;
+      if (this.#inUse.get(name) === PATIENT_TRIES) await this.#tellWhoUses(name, signal);
+    }
+    if (this.#hasRenamed) {
+      this.#hasRenamed = false;
+      return { againInMs: 0 };
     }
     if (this.#surplus.size > this.#inUse.size) return { againInMs: MORE_DELETIONS_MS };
     if (refused === 0) {
@@ -150,18 +181,91 @@ export class IpsetSets implements IpSets, SetReconciler {
       this.#options.onCall?.(true, 1);
     } catch (error) {
       if (!hasErrno(error, "ENOENT")) {
-        const say = this.#inUse.has(name) ? "debug" : "warn";
-        this.#log[say]("an unused IP set could not be deleted; trying again", {
+        const tries = (this.#inUse.get(name) ?? 0) + 1;
+        this.#inUse.set(name, tries);
+        this.#log[tries === 1 ? "warn" : "debug"]("an unused IP set could not be deleted; trying again", {
           set: name,
           error: describeError(error),
         });
-        this.#inUse.add(name);
         return false;
       }
     }
     this.#inUse.delete(name);
     this.#present.delete(name);
     return true;
+  }
+
+  // --- a set of another kind that has a name of ours ----------------------------------------------------------------
+
+  /** Takes the alien away, or, while something holds it, gives our set a stand-in name. */
+  #makeRoom(id: SetId, set: OurSet): void {
+    const { name } = set;
+    try {
+      this.#options.store.apply([{ op: "destroy", name }]);
+      this.#log.warn("an IP set with a name of ours is of another kind; replaced", { set: name });
+      set.state = "absent";
+      return;
+    } catch (error) {
+      if (hasErrno(error, "ENOENT")) {
+        set.state = "absent";
+        return;
+      }
+      if (!isHeld(error)) throw error;
+    }
+    this.#surplus.add(name);
+    if (name === set.ownName) this.#standIns.set(name, id);
+    set.name = this.#standInName(set);
+    this.#surplus.delete(set.name);
+    this.#inUse.delete(set.name);
+    set.state = this.#present.has(set.name) ? "unread" : "absent";
+    this.#log.warn(
+      "an IP set with a name of ours is of another kind and in use by rules; ours has a stand-in name until it is free",
+      { set: set.ownName, standIn: set.name },
+    );
+    this.#rename(id);
+  }
+
+  /** The alien is gone: the set is made again under its own name, the rules follow, and then the stand-in goes. */
+  #takeBackName(name: string): void {
+    const id = this.#standIns.get(name);
+    const set = id === undefined ? undefined : this.#wanted.get(id);
+    if (id === undefined || set === undefined) return;
+    this.#log.info("an IP set takes its own name back", { set: name, standIn: set.name });
+    this.#leaveStandIn(set);
+    set.state = "absent";
+    this.#dirty.add(id);
+    this.#rename(id);
+  }
+
+  /** Whether it was under another name than its own. */
+  #leaveStandIn(set: OurSet): boolean {
+    if (!this.#standIns.delete(set.ownName)) return false;
+    this.#surplus.add(set.name);
+    set.name = set.ownName;
+    return true;
+  }
+
+  #rename(id: SetId): void {
+    this.#hasRenamed = true;
+    this.#options.onRename?.(id);
+  }
+
+  /** The same after every restart, so that nothing is written again; a numbered one where that too is an alien. */
+  #standInName(set: OurSet): string {
+    const likeOwn = `cali${this.version}t${set.ownName.slice("cali40".length)}`;
+    return set.name === set.ownName ? likeOwn : this.#temporaryName();
+  }
+
+  async #tellWhoUses(name: string, signal: AbortSignal): Promise<void> {
+    const rules = await this.#options.whoUses?.(name, signal).catch(() => undefined);
+    if (rules === undefined) return;
+    this.#log.warn("rules that are not ours hold an IP set of ours; delete them", {
+      set: name,
+      rules: rules.length > 0 ? rules.join("; ") : "none that iptables shows: look for a set of sets or a tc filter",
+      meanwhile: this.#standIns.has(name)
+        ? "our rules use a stand-in with the right members"
+        : "no rule of ours uses it",
+    });
   }
 
   #readBack(): void {
@@ -180,7 +284,7 @@ export class IpsetSets implements IpSets, SetReconciler {
       }
       for (const name of this.#present)
         if (!wantedNames.has(name)) {
-          if (!isFull && !this.#surplus.has(name))
+          if (!isFull && !this.#surplus.has(name) && !this.#standIns.has(name))
             this.#log.warn("somebody left an IP set with a name of ours; removing it", { set: name });
           this.#surplus.add(name);
         }
@@ -221,7 +325,10 @@ export class IpsetSets implements IpSets, SetReconciler {
     for (const id of this.#dirty) {
       const set = this.#wanted.get(id);
       if (set === undefined) continue;
-      if (set.state === "unread") this.#read(set);
+      while (set.state === "unread" || set.state === "alien") {
+        if (set.state === "unread") this.#read(set);
+        else this.#makeRoom(id, set);
+      }
       this.#difference(set, changes);
       touched.push(set);
     }
@@ -255,10 +362,6 @@ export class IpsetSets implements IpSets, SetReconciler {
       if (members.wanted.size > 0) changes.push({ op: "add", name: target, type, members: [...members.wanted] });
     };
     if (state === "absent") return fill(name);
-    if (state === "alien") {
-      changes.push({ op: "destroy", name }); // no rule of ours ever matched by it
-      return fill(name);
-    }
     if (state === "unfit") {
       const temporary = this.#temporaryName();
       fill(temporary);
@@ -284,3 +387,6 @@ export class IpsetSets implements IpSets, SetReconciler {
     return version === 4 && (name === "felix-masq-ipam-pools" || name === "felix-all-ipam-pools");
   }
 }
+
+/** Some rule matches by it. */
+const isHeld = (error: unknown): boolean => hasErrno(error, "EBUSY", "E4100");

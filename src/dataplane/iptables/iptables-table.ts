@@ -9,9 +9,10 @@ import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../mana
 import { dispatchTree } from "../rules/dispatch-tree.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import type { LayerTable } from "../rules/layer-table.ts";
-import { type Chain, chain, chainTargets, type Rule, type RuleChain } from "../rules/rule.ts";
+import { type Chain, chain, chainTargets, namesSet, type Rule, type RuleChain, type SetId } from "../rules/rule.ts";
 import type { ForeignWrites } from "./foreign-writes.ts";
-import { lowerChain, type LoweringContext } from "./lower.ts";
+import { takesConnectionLimits } from "./connection-limits.ts";
+import { limitsConnections, lowerChain, type LoweringContext } from "./lower.ts";
 import { RecheckTimer, type RecheckOptions } from "./recheck.ts";
 import { type ChainDelta, hookDelta, restoreText, type WrittenChain } from "./restore-text.ts";
 import { appendsName, ruleHashes } from "./rule-hash.ts";
@@ -30,6 +31,10 @@ export interface IptablesTableOptions extends RecheckOptions {
   /** Where the kernel can tell; one for all tables. */
   readonly foreign?: ForeignWrites;
   readonly onCall?: (what: "save" | "restore", ok: boolean, lines: number) => void;
+}
+
+interface WrittenHook extends WrittenChain {
+  readonly rules: readonly Rule[];
 }
 
 const KERNEL_CHAINS: Readonly<Record<TableName, readonly string[]>> = {
@@ -52,8 +57,8 @@ export class IptablesTable implements LayerTable, Reconciler {
   readonly #offered = new Map<string, RuleChain[]>();
   readonly #wanted = new Map<string, WrittenChain>();
   readonly #forced = new Set<string>();
-  readonly #insert = new Map<string, WrittenChain>();
-  readonly #append = new Map<string, WrittenChain>();
+  readonly #insert = new Map<string, WrittenHook>();
+  readonly #append = new Map<string, WrittenHook>();
   /** Chains that changed since they were last written. */
   readonly #dirty = new Set<string>();
   /** Nothing new was asked for: whatever differs now is somebody else's doing. */
@@ -65,10 +70,12 @@ export class IptablesTable implements LayerTable, Reconciler {
   /** The epoch of foreign writes in which that was true. */
   #epoch: number | undefined;
   readonly #recheck: RecheckTimer;
+  #context: LoweringContext;
 
   constructor(options: IptablesTableOptions) {
     this.#options = options;
     this.layer = options.layer;
+    this.#context = options.context;
     this.version = options.store.family;
     this.name = `iptables ${options.layer} IPv${this.version}`;
     this.#log = options.logger.with({ table: options.layer, ipVersion: this.version });
@@ -118,13 +125,21 @@ export class IptablesTable implements LayerTable, Reconciler {
 
   setHook(kernelChain: string, place: "insert" | "append", rules: readonly Rule[]): void {
     const hooks = place === "insert" ? this.#insert : this.#append;
-    const texts = lowerChain(this.#options.context, chain(kernelChain, rules));
+    const texts = lowerChain(this.#context, chain(kernelChain, rules));
     const hashes = ruleHashes(place === "insert" ? kernelChain : appendsName(kernelChain), texts);
     for (const target of hooks.get(kernelChain)?.targets ?? []) this.#graph.letGo(target);
     const targets = chainTargets(chain(kernelChain, rules));
     for (const target of targets) this.#graph.hold(target);
-    hooks.set(kernelChain, { name: kernelChain, texts, hashes, targets });
+    hooks.set(kernelChain, { name: kernelChain, texts, hashes, targets, rules });
     this.#areHooksDirty = true;
+  }
+
+  /** The kernel's name of a set changed: what names it is written anew. */
+  renameSet(id: SetId): void {
+    const names = (rules: readonly Rule[]) => rules.some((rule) => rule.match?.some((m) => namesSet(m, id)) === true);
+    for (const parts of this.#offered.values()) for (const part of parts) if (names(part.rules)) this.#setPart(part);
+    for (const [kernelChain, { rules }] of this.#insert) if (names(rules)) this.setHook(kernelChain, "insert", rules);
+    for (const [kernelChain, { rules }] of this.#append) if (names(rules)) this.setHook(kernelChain, "append", rules);
   }
 
   queueResync(): void {
@@ -152,6 +167,7 @@ export class IptablesTable implements LayerTable, Reconciler {
         this.#actual = undefined;
         if (attempt + 1 >= WRITE_ATTEMPTS || error instanceof FatalDataplaneError)
           throw new FatalDataplaneError(`${this.name} cannot be programmed`, { cause: error });
+        if (attempt > 0 && (await this.#goWithoutLimits(error, signal))) continue;
         this.#log.warn("iptables refused the rules; trying again", { error: describeError(error), attempt });
         await delay(2 ** attempt, signal);
       }
@@ -165,8 +181,11 @@ export class IptablesTable implements LayerTable, Reconciler {
     const actual = known ?? (await this.#read(signal));
     this.#actual = actual;
     // Of what is known, only what changed since can differ.
-    const delta = known === undefined ? this.#difference(actual) : this.#difference(actual, this.#dirty);
-    const texts = restoreText(this.layer, delta, store.variant);
+    const compare = () => {
+      const found = known === undefined ? this.#difference(actual) : this.#difference(actual, this.#dirty);
+      return { delta: found, texts: restoreText(this.layer, found, store.variant) };
+    };
+    let { delta, texts } = compare();
     if (texts.length > 0 && this.#isOnlyLooking) {
       this.#log.warn("somebody changed our iptables rules; repairing", {
         missing: delta.create.length,
@@ -175,7 +194,11 @@ export class IptablesTable implements LayerTable, Reconciler {
         hooks: delta.hooks.length,
       });
       await this.#options.beforeRepair?.(signal);
+      ({ delta, texts } = compare()); // a set may have another name now
     }
+    // From here on a change is one for the next round; after a failure everything is compared again.
+    this.#dirty.clear();
+    this.#areHooksDirty = false;
     for (const text of texts) {
       const lines = text.split("\n").length - 1;
       const started = performance.now();
@@ -191,10 +214,28 @@ export class IptablesTable implements LayerTable, Reconciler {
       // What we believe the kernel holds is no longer what was read; the next look decides.
       if (this.#log.enabled("debug")) this.#log.debug("wrote iptables", { lines, insertMode });
     }
-    this.#dirty.clear();
-    this.#areHooksDirty = false;
     this.#hasWritten = true;
     if (texts.length > 0) this.#adopt(actual, delta);
+  }
+
+  /**
+   * A kernel without connection limits refuses every rule of the transaction because of one. Whether it is one is tried
+   * with a chain that no packet sees; then workloads go without their limits.
+   */
+  async #goWithoutLimits(error: unknown, signal: AbortSignal): Promise<boolean> {
+    const { features } = this.#context;
+    const isAsked = [...this.#offered.values()].some((parts) =>
+      parts.some((part) => part.rules.some(limitsConnections)),
+    );
+    if (!isAsked || features.connectionLimits === false) return false;
+    if (await takesConnectionLimits(this.#options.store, signal)) return false;
+    this.#log.warn("connections of workloads are not limited: the kernel refuses to count them", {
+      setting: "ingressMaxConnections, egressMaxConnections of QoS annotations (the kernel's xt_connlimit)",
+      error: describeError(error),
+    });
+    this.#context = { ...this.#context, features: { ...features, connectionLimits: false } };
+    for (const parts of this.#offered.values()) for (const part of parts) this.#setPart(part);
+    return true;
   }
 
   /** @param names of the chains that may differ; all when not given */
@@ -268,7 +309,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   #setPart(part: RuleChain): void {
-    const texts = lowerChain(this.#options.context, part);
+    const texts = lowerChain(this.#context, part);
     const before = this.#wanted.get(part.name);
     const targets = chainTargets(part);
     if (before === undefined || !sameList(before.texts, texts)) {

@@ -1,6 +1,5 @@
 // Rules of the tree as rules iptables can hold. iptables has no lists of prefixes and at most 15 ports in a match, so a
 // rule with more becomes a block: scratch bit 0 says "all blocks so far matched", bit 1 "this block matched".
-import type { IpVersion } from "../../lib/ip.ts";
 import type { RulesConfig } from "../rules/config.ts";
 import { splitPorts } from "../rules/port-groups.ts";
 import {
@@ -17,14 +16,21 @@ import {
   setMark,
   type Side,
 } from "../rules/rule.ts";
-import { actionText, commentText, type IptablesFeatures, ipPortSetText, matchText, type PlainAction } from "./text.ts";
+import {
+  actionText,
+  commentText,
+  type IptablesFeatures,
+  ipPortSetText,
+  type MatchContext,
+  matchText,
+  type PlainAction,
+} from "./text.ts";
 
 /** One iptables rule: everything behind the hash comment. */
 export type RuleText = string;
 
-export interface LoweringContext {
+export interface LoweringContext extends MatchContext {
   readonly config: RulesConfig;
-  readonly version: IpVersion;
   readonly layer: Layer;
   readonly features: IptablesFeatures;
 }
@@ -51,9 +57,10 @@ function lowerRule(context: LoweringContext, rule: Rule, isLast: boolean): RuleT
     if (action !== undefined) words.push(actionText(action, context.features));
     texts.push(words.join(" "));
   };
-  const plain = (matches: readonly Match[]) => matches.map((m) => matchText(m, context.version));
+  const plain = (matches: readonly Match[]) => matches.map((m) => matchText(m, context));
 
   const { action } = rule;
+  if (context.features.connectionLimits === false && limitsConnections(rule)) return [];
   if (action?.kind === "dropOverRate") return dropOverRate(context, action);
   if (action?.kind === "offload") return []; // iptables has none
   const final = lowerMatches(context, rule.match ?? [], put);
@@ -71,12 +78,14 @@ function lowerRule(context: LoweringContext, rule: Rule, isLast: boolean): RuleT
   return texts;
 }
 
+export const limitsConnections = (rule: Rule): boolean =>
+  rule.match?.some((m) => m.kind === "connectionsAbove") === true;
+
 type Put = (match: readonly string[], action: PlainAction | undefined) => void;
 
 /** Writes the blocks the matches need and gives what is left for the rule itself. */
 function lowerMatches(context: LoweringContext, matches: readonly Match[], put: Put): string[] {
   const { marks } = context.config;
-  const { version } = context;
   const blocks: { readonly negative: boolean; readonly lines: readonly (readonly string[])[] }[] = [];
   const left: Match[] = [];
 
@@ -95,10 +104,10 @@ function lowerMatches(context: LoweringContext, matches: readonly Match[], put: 
       negative: false,
       lines: [
         ...groups.map((ranges) => [
-          matchText({ kind: "protocol", protocol: m.protocol }, version),
-          matchText({ kind: "ports", side, protocol: m.protocol, ranges }, version),
+          matchText({ kind: "protocol", protocol: m.protocol }, context),
+          matchText({ kind: "ports", side, protocol: m.protocol, ranges }, context),
         ]),
-        ...sets.map((set) => [ipPortSetText(set, side, version)]),
+        ...sets.map((set) => [ipPortSetText(set, side, context)]),
       ],
     });
   }
@@ -108,7 +117,7 @@ function lowerMatches(context: LoweringContext, matches: readonly Match[], put: 
     moved.add(m);
     blocks.push({
       negative: false,
-      lines: m.nets.map((net) => [matchText({ kind: "nets", side, nets: [net] }, version)]),
+      lines: m.nets.map((net) => [matchText({ kind: "nets", side, nets: [net] }, context)]),
     });
   }
   for (const side of ["source", "destination"] as const) {
@@ -120,14 +129,14 @@ function lowerMatches(context: LoweringContext, matches: readonly Match[], put: 
     moved.add(m);
     blocks.push({
       negative: true,
-      lines: m.nets.map((net) => [matchText({ kind: "nets", side, nets: [net] }, version)]),
+      lines: m.nets.map((net) => [matchText({ kind: "nets", side, nets: [net] }, context)]),
     });
   }
   for (const m of matches) if (!moved.has(m)) left.push(m);
 
   writeBlocks(context, blocks, put);
   const words = left.flatMap((m) => lowerMatch(context, m));
-  if (blocks.length > 0) words.push(matchText(markSet(marks.scratch0), version));
+  if (blocks.length > 0) words.push(matchText(markSet(marks.scratch0), context));
   return words;
 }
 
@@ -151,17 +160,17 @@ function writeBlocks(
     // because an earlier one matched.
     if (done >= 2) put([], clearMark(scratch1));
     for (const line of lines) put(line, setMark(done === 0 ? scratch0 : scratch1));
-    if (done > 0) put([matchText(markClear(scratch1), context.version)], clearMark(scratch0));
+    if (done > 0) put([matchText(markClear(scratch1), context)], clearMark(scratch0));
     done++;
   }
 }
 
 /** One match as words; negated lists become several matches of one rule. */
-function lowerMatch({ version }: LoweringContext, m: Match): string[] {
-  if (m.kind !== "ports") return [matchText(m, version)];
+function lowerMatch(context: LoweringContext, m: Match): string[] {
+  if (m.kind !== "ports") return [matchText(m, context)];
   const { sets = [], ...numbers } = m;
-  const words = splitPorts(m.ranges).map((ranges) => matchText({ ...numbers, ranges }, version));
-  words.push(...sets.map((set) => ipPortSetText(set, m.side, version, m.negated)));
+  const words = splitPorts(m.ranges).map((ranges) => matchText({ ...numbers, ranges }, context));
+  words.push(...sets.map((set) => ipPortSetText(set, m.side, context, m.negated)));
   return words;
 }
 
@@ -170,9 +179,7 @@ function dropOverRate(context: LoweringContext, action: Action & { kind: "dropOv
   const bit = context.config.marks.scratch0;
   const { what, packetsPerSecond, burst } = action;
   const write = (comment: string, match: readonly Match[], then: PlainAction): RuleText =>
-    [commentText(comment), ...match.map((m) => matchText(m, context.version)), actionText(then, context.features)].join(
-      " ",
-    );
+    [commentText(comment), ...match.map((m) => matchText(m, context)), actionText(then, context.features)].join(" ");
   const clear = write(`Clear ${what} packet rate limit mark`, [], clearMark(bit));
   return [
     clear,

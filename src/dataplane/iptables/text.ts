@@ -2,7 +2,7 @@
 import type { IpVersion } from "../../lib/ip.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import { setName } from "../rules/names.ts";
-import type { Action, Match, PortRange, Side } from "../rules/rule.ts";
+import type { Action, Match, PortRange, SetId, Side } from "../rules/rule.ts";
 
 /** What the tools and the kernel of this host can do. */
 export interface IptablesFeatures {
@@ -10,6 +10,15 @@ export interface IptablesFeatures {
   readonly snatRandomFully: boolean;
   /** `--nflog-size`, else `--nflog-range`. */
   readonly nflogSize: boolean;
+  /** `-m connlimit`; the kernel has it unless it was found to refuse it. */
+  readonly connectionLimits?: boolean;
+}
+
+/** What a match's words depend on. */
+export interface MatchContext {
+  readonly version: IpVersion;
+  /** The kernel's name of a set, where that is not its own. */
+  readonly setName?: (id: SetId) => string;
 }
 
 export const ALL_FEATURES: IptablesFeatures = { masqueradeRandomFully: true, snatRandomFully: true, nflogSize: true };
@@ -30,7 +39,8 @@ const ports = (ranges: readonly PortRange[]): string =>
 const LOG_PREFIX_LENGTH = 29;
 const NFLOG_SIZE = 80;
 
-export function matchText(m: Match, version: IpVersion): string {
+export function matchText(m: Match, context: MatchContext): string {
+  const { version } = context;
   switch (m.kind) {
     case "interface":
       return `--${m.direction}-interface ${m.name.replace(/\*$/, "+")}`;
@@ -41,9 +51,9 @@ export function matchText(m: Match, version: IpVersion): string {
     case "address":
       return `--${m.side} ${m.address}`;
     case "ipSet":
-      return `-m set ${bang(m.negated)}--match-set ${setName(version, m.set)} ${SIDE_SHORT[m.side]}`;
+      return `-m set ${bang(m.negated)}--match-set ${nameOf(context, m.set)} ${SIDE_SHORT[m.side]}`;
     case "ipPortSet":
-      return ipPortSetText(m.set, m.side, version, m.negated);
+      return ipPortSetText(m.set, m.side, context, m.negated);
     case "ports":
       return `-m multiport ${bang(m.negated)}--${m.side}-ports ${ports(m.ranges)}`;
     case "udpPort":
@@ -76,8 +86,10 @@ export function matchText(m: Match, version: IpVersion): string {
   }
 }
 
-export const ipPortSetText = (set: string, side: Side, version: IpVersion, negated?: boolean): string =>
-  `-m set ${bang(negated)}--match-set ${setName(version, set)} ${SIDE_SHORT[side]},${SIDE_SHORT[side]}`;
+const nameOf = (context: MatchContext, set: SetId): string => context.setName?.(set) ?? setName(context.version, set);
+
+export const ipPortSetText = (set: SetId, side: Side, context: MatchContext, negated?: boolean): string =>
+  `-m set ${bang(negated)}--match-set ${nameOf(context, set)} ${SIDE_SHORT[side]},${SIDE_SHORT[side]}`;
 
 export function actionText(a: PlainAction, features: IptablesFeatures): string {
   switch (a.kind) {

@@ -10,22 +10,27 @@ import {
   keyTypeId,
   nftMatch,
   type NftChange,
-  type RuleBody,
   type TableRef,
 } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import { FLOWTABLE, type RulesConfig } from "../rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
-import { type Chain, chainTargets, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
+import { type Chain, chainTargets, type Layer, LAYERS, namesSet, type Rule, type SetId } from "../rules/rule.ts";
 import { Flowtable } from "./flowtable.ts";
 import { NftSets } from "./nft-sets.ts";
-import { nftChainName, type RenderContext, renderRule } from "./render.ts";
-import { isSlotted, PORTS_SET, PORTS_TYPE, RulePorts, type Slot, SlotNumbers, takePorts } from "./rule-ports.ts";
+import {
+  chainRules,
+  kernelRules,
+  LateRule,
+  MAP_MARK,
+  prepareChain,
+  type PreparedChain,
+  type RuleAt,
+} from "./prepared-chain.ts";
+import { nftChainName, type RenderContext } from "./render.ts";
+import { PORTS_SET, PORTS_TYPE, RulePorts, SlotNumbers } from "./rule-ports.ts";
 import { VerdictMap } from "./verdict-map.ts";
-
-/** A change of how rules are rendered must change their marks: raise this with it. */
-const RENDER_VERSION = "2";
 
 interface WantedChain {
   readonly layer: Layer;
@@ -33,17 +38,6 @@ interface WantedChain {
   /** Made when the chain is needed: most chains are offered to layers that never use them. */
   prepared?: PreparedChain;
 }
-interface PreparedChain {
-  /** As offered, its ports taken out. */
-  readonly chain: Chain;
-  /** One per rule of the tree: what it says. */
-  readonly ruleMarks: readonly string[];
-  /** One per rule of the kernel's chain, in order. */
-  readonly marks: readonly string[];
-  readonly sets: ReadonlySet<SetId>;
-  readonly ports: ReadonlyMap<Slot, readonly number[]>;
-}
-
 const BASE: Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>> = {
   raw: {
     PREROUTING: { type: "filter", hook: "prerouting", priority: -300, policy: "accept" },
@@ -95,6 +89,10 @@ export class NftPlane implements RulePlane {
   readonly #misplacedBases = new Set<string>();
   readonly #flowtable: Flowtable;
   #isTablePresent = false;
+  /** Rules the kernel refused, by chain: stand-ins are written for them. */
+  readonly #aside = new Map<string, Set<number>>();
+  /** Sets it refused; every rule that names one has a stand-in. */
+  readonly #asideSets = new Set<SetId>();
 
   constructor(version: IpVersion, config: RulesConfig, options: NftPlaneOptions = {}) {
     this.version = version;
@@ -149,6 +147,7 @@ export class NftPlane implements RulePlane {
     if (chain.kind === "dispatch") this.#setMap(name, layer, chain.targets);
     else this.#maps.get(name)?.set(new Map());
     this.#wanted.set(name, { layer, offered: chain });
+    this.#aside.delete(name); // what was refused may be another rule now
     if (this.#graph.isNeeded(name)) this.#dirty.add(name);
     this.#graph.set(name, prefixed(layer, chainTargets(chain)));
     const isForced = chain.kind === "rules" && chain.isForced === true;
@@ -160,6 +159,7 @@ export class NftPlane implements RulePlane {
 
   #removeChain(name: string): void {
     if (!this.#wanted.delete(name)) return;
+    this.#aside.delete(name);
     this.#index(name, new Set());
     this.#slots.release(name);
     this.#maps.get(name)?.set(new Map());
@@ -188,7 +188,9 @@ export class NftPlane implements RulePlane {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined || !this.#graph.isNeeded(name)) return undefined;
     if (wanted.prepared === undefined) {
-      wanted.prepared = prepare(name, wanted.offered, this.#slots);
+      const aside = this.#aside.get(name);
+      const isAside = (index: number, rule: Rule) => aside?.has(index) === true || this.#namesAsideSet(rule);
+      wanted.prepared = prepareChain(name, wanted.layer, wanted.offered, this.#slots, isAside);
       this.#index(name, wanted.prepared.sets);
     }
     return wanted.prepared;
@@ -211,6 +213,79 @@ export class NftPlane implements RulePlane {
       this.#actual.set(name, ["rewrite"]);
       this.#dirty.add(name);
     }
+  }
+
+  // --- what the kernel refuses ------------------------------------------------------------------------------------------
+
+  /** Whether stand-ins are wanted for rules or sets. */
+  get hasAside(): boolean {
+    return this.#aside.size > 0 || this.#asideSets.size > 0;
+  }
+
+  /** Rules the kernel does not take: from now on their stand-ins are wanted. Returns those that were not aside before. */
+  setAside(rules: Iterable<RuleAt>): RuleAt[] {
+    const added: RuleAt[] = [];
+    for (const rule of rules) {
+      let aside = this.#aside.get(rule.chain);
+      if (aside === undefined) this.#aside.set(rule.chain, (aside = new Set()));
+      if (aside.has(rule.index)) continue;
+      aside.add(rule.index);
+      added.push(rule);
+      this.#prepareAgain(rule.chain);
+    }
+    return added;
+  }
+
+  /** A set the kernel does not take: rules that name it are closed. False when it is none, or aside already. */
+  setAsideSet(name: string): boolean {
+    const id = this.sets.setAside(name);
+    if (id === undefined) return false;
+    this.#asideSets.add(id);
+    for (const chain of [...(this.#usersOfSet.get(id) ?? [])]) this.#prepareAgain(chain);
+    return true;
+  }
+
+  /** All rules that are aside for themselves, not for a set. */
+  aside(): RuleAt[] {
+    return [...this.#aside].flatMap(([chain, indexes]) => [...indexes].map((index) => ({ chain, index })));
+  }
+
+  takeBackRules(): void {
+    const chains = [...this.#aside.keys()];
+    this.#aside.clear();
+    for (const name of chains) this.#prepareAgain(name);
+  }
+
+  /** The rules and sets as they were wanted, to be tried again. */
+  takeBack(): void {
+    this.takeBackRules();
+    if (this.#asideSets.size === 0) return;
+    this.#asideSets.clear();
+    this.sets.takeBack();
+    for (const name of this.#wanted.keys()) this.#prepareAgain(name);
+  }
+
+  /** Whether the kernel shows packets to this chain itself. */
+  isHook(chain: string): boolean {
+    return this.#hooks.has(chain);
+  }
+
+  /** The rule of the tree at this place, as it was offered. */
+  ruleAt({ chain, index }: RuleAt): Rule | undefined {
+    const wanted = this.#wanted.get(chain);
+    return wanted === undefined ? undefined : chainRules(wanted.offered)[index];
+  }
+
+  #namesAsideSet(rule: Rule): boolean {
+    if (this.#asideSets.size === 0) return false;
+    return [...this.#asideSets].some((set) => rule.match?.some((m) => namesSet(m, set)) === true);
+  }
+
+  #prepareAgain(name: string): void {
+    const wanted = this.#wanted.get(name);
+    if (wanted === undefined) return;
+    delete wanted.prepared;
+    if (this.#graph.isNeeded(name)) this.#dirty.add(name);
   }
 
   // --- what the kernel has ---------------------------------------------------------------------------------------------
@@ -337,15 +412,15 @@ export class NftPlane implements RulePlane {
     const prepared = this.#needed(name);
     if (wanted === undefined || prepared === undefined) return;
     const context: RenderContext = { config: this.#config, version: this.version, layer: wanted.layer };
-    const append = (rules: readonly Rule[], marks: readonly string[]) => {
+    const { chain, ruleMarks: marks } = prepared;
+    const append = (rules: readonly Rule[], first: number) => {
       for (const [i, rule] of rules.entries())
         for (let part = 0; part < kernelRules(rule); part++)
-          changes.push(new LateRule(this.table, name, context, rule, marks[i] ?? "", part));
+          changes.push(new LateRule(this.table, name, first + i, context, rule, marks[first + i] ?? "", part));
     };
-    const { chain, ruleMarks: marks } = prepared;
-    if (chain.kind === "rules") return append(chain.rules, marks);
+    if (chain.kind === "rules") return append(chain.rules, 0);
     const before = chain.before ?? [];
-    append(before, marks);
+    append(before, 0);
     if (chain.targets.size > 0)
       changes.push({
         op: "appendRule",
@@ -353,7 +428,7 @@ export class NftPlane implements RulePlane {
         chain: name,
         rule: { expressions: nftMatch.interfaceVerdict(chain.direction, name), comment: `cali:${MAP_MARK};` },
       });
-    append([...chain.otherwise, ...(chain.after ?? [])], marks.slice(before.length));
+    append([...chain.otherwise, ...(chain.after ?? [])], before.length);
   }
 
   /** The transaction went through. */
@@ -380,62 +455,6 @@ export class NftPlane implements RulePlane {
 const NFT_SET_ANONYMOUS = 1;
 const NFT_SET_INTERVAL = 4;
 const NFT_SET_MAP = 8;
-const MAP_MARK = "map";
-
-/** All rules of a chain but the jump by map. */
-const chainRules = (chain: Chain): readonly Rule[] =>
-  chain.kind === "rules" ? chain.rules : [...(chain.before ?? []), ...chain.otherwise, ...(chain.after ?? [])];
-
-/** Rendered when it is encoded: thousands of them at once would be most of the memory the agent ever needs. */
-class LateRule {
-  readonly op = "appendRule";
-  constructor(
-    readonly table: TableRef,
-    readonly chain: string,
-    readonly context: RenderContext,
-    readonly tree: Rule,
-    readonly mark: string,
-    readonly part: number,
-  ) {}
-  get rule(): RuleBody {
-    const body = renderRule(this.context, this.tree, this.mark)[this.part];
-    if (body === undefined) throw new RangeError(`a rule of ${this.chain} has no part ${this.part}`);
-    return body;
-  }
-}
-
-function prepare(name: string, offered: Chain, slots: SlotNumbers): PreparedChain {
-  const { chain, ports } = takePorts(name, offered, slots);
-  const rules = chainRules(chain);
-  const ruleMarks = rules.map((rule) => Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36));
-  return { chain, ruleMarks, marks: kernelMarks(chain, rules, ruleMarks), sets: setsOf(rules), ports };
-}
-
-/** The marks the kernel's chain will show: one per kernel rule. */
-function kernelMarks(chain: Chain, rules: readonly Rule[], ruleMarks: readonly string[]): string[] {
-  const marks = ruleMarks.flatMap((mark, i) => Array<string>(kernelRules(rules[i])).fill(mark));
-  if (chain.kind !== "dispatch" || chain.targets.size === 0) return marks;
-  const before = (chain.before ?? []).reduce((sum, rule) => sum + kernelRules(rule), 0);
-  return [...marks.slice(0, before), MAP_MARK, ...marks.slice(before)];
-}
-
-/** How many kernel rules one rule of the tree becomes: numbers and named ports are alternatives. */
-function kernelRules(rule: Rule | undefined): number {
-  let count = 1;
-  for (const m of rule?.match ?? [])
-    if (m.kind === "ports" && m.negated !== true && m.sets !== undefined && m.sets.length > 0)
-      count *= m.sets.length + (m.ranges.length > 0 || isSlotted(m) ? 1 : 0);
-  return count;
-}
-
-function setsOf(rules: readonly Rule[]): Set<SetId> {
-  const sets = new Set<SetId>();
-  for (const rule of rules)
-    for (const m of rule.match ?? [])
-      if (m.kind === "ipSet" || m.kind === "ipPortSet") sets.add(m.set);
-      else if (m.kind === "ports") for (const set of m.sets ?? []) sets.add(set);
-  return sets;
-}
 
 const prefixed = (layer: Layer, names: ReadonlySet<string>): Set<string> =>
   new Set([...names].map((name) => nftChainName(layer, name)));

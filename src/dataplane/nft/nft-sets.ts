@@ -59,6 +59,8 @@ export class NftSets implements IpSets {
   /** Names in the kernel that nobody wants. */
   readonly #surplus = new Set<string>();
   readonly #onRemake: (set: SetId) => void;
+  /** Refused by the kernel: left as they are there until they are tried again. */
+  readonly #aside = new Set<SetId>();
 
   /** @param onRemake the set is about to be made anew: chains that name it must be rewritten in the same round */
   constructor(version: IpVersion, table: TableRef, onRemake: (set: SetId) => void) {
@@ -99,7 +101,30 @@ export class NftSets implements IpSets {
     if (set === undefined) return;
     this.#sets.delete(id);
     this.#dirty.delete(id);
+    this.#aside.delete(id);
     if (set.isPresent) this.#surplus.add(set.name);
+  }
+
+  /** The set of this name is not written for now; nothing when there is none, or it is aside already. */
+  setAside(name: string): SetId | undefined {
+    for (const [id, set] of this.#sets)
+      if (set.name === name && !this.#aside.has(id)) {
+        this.#aside.add(id);
+        this.#dirty.delete(id);
+        return id;
+      }
+    return undefined;
+  }
+
+  takeBack(): void {
+    const ids = [...this.#aside];
+    this.#aside.clear();
+    for (const id of ids) {
+      const set = this.#sets.get(id);
+      if (set === undefined) continue;
+      set.needsRefill = true;
+      this.#touch(id, set);
+    }
   }
 
   /** The kernel's sets, as they were found. Elements are read only for sets that could be ours. */
@@ -206,6 +231,7 @@ export class NftSets implements IpSets {
   }
 
   #touch(id: SetId, set: OurSet): void {
+    if (this.#aside.has(id)) return;
     this.#dirty.add(id);
     if (set.isPresent && set.written !== kindOf(set)) this.#onRemake(id);
   }

@@ -5,6 +5,7 @@ import { describeError, type Logger } from "../../lib/log.ts";
 import { delay } from "../../lib/retry.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
 import type { NftPlane } from "./nft-plane.ts";
+import { Refusals } from "./refusals.ts";
 
 export interface NftTablesOptions {
   readonly planes: readonly NftPlane[];
@@ -14,6 +15,8 @@ export interface NftTablesOptions {
   readonly refreshMs: number;
   readonly onCommit?: (ok: boolean, changes: number) => void;
   readonly onRead?: (ok: boolean) => void;
+  /** When rules that were refused are tried again. */
+  readonly retryMs?: number;
   /** The node is whole without these tables: a kernel that refuses them is reported once and asked again later. */
   readonly isOptional?: boolean;
 }
@@ -37,10 +40,12 @@ export class NftTables implements Reconciler {
   #isRefused = false;
   /** Somebody wrote since our last look; when enough time has passed, we look what. */
   #hasForeignWrite = false;
+  readonly #refusals: Refusals;
 
   constructor(options: NftTablesOptions) {
     this.#options = options;
     this.#log = options.logger;
+    this.#refusals = new Refusals(options);
   }
 
   queueResync(): void {
@@ -49,10 +54,12 @@ export class NftTables implements Reconciler {
 
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
     let overtaken = 0;
+    this.#refusals.retryWhenDue(performance.now());
     for (let attempt = 0; ; ) {
       try {
         this.#applyOnce({ isRetry: attempt + overtaken > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, overtaken });
         this.#isRefused = false;
+        this.#refusals.committed();
         return { againInMs: LOOK_MS };
       } catch (error) {
         this.#needsRead = true;
@@ -64,6 +71,8 @@ export class NftTables implements Reconciler {
         this.#options.onCommit?.(false, 0);
         attempt++;
         if (this.#options.isOptional === true && attempt > 1) return this.#goOnWithout(error);
+        // Once it may have been that the kernel did not hold what we thought; refused after a fresh look, it is the rule.
+        if (attempt > 1 && this.#refusals.setAside(error)) continue;
         if (attempt >= ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
         this.#log.warn("nftables refused the rules; trying again", { error: describeError(error), attempt });
         await delay(2 ** (attempt - 1), signal);

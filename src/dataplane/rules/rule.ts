@@ -140,6 +140,9 @@ export function chainTargets(c: Chain): Set<string> {
   return targets;
 }
 
+export const namesSet = (m: Match, set: SetId): boolean =>
+  m.kind === "ports" ? m.sets?.includes(set) === true : (m.kind === "ipSet" || m.kind === "ipPortSet") && m.set === set;
+
 // --- short forms, so that chains read like their description ------------------------------------------------------
 
 export const accept = { kind: "accept" } as const satisfies Action;

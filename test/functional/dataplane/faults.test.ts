@@ -267,3 +267,26 @@ test("a kernel without token buckets: a workload with a bandwidth limit works wi
   expect(said).toHaveLength(1);
   expect(said[0]).toContain("sch_tbf");
 }, 60_000);
+
+test("a thread for events that dies again and again: interfaces are listed instead, ever more seldom, and the log says so", async () => {
+  const { host, a, b } = await threePods("nftables");
+  await using _ = host;
+  let opened = 0;
+  host.wrapKernel = (kernel) => ({
+    ...kernel,
+    openEvents: ({ onFailure }) => {
+      opened++;
+      queueMicrotask(() => onFailure(new Error("its thread ended")));
+      return { [Symbol.asyncDispose]: async () => {} };
+    },
+  });
+  host.start();
+  await host.send(...stateA(host, a, b));
+  expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["reached", "silent"]);
+  // What no event tells is found by the next list.
+  const isDown = () => host.reports.some((r) => r.type === "workloadEndpointStatus" && r.status === "down");
+  host.namespace.run("ip", ["link", "set", b.interfaceName, "down"]);
+  await eventually(isDown, 20_000);
+  expect(opened).toBeLessThan(12);
+  expect(host.lines.filter((line) => line.startsWith("warn interface events broke off")).length).toBeGreaterThan(0);
+}, 60_000);

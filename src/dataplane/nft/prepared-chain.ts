@@ -1,0 +1,103 @@
+// A chain of the tree made ready for the kernel: its ports taken out, its rules marked by what they say, and stand-ins
+// where the kernel refused a rule.
+import type { RuleBody, TableRef } from "../../kernel/index.ts";
+import type { Chain, Layer, Rule, SetId } from "../rules/rule.ts";
+import { type RenderContext, renderRule } from "./render.ts";
+import { isSlotted, type Slot, type SlotNumbers, takePorts } from "./rule-ports.ts";
+import { standInFor } from "./stand-in.ts";
+
+/** A change of how rules are rendered must change their marks: raise this with it. */
+const RENDER_VERSION = "2";
+/** The jump by map has no rule of the tree. */
+export const MAP_MARK = "map";
+
+/** The place of a rule of the tree: in a chain, by the kernel's name of that, counted over all of `chainRules`. */
+export interface RuleAt {
+  readonly chain: string;
+  readonly index: number;
+}
+
+export interface PreparedChain {
+  /** As offered, its ports taken out. */
+  readonly chain: Chain;
+  /** One per rule of the tree: what it says. */
+  readonly ruleMarks: readonly string[];
+  /** One per rule of the kernel's chain, in order. */
+  readonly marks: readonly string[];
+  readonly sets: ReadonlySet<SetId>;
+  readonly ports: ReadonlyMap<Slot, readonly number[]>;
+}
+
+/** All rules of a chain but the jump by map. */
+export const chainRules = (chain: Chain): readonly Rule[] =>
+  chain.kind === "rules" ? chain.rules : [...(chain.before ?? []), ...chain.otherwise, ...(chain.after ?? [])];
+
+/** Rendered when it is encoded: thousands of them at once would be most of the memory the agent ever needs. */
+export class LateRule implements RuleAt {
+  readonly op = "appendRule";
+  constructor(
+    readonly table: TableRef,
+    readonly chain: string,
+    readonly index: number,
+    readonly context: RenderContext,
+    readonly tree: Rule,
+    readonly mark: string,
+    readonly part: number,
+  ) {}
+  get rule(): RuleBody {
+    const body = renderRule(this.context, this.tree, this.mark)[this.part];
+    if (body === undefined) throw new RangeError(`a rule of ${this.chain} has no part ${this.part}`);
+    return body;
+  }
+}
+
+/** @param isAside whether the kernel refused the rule, by its place and what it says */
+export function prepareChain(
+  name: string,
+  layer: Layer,
+  offered: Chain,
+  slots: SlotNumbers,
+  isAside: (index: number, rule: Rule) => boolean,
+): PreparedChain {
+  const { chain, ports } = takePorts(name, withStandIns(offered, layer, isAside), slots);
+  const rules = chainRules(chain);
+  const ruleMarks = rules.map((rule) => Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36));
+  return { chain, ruleMarks, marks: kernelMarks(chain, rules, ruleMarks), sets: setsOf(rules), ports };
+}
+
+function withStandIns(offered: Chain, layer: Layer, isAside: (index: number, rule: Rule) => boolean): Chain {
+  if (!chainRules(offered).some((rule, i) => isAside(i, rule))) return offered;
+  let index = 0;
+  const replace = (rules: readonly Rule[]) =>
+    rules.map((rule) => (isAside(index++, rule) ? standInFor(rule, layer) : rule));
+  if (offered.kind === "rules") return { ...offered, rules: replace(offered.rules) };
+  const before = replace(offered.before ?? []);
+  const otherwise = replace(offered.otherwise);
+  return { ...offered, before, otherwise, after: replace(offered.after ?? []) };
+}
+
+/** The marks the kernel's chain will show: one per kernel rule. */
+function kernelMarks(chain: Chain, rules: readonly Rule[], ruleMarks: readonly string[]): string[] {
+  const marks = ruleMarks.flatMap((mark, i) => Array<string>(kernelRules(rules[i])).fill(mark));
+  if (chain.kind !== "dispatch" || chain.targets.size === 0) return marks;
+  const before = (chain.before ?? []).reduce((sum, rule) => sum + kernelRules(rule), 0);
+  return [...marks.slice(0, before), MAP_MARK, ...marks.slice(before)];
+}
+
+/** How many kernel rules one rule of the tree becomes: numbers and named ports are alternatives. */
+export function kernelRules(rule: Rule | undefined): number {
+  let count = 1;
+  for (const m of rule?.match ?? [])
+    if (m.kind === "ports" && m.negated !== true && m.sets !== undefined && m.sets.length > 0)
+      count *= m.sets.length + (m.ranges.length > 0 || isSlotted(m) ? 1 : 0);
+  return count;
+}
+
+function setsOf(rules: readonly Rule[]): Set<SetId> {
+  const sets = new Set<SetId>();
+  for (const rule of rules)
+    for (const m of rule.match ?? [])
+      if (m.kind === "ipSet" || m.kind === "ipPortSet") sets.add(m.set);
+      else if (m.kind === "ports") for (const set of m.sets ?? []) sets.add(set);
+  return sets;
+}

@@ -1,0 +1,93 @@
+// An IP set of another kind under a name of ours, which rules hold so that it cannot be deleted.
+import { describe, expect, test } from "bun:test";
+import { eventually } from "./eventually.ts";
+import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+
+const tcp = { name: "tcp" } as const;
+const SETTINGS = {
+  IptablesPostWriteCheckIntervalSecs: "0.1",
+  IptablesRefreshInterval: "1",
+  IpsetsRefreshInterval: "1",
+};
+
+for (const backend of ["legacy", "nft"] as const)
+  describe(backend, () => {
+    /** b takes tcp 80 from a, and not from c. */
+    async function arranged() {
+      const host = await DataplaneHost.create(backend, SETTINGS);
+      const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
+      host.prober.listen(b.target, "tcp", 80);
+      const state = [
+        allowProfile,
+        { type: "ipSetUpdate", id: "s:one", setType: "net", members: [`${a.v4}/32`, `${a.v6}/128`] },
+        policy("p", [rule({ protocol: tcp, srcIpSetIds: ["s:one"] })]),
+        ...[a, c].map((pod) => host.endpoint(pod)),
+        host.endpoint(b, { tiers: [tier(["p"])] }),
+        inSync,
+      ] as const;
+      const shell = (script: string) => host.namespace.run("sh", ["-ec", `T=iptables-${backend}; ${script}`]);
+      const held = () =>
+        shell("$T-save; ipset save")
+          .split("\n")
+          .filter((line) => !line.startsWith("#"))
+          .map((line) => line.replace(/\[\d+:\d+\]|(hashsize|bucketsize|initval) \S+/g, "").trim())
+          .sort()
+          .join("\n");
+      const passed = () =>
+        host.probe(
+          [a, c].map((pod) => ({ from: pod.target, to: b.v4 })),
+          300,
+        );
+      return { host, state, shell, held, passed, a, c, b };
+    }
+    const said = (host: DataplaneHost, words: string) => host.lines.filter((line) => line.includes(words));
+
+    test("rules of an earlier run hold it: the start replaces both, and the alien's members let nobody pass", async () => {
+      const { host, state, shell, held, passed, c } = await arranged();
+      await using _ = host;
+      host.start();
+      await host.send(...state);
+      const before = held();
+      await host.stop();
+      // Our own rules of before, now by a set of single addresses in which the wrong pod stands.
+      shell(`$T-save >/tmp/alien-$$; $T -F; $T -X; ipset destroy cali40s:one; ipset create cali40s:one hash:ip
+        ipset add cali40s:one ${c.v4}; $T-restore </tmp/alien-$$; rm /tmp/alien-$$`);
+      expect(await passed()).toEqual(["silent", "reached"]);
+      host.start();
+      await host.send(...state);
+      expect(await passed()).toEqual(["reached", "silent"]);
+      await eventually(() => held() === before, 20_000).catch(() => expect(held()).toBe(before));
+      expect(said(host, "of another kind")).not.toHaveLength(0);
+      expect(await passed()).toEqual(["reached", "silent"]);
+    }, 60_000);
+
+    test("somebody else's rule holds it: policy holds under a stand-in name, the rule is named, and its end is noticed", async () => {
+      const { host, state, shell, held, passed, b } = await arranged();
+      await using _ = host;
+      host.start();
+      await host.send(...state);
+      const before = held();
+      shell(`$T -F; $T -X; ipset destroy cali40s:one; ipset create cali40s:one hash:ip
+        $T -A INPUT -p udp --dport 7 -m set --match-set cali40s:one src -j DROP`);
+      const isWhole = async () => (await passed()).join() === "reached,silent";
+      await eventually(isWhole, 20_000);
+      await eventually(() => said(host, "rules that are not ours hold an IP set of ours").length > 0, 20_000);
+      const [line] = said(host, "rules that are not ours hold an IP set of ours");
+      expect(line).toContain(`iptables-${backend} -t filter -A INPUT -p udp`);
+      expect(line).toContain("stand-in");
+      // Members still follow, and a restart writes the same again.
+      await host.send({ type: "ipSetDeltaUpdate", id: "s:one", added: ["10.65.0.77/32"], removed: [] });
+      expect(shell("ipset list cali4ts:one")).toContain("10.65.0.77");
+      await host.send({ type: "ipSetDeltaUpdate", id: "s:one", added: [], removed: ["10.65.0.77/32"] });
+      const blocked = held();
+      await host.stop();
+      host.start();
+      await host.send(...state);
+      expect(held()).toBe(blocked);
+      expect(await isWhole()).toBe(true);
+      shell("$T -D INPUT -p udp --dport 7 -m set --match-set cali40s:one src -j DROP");
+      await host.send(host.endpoint(b, { tiers: [tier(["p"])] }));
+      await eventually(() => held() === before, 30_000).catch(() => expect(held()).toBe(before));
+      expect(await isWhole()).toBe(true);
+    }, 90_000);
+  });

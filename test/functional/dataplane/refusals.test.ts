@@ -1,0 +1,230 @@
+// A kernel that refuses something: one rule, one set, a feature. The rest is written, nothing passes that policy denies,
+// and the log names what was refused, what asks for it and what is done instead.
+import { describe, expect, test } from "bun:test";
+import type { LinuxKernel } from "../../../src/dataplane/index.ts";
+import { NftPlane } from "../../../src/dataplane/nft/nft-plane.ts";
+import { NftTables } from "../../../src/dataplane/nft/nft-tables.ts";
+import { rulesConfig } from "../../../src/dataplane/parameters.ts";
+import { accept, chain, drop, inInterface, jump, type Rule } from "../../../src/dataplane/rules/rule.ts";
+import { IptablesError, Nft, type NftChange, NftError, type NftRuleset } from "../../../src/kernel/index.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { eventually } from "./eventually.ts";
+import { allowProfile, BACKENDS, DataplaneHost, inSync, parametersOf, type Pod, policy, rule, tier } from "./host.ts";
+
+const tcp = { name: "tcp" } as const;
+const port = (first: number) => ({ first, last: first });
+const cells = (a: Pod, b: Pod, ...ports: number[]) => ports.map((p) => ({ from: a.target, to: b.v4, port: p }));
+
+/** A ruleset whose kernel refuses the changes it is told to. */
+function refusing(ruleset: NftRuleset, isRefused: (change: NftChange) => boolean, asWhole = false): NftRuleset {
+  const look = (changes: readonly NftChange[]) => {
+    const refused = changes.filter(isRefused);
+    if (refused[0] === undefined) return;
+    throw asWhole
+      ? new NftError(undefined, `commit ${changes.length} nftables changes`, "EMLINK", {})
+      : new NftError(refused[0], "add rule", "ENOENT", {}, refused);
+  };
+  return new Proxy(ruleset, {
+    get: (of, name) => {
+      const value: unknown = Reflect.get(of, name);
+      if (name === "commit" || name === "tryOut")
+        return (changes: readonly NftChange[], ...rest: unknown[]) => {
+          look(changes);
+          return Reflect.apply(value as (...args: unknown[]) => void, of, [changes, ...rest]);
+        };
+      return typeof value === "function" ? value.bind(of) : value;
+    },
+  });
+}
+
+const withRuleset = (kernel: LinuxKernel, wrap: (ruleset: NftRuleset) => NftRuleset): LinuxKernel =>
+  kernel.rules.backend === "nftables"
+    ? { ...kernel, rules: { ...kernel.rules, ruleset: wrap(kernel.rules.ruleset) } }
+    : kernel;
+
+const hasExpression = (change: NftChange, kind: string) =>
+  change.op === "appendRule" && change.rule.expressions.some((e) => e.kind === kind);
+
+async function twoPods(backend: (typeof BACKENDS)[number]) {
+  const host = await DataplaneHost.create(backend);
+  const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+  for (const p of [80, 81, 82]) host.prober.listen(b.target, "tcp", p);
+  return { host, a, b };
+}
+
+describe("connection limits on a kernel that cannot count connections", () => {
+  for (const backend of BACKENDS)
+    test(`${backend}: the workload goes without, everything else holds, and the log names the setting`, async () => {
+      const { host, a, b } = await twoPods(backend);
+      await using _ = host;
+      host.wrapKernel = (kernel) => {
+        if (kernel.rules.backend === "nftables")
+          return withRuleset(kernel, (r) => refusing(r, (change) => hasExpression(change, "connlimit")));
+        const { iptables } = kernel.rules;
+        const refuse = (text: string): Promise<void> | undefined =>
+          text.includes("-m connlimit")
+            ? Promise.reject(new IptablesError("iptables-restore", 2, "RULE_APPEND failed (No such file or directory)"))
+            : undefined;
+        const wrapped: typeof iptables = (version) => {
+          const store = iptables(version);
+          return { ...store, restore: (text, signal) => refuse(text) ?? store.restore(text, signal) };
+        };
+        return { ...kernel, rules: { ...kernel.rules, iptables: wrapped } };
+      };
+      host.start();
+      await host.send(
+        allowProfile,
+        policy("p", [rule({ protocol: tcp, dstPorts: [port(80)] })]),
+        host.endpoint(a, { qosControls: { egressMaxConnections: 3 } }),
+        host.endpoint(b, { tiers: [tier(["p"])], qosControls: { ingressMaxConnections: 2 } }),
+        inSync,
+      );
+      expect(await host.probe(cells(a, b, 80, 81))).toEqual(["reached", "silent"]);
+      // The next edit is no less possible.
+      await host.send(policy("p", [rule({ protocol: tcp, dstPorts: [port(81)] })]));
+      expect(await host.probe(cells(a, b, 80, 81))).toEqual(["silent", "reached"]);
+      const said = host.lines.filter((line) => line.includes("ingressMaxConnections"));
+      expect(said.length).toBeGreaterThan(0);
+      expect(said[0]).toMatch(/connlimit/);
+      expect(said.length).toBeLessThanOrEqual(4); // once for each family and workload, however often it is tried
+    }, 60_000);
+});
+
+describe("nftables: rules the kernel refuses", () => {
+  for (const asWhole of [false, true])
+    test(`${asWhole ? "without saying which" : "by name"}: one policy's deny closes its place, its allow is left out, others work`, async () => {
+      const { host, a, b } = await twoPods("nftables");
+      const c = host.addPod("c", 4);
+      for (const p of [80, 81]) host.prober.listen(c.target, "tcp", p);
+      await using _ = host;
+      let isRefusing = true;
+      // Of the policy "bad", rules with ports.
+      const isBad = (change: NftChange) =>
+        isRefusing && change.op === "appendRule" && change.chain.includes("gnp/bad") && hasExpression(change, "lookup");
+      host.wrapKernel = (kernel) => withRuleset(kernel, (r) => refusing(r, isBad, asWhole));
+      host.start();
+      await host.send(
+        allowProfile,
+        // b: deny 81, then allow everything. The deny is refused.
+        policy("bad", [rule({ action: "deny", protocol: tcp, dstPorts: [port(81)] }), rule({ protocol: tcp })]),
+        policy("good", [rule({ protocol: tcp, dstPorts: [port(80)] })]),
+        host.endpoint(a),
+        host.endpoint(b, { tiers: [tier(["bad"])] }),
+        host.endpoint(c, { tiers: [tier(["good"])] }),
+        inSync,
+      );
+      expect(await host.probe(cells(a, c, 80, 81))).toEqual(["reached", "silent"]);
+      expect(await host.probe(cells(a, b, 80, 81))).toEqual(["silent", "silent"]);
+      const said = host.lines.filter((line) => line.includes("the kernel refuses a rule"));
+      expect(said.length).toBeGreaterThan(0);
+      expect(said[0]).toContain("dropped");
+      expect(said[0]).toContain("filter-cali-pi-");
+      expect(host.namespace.run("nft", ["list", "table", "ip", "calico"])).toContain("refused by the kernel");
+      // Other policies are still edited, and the refused one is whole again when the kernel takes it.
+      await host.send(policy("good", [rule({ protocol: tcp, dstPorts: [port(81)] })]));
+      expect(await host.probe(cells(a, c, 80, 81))).toEqual(["silent", "reached"]);
+      isRefusing = false;
+      await host.send(
+        policy("bad", [
+          rule({ action: "deny", protocol: tcp, dstPorts: [port(81)] }),
+          rule({ protocol: tcp, dstPorts: [port(82), port(80)] }),
+        ]),
+      );
+      expect(await host.probe(cells(a, b, 80, 81))).toEqual(["reached", "silent"]);
+      expect(host.lines.join("\n")).toContain("the kernel takes all rules again");
+    }, 60_000);
+
+  test("a set the kernel refuses closes the rules that name it, and no others", async () => {
+    const { host, a, b } = await twoPods("nftables");
+    await using _ = host;
+    const isBad = (change: NftChange) => "set" in change && change.op !== "deleteSet" && change.set.includes("s-bad");
+    host.wrapKernel = (kernel) => withRuleset(kernel, (r) => refusing(r, isBad));
+    host.start();
+    await host.send(
+      allowProfile,
+      { type: "ipSetUpdate", id: "s:bad", setType: "net", members: ["192.0.2.0/24"] },
+      // Not from the set: without the set nobody knows who that is.
+      policy("p", [rule({ action: "deny", protocol: tcp, notSrcIpSetIds: ["s:bad"] }), rule({ protocol: tcp })]),
+      policy("q", [rule({ protocol: tcp })]),
+      host.endpoint(a, { tiers: [tier(["q"])] }),
+      host.endpoint(b, { tiers: [tier(["p"])] }),
+      inSync,
+    );
+    host.prober.listen(a.target, "tcp", 80);
+    expect(await host.probe([...cells(a, b, 80), ...cells(b, a, 80)])).toEqual(["silent", "reached"]);
+    expect(host.lines.filter((line) => line.includes("the kernel refuses an IP set")).length).toBeGreaterThan(0);
+  }, 60_000);
+});
+
+describe("the real kernel", () => {
+  /** Tables as the agent keeps them, without an agent. */
+  async function tables() {
+    const host = await DataplaneHost.create("nftables");
+    const ruleset = host.inside(() => new Nft());
+    const facts = { hostname: "node-a", ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false } as const;
+    const config = rulesConfig(parametersOf(), { ...facts, noEncapNeeded: false, ipvs: false }, "nftables");
+    const plane = new NftPlane(4, config);
+    const lines: string[] = [];
+    const logger = createLogger({
+      level: "debug",
+      write: ({ level, sentence, fields }) => lines.push(`${level} ${sentence} ${JSON.stringify(fields)}`),
+    });
+    const reconciler = new NftTables({ planes: [plane], ruleset, logger, refreshMs: 0, retryMs: 50 });
+    const apply = () => reconciler.apply(new AbortController().signal);
+    const shown = () => host.namespace.run("nft", ["-s", "list", "table", "ip", "calico"]);
+    return { host, plane, apply, shown, lines, ruleset };
+  }
+
+  test("a translation to the other family is refused by name and left out", async () => {
+    const { host, plane, apply, shown, lines, ruleset } = await tables();
+    await using _ = host;
+    using _ruleset = ruleset;
+    const { nat, filter } = plane.tables;
+    nat.setHook("PREROUTING", "insert", [
+      { match: [inInterface("eth1")], action: { kind: "dnat", to: "fd00::1" as IpAddress } },
+      { match: [inInterface("eth2")], action: { kind: "dnat", to: "10.0.0.1" as IpAddress } },
+    ]);
+    filter.setHook("FORWARD", "insert", [{ match: [inInterface("eth3")], action: drop }]);
+    await apply();
+    expect(shown()).toContain("dnat to 10.0.0.1");
+    expect(shown()).toContain('iifname "eth3"');
+    expect(shown()).toContain("Left out");
+    const said = lines.filter((line) => line.startsWith("error"));
+    expect(said).toHaveLength(1);
+    expect(said[0]).toContain("floating IPs");
+    const before = shown();
+    await eventually(async () => {
+      await apply();
+      return lines.filter((line) => line.startsWith("debug the kernel refuses a rule")).length > 0; // asked again
+    }, 5000);
+    expect(shown()).toBe(before);
+    expect(lines.filter((line) => line.startsWith("error"))).toHaveLength(1);
+  }, 30_000);
+
+  test("what only the whole transaction shows, such as chains that lead too deep, is found by halving and closed", async () => {
+    const { host, plane, apply, shown, lines, ruleset } = await tables();
+    await using _ = host;
+    using _ruleset = ruleset;
+    const { filter } = plane.tables;
+    const depth = 24;
+    for (let i = 0; i < depth; i++) {
+      const rules: Rule[] = [
+        { match: [inInterface(`eth${i}`)], action: accept },
+        ...(i + 1 < depth ? [{ match: [inInterface("deep")], action: jump(`cali-deep-${i + 1}`) }] : []),
+      ];
+      filter.setChain(chain(`cali-deep-${i}`, rules));
+    }
+    const hook: Rule[] = [{ match: [inInterface("other")], action: drop }, { action: jump("cali-deep-0") }];
+    filter.setHook("FORWARD", "insert", hook);
+    await apply();
+    expect(shown()).toContain('iifname "other"');
+    expect(shown()).toContain('iifname "eth0"');
+    expect(shown()).toMatch(/iifname "deep" .*drop comment "cali:\w+; Closed/);
+    const said = lines.filter((line) => line.startsWith("error"));
+    expect(said).toHaveLength(1);
+    expect(said[0]).toContain("cali-deep-");
+    await apply();
+    expect(lines.filter((line) => line.startsWith("error"))).toHaveLength(1);
+  }, 60_000);
+});
