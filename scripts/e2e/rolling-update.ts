@@ -1,7 +1,6 @@
 // A rolling restart of calico-node under traffic: every probe is a new connection or a new datagram flow between pods on
 // different nodes. None of those allowed may be lost, none of those denied may arrive. Meanwhile other namespaces with
 // pods and policies are deleted.
-import { readFileSync } from "node:fs";
 import { spawn } from "node:child_process";
 import { PacketProber, type ProbeRequest, type ProbeTarget } from "../../src/kernel/index.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
@@ -9,6 +8,8 @@ import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import { addClusterPods, clusterPods } from "../../src/lab/kubernetes/pods.ts";
 import { baseEnvironment } from "../../src/lab/host.ts";
 import { parseAddress } from "../../src/lib/ip.ts";
+import { AgentTimeline } from "./agent-timeline.ts";
+import { NeighbourWatch } from "./neighbour-table.ts";
 import { endTenants, makeTenants } from "./tenants.ts";
 import { Witness } from "./witness.ts";
 
@@ -17,6 +18,10 @@ const NAMESPACE = "rolling-update";
 const PACE_MS = 20;
 const SLOW_MS = 500;
 const AFTERMATH_MS = 5000;
+const PATIENCE_MS = 3000;
+const DENIED_PATIENCE_MS = 100;
+/** Of those that went astray; more tell nothing new. */
+const SHOWN = 50;
 
 export interface RollingUpdate {
   readonly sent: number;
@@ -24,7 +29,7 @@ export interface RollingUpdate {
   readonly denied: number;
   /** Of those denied. */
   readonly arrived: number;
-  /** When which probes went astray. */
+  /** When which probes went astray, what the agents did around then, and what the kernel counted. */
   readonly faults: readonly string[];
 }
 
@@ -77,7 +82,7 @@ export async function rollUnderTraffic(
     const witness = new Witness(cluster, evidence);
     let result: RollingUpdate | undefined;
     try {
-      result = await countWhile(prober, allowed, denied, witness, async () => {
+      result = await countWhile({ cluster, prober, allowed, denied, witness }, async () => {
         await Promise.all([restart(cluster), endTenants(cluster)]);
         await Bun.sleep(AFTERMATH_MS); // what the last agent does once it is ready counts too
       });
@@ -100,17 +105,27 @@ async function enforced(prober: PacketProber, allowed: ProbeRequest[], denied: P
   }
 }
 
-async function countWhile(
-  prober: PacketProber,
-  allowed: readonly ProbeRequest[],
-  denied: readonly ProbeRequest[],
-  witness: Witness,
-  work: () => Promise<void>,
-): Promise<RollingUpdate> {
+interface Traffic {
+  readonly cluster: KubernetesCluster;
+  readonly prober: PacketProber;
+  readonly allowed: readonly ProbeRequest[];
+  readonly denied: readonly ProbeRequest[];
+  readonly witness: Witness;
+}
+interface Astray {
+  readonly atMs: number;
+  readonly text: string;
+  readonly isLost: boolean;
+}
+
+async function countWhile(traffic: Traffic, work: () => Promise<void>): Promise<RollingUpdate> {
+  const { cluster, prober, allowed, denied, witness } = traffic;
   const counts = { sent: 0, lost: 0, denied: 0, arrived: 0 };
-  const faults: string[] = [];
-  const overflowsBefore = arpOverflows();
+  const astray: Astray[] = [];
   const begun = performance.now();
+  const elapsed = () => performance.now() - begun;
+  const neighbours = new NeighbourWatch();
+  using agents = new AgentTimeline(cluster, elapsed);
   let isOver = false;
   const keepSending = async (
     requests: readonly ProbeRequest[],
@@ -118,10 +133,11 @@ async function countWhile(
     count: (reached: boolean, fault: (what: string) => void) => void,
   ) => {
     for (let round = 1; !isOver; round++) {
-      const started = performance.now();
+      neighbours.look(elapsed());
+      const atMs = elapsed();
       const sentAt = new Date().toISOString();
       const outcomes = await prober.probe(requests, { timeoutMs });
-      const took = performance.now() - started;
+      const took = elapsed() - atMs;
       if (took > SLOW_MS && timeoutMs > SLOW_MS)
         witness.note(`round ${round} sent ${sentAt} took ${took.toFixed(0)} ms`);
       for (const [i, { from, to, protocol }] of requests.entries())
@@ -129,18 +145,18 @@ async function countWhile(
           const probe = `${protocol} ${from.name} to ${to}, round ${round}, sent ${sentAt}`;
           witness.note(`${probe}: ${what} ${JSON.stringify(outcomes[i])}`);
           void witness.snapshot();
-          faults.push(`${((started - begun) / 1000).toFixed(1)} s: ${probe} ${what}`);
+          astray.push({ atMs, text: `${probe} ${what}`, isLost: what === "was lost" });
         });
       await Bun.sleep(Math.max(0, PACE_MS - took));
     }
   };
-  const sending = keepSending(allowed, 3000, (reached, fault) => {
+  const sending = keepSending(allowed, PATIENCE_MS, (reached, fault) => {
     counts.sent++;
     if (reached) return;
     counts.lost++;
     fault("was lost");
   });
-  const trying = keepSending(denied, 100, (reached, fault) => {
+  const trying = keepSending(denied, DENIED_PATIENCE_MS, (reached, fault) => {
     counts.denied++;
     if (!reached) return;
     counts.arrived++;
@@ -152,18 +168,24 @@ async function countWhile(
     isOver = true;
     await Promise.all([sending, trying]);
   }
-  // The kernel has one table for all namespaces of a machine: when others fill it, packets are lost that we cannot save.
-  const overflows = arpOverflows() - overflowsBefore;
-  if (counts.lost > 0 && overflows > 0)
-    faults.push(`the machine's ARP table was full ${overflows} times meanwhile (net.ipv4.neigh.default.gc_thresh3)`);
-  return { ...counts, faults };
+  neighbours.look(elapsed());
+  return { ...counts, faults: astray.length === 0 ? [] : explain(astray, agents.events, neighbours) };
 }
 
-/** Column `table_fulls`, one row a processor. */
-function arpOverflows(): number {
-  const [names = "", ...rows] = readFileSync("/proc/net/stat/arp_cache", "utf8").trim().split("\n");
-  const column = names.trim().split(/\s+/).indexOf("table_fulls");
-  return rows.reduce((sum, row) => sum + Number.parseInt(row.trim().split(/\s+/)[column] ?? "0", 16), 0);
+/** In the order of time: what went astray, what the agents did, when the machine's neighbour tables were full. */
+function explain(astray: readonly Astray[], agents: AgentTimeline["events"], neighbours: NeighbourWatch): string[] {
+  const overflows = neighbours.overflows.map(({ atMs, count }) => ({
+    atMs,
+    text: `the machine's table of neighbours was full, ${count} times (net.ipv4.neigh.default.gc_thresh3)`,
+  }));
+  const timeline = [...astray.slice(0, SHOWN), ...agents, ...overflows].sort((a, b) => a.atMs - b.atMs);
+  const lost = astray.filter(({ isLost }) => isLost);
+  const beside = lost.filter(({ atMs }) => neighbours.wasFull(atMs, PATIENCE_MS)).length;
+  return [
+    ...timeline.map(({ atMs, text }) => `${(atMs / 1000).toFixed(1)} s: ${text}`),
+    `${beside} of ${lost.length} lost probes were on their way while a table of neighbours was full`,
+    neighbours.describe(),
+  ];
 }
 
 async function restart(cluster: KubernetesCluster): Promise<void> {
