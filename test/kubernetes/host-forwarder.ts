@@ -1,5 +1,5 @@
 // Lets programs inside a host's network namespace reach an API server outside of it.
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import type { CniHost } from "../functional/cni/cni-host.ts";
 
 export interface Forwarder extends Disposable {
@@ -7,25 +7,54 @@ export interface Forwarder extends Disposable {
   readonly url: string;
 }
 
+interface Line {
+  to?: Socket;
+  /** What the inner socket has not taken yet; the server waits meanwhile. */
+  rest: Buffer;
+}
+
 export function forwardInto(host: CniHost, serverUrl: string): Forwarder {
   const target = new URL(serverUrl);
   const listener = host.handle.run(() =>
-    Bun.listen<{ to?: ReturnType<typeof connect> }>({
+    Bun.listen<Line>({
       hostname: "127.0.0.1",
       port: 0,
-      data: {},
+      data: { rest: Buffer.alloc(0) },
       socket: {
         open(socket) {
           const to = connect(Number(target.port), target.hostname);
-          socket.data = { to };
-          to.on("data", (chunk: Buffer) => socket.write(chunk));
-          to.on("close", () => socket.end());
+          socket.data = { to, rest: Buffer.alloc(0) };
+          to.on("data", (chunk: Buffer) => deliver(socket, chunk));
+          to.on("drain", () => socket.resume());
+          to.on("close", () => endAfterRest(socket));
           to.on("error", () => socket.end());
         },
-        data: (socket, chunk) => void socket.data.to?.write(chunk),
+        data(socket, chunk) {
+          // The chunk is the listener's own buffer, good only until we return.
+          if (socket.data.to?.write(Buffer.from(chunk)) === false) socket.pause();
+        },
+        drain(socket) {
+          deliver(socket, Buffer.alloc(0));
+          if (socket.data.to?.destroyed === true) endAfterRest(socket);
+        },
         close: (socket) => void socket.data.to?.destroy(),
       },
     }),
   );
   return { url: `https://127.0.0.1:${listener.port}`, [Symbol.dispose]: () => void listener.stop(true) };
+}
+
+type Inner = Bun.Socket<Line>;
+
+/** A write may take a part only, and says how much. */
+function deliver(socket: Inner, chunk: Buffer): void {
+  const all = socket.data.rest.length === 0 ? chunk : Buffer.concat([socket.data.rest, chunk]);
+  const written = all.length === 0 ? 0 : Math.max(0, socket.write(all));
+  socket.data.rest = Buffer.from(all.subarray(written));
+  if (socket.data.rest.length > 0) socket.data.to?.pause();
+  else socket.data.to?.resume();
+}
+
+function endAfterRest(socket: Inner): void {
+  if (socket.data.rest.length === 0) socket.end();
 }

@@ -112,13 +112,15 @@ export class FelixProcess implements AsyncDisposable {
   }
 
   /** The tags of the messages the driver got, with their sequence numbers. */
-  messages(): { readonly tag: number; readonly sequence: number }[] {
+  messages(): { readonly tag: number; readonly sequence: number; readonly body: string }[] {
     const file = join(this.folder, "stream");
     const bytes = existsSync(file) ? readFileSync(file) : Buffer.alloc(0);
     return [...new FrameReader().take(bytes)].map((message) => {
       const fields = [...readFields(message)];
+      const payload = fields.find(({ number }) => number !== 15);
       return {
-        tag: fields.find(({ number }) => number !== 15)?.number ?? 0,
+        tag: payload?.number ?? 0,
+        body: Buffer.from(payload?.bytes() ?? []).toString("base64"),
         sequence: fields.find(({ number }) => number === 15)?.int() ?? 0,
       };
     });

@@ -13,7 +13,7 @@ test("FC-002 the driver hears the settings first and in-sync once, numbered from
   await felix.untilReady();
   await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
   const messages = felix.messages();
-  expect(messages[0]).toEqual({ tag: CONFIG_UPDATE, sequence: 0 });
+  expect(messages[0]).toMatchObject({ tag: CONFIG_UPDATE, sequence: 0 });
   expect(messages.map(({ sequence }) => sequence)).toEqual(messages.map((_, i) => i));
   expect(messages.filter(({ tag }) => tag === IN_SYNC)).toHaveLength(1);
   expect(messages.at(-1)?.tag).toBe(IN_SYNC);
