@@ -19,7 +19,7 @@ else console.log("no API server can be had here");
 
 async function measure(pods: number): Promise<void> {
   {
-    await using cluster = await startCluster({ namespaces: ["ns1"] });
+    await using cluster = await startCluster({ namespaces: ["ns1"], flags: () => [] });
     await seed(cluster, pods);
     const ours = Bun.spawnSync(
       [process.execPath, import.meta.path, "follow", cluster.server.kubeconfig, String(pods)],

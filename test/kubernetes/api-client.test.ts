@@ -8,14 +8,16 @@ import {
   KubeStatusError,
   type KubeWatchEvent,
 } from "../../src/datastore/kubernetes/api-client.ts";
-import { type ApiServer, startApiServer } from "./api-server.ts";
-import { found, suite } from "./available.ts";
+import type { ApiServer } from "./api-server.ts";
+import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
+let cluster: Cluster;
 let server: ApiServer;
 let api: KubeApi;
 beforeAll(async () => {
-  if ("missing" in found) return;
-  server = await startApiServer(found.path);
+  if (!isAvailable) return;
+  cluster = await startCluster();
+  ({ server } = cluster);
   api = await openApi();
 }, 600_000);
 
@@ -31,7 +33,7 @@ async function openApi(options: KubeApiOptions = {}): Promise<KubeApi> {
 }
 afterAll(async () => {
   api?.close();
-  await server?.[Symbol.asyncDispose]();
+  await cluster?.[Symbol.asyncDispose]();
 });
 
 const configMap = (name: string, data: Record<string, string>): KubeObject & { data: Record<string, string> } => ({

@@ -91,6 +91,7 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
     ],
     { stdio: "ignore" },
   );
+  writePid(folder, "etcd", etcd);
   let server: ChildProcess | undefined;
   const url = `https://127.0.0.1:${port}`;
   const caFile = join(folder, "certs/apiserver.crt");
@@ -124,18 +125,23 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
       ],
       { stdio: "ignore" },
     );
+    writePid(folder, "apiserver", server);
     await untilReady(url, adminToken, { etcd, server });
   };
   const stop = async () => {
     if (server !== undefined) await end(server);
     server = undefined;
   };
+  const guard = guardFolder(folder);
+  const dispose = async () => {
+    for (const child of [server, etcd]) if (child !== undefined) await end(child, "SIGKILL"); // nothing of it is kept
+    guard.kill("SIGKILL");
+    rmSync(folder, { recursive: true, force: true });
+  };
   try {
     await start();
   } catch (error) {
-    await stop();
-    await end(etcd);
-    rmSync(folder, { recursive: true, force: true });
+    await dispose();
     throw error;
   }
   const ca = readFileSync(caFile, "utf8");
@@ -153,12 +159,19 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
     stop,
     freeze: () => void server?.kill("SIGSTOP"),
     thaw: () => void server?.kill("SIGCONT"),
-    async [Symbol.asyncDispose]() {
-      for (const child of [server, etcd]) if (child !== undefined) await end(child, "SIGKILL"); // nothing of it is kept
-      rmSync(folder, { recursive: true, force: true });
-    },
+    [Symbol.asyncDispose]: dispose,
   };
 }
+
+/** However this process ends: a shell notices, ends the programs whose ids stand in the folder, and removes it. */
+function guardFolder(folder: string): ChildProcess {
+  const script = 'cat; cat "$0"/*.pid | xargs -r kill -KILL; rm -rf "$0"';
+  const guard = spawn("sh", ["-c", script, folder], { stdio: ["pipe", "ignore", "ignore"], detached: true });
+  guard.unref();
+  return guard;
+}
+const writePid = (folder: string, name: string, { pid }: ChildProcess): void =>
+  writeFileSync(join(folder, `${name}.pid`), `${pid ?? ""}\n`);
 
 export function kubeconfigText(url: string, ca: string, token: string): string {
   return JSON.stringify({

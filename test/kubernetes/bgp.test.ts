@@ -9,23 +9,22 @@ import { silentLogger } from "../../src/lib/log.ts";
 import type { KindName } from "../../src/model/index.ts";
 import { agreeableBird as bird, put as putInto } from "../functional/bgp/bare-service.ts";
 import { eventually } from "../functional/bgp/routers.ts";
-import { type ApiServer, startApiServer } from "./api-server.ts";
-import { found, suite } from "./available.ts";
+import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
-let server: ApiServer;
+let cluster: Cluster;
 let api: KubeApi;
 beforeAll(async () => {
-  if ("missing" in found) return;
-  server = await startApiServer(found.path);
+  if (!isAvailable) return;
+  cluster = await startCluster();
   const base = { insecureSkipTlsVerify: false, disableNodePoll: false, usePodCidr: false } as const;
   api = await openKubeApi(
-    { type: "kubernetes", kubeconfig: server.kubeconfig, ...base, clientQps: 1000, clientBurst: 1000 },
+    { type: "kubernetes", kubeconfig: cluster.server.kubeconfig, ...base, clientQps: 1000, clientBurst: 1000 },
     {},
   );
 }, 600_000);
 afterAll(async () => {
   api?.close();
-  await server?.[Symbol.asyncDispose]();
+  await cluster?.[Symbol.asyncDispose]();
 });
 
 suite("NB-090 NB-133 secrets and services are followed while they change", async () => {

@@ -10,6 +10,7 @@ import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
 import { KubeApi, type KubeObject, KubeStatusError } from "../../src/datastore/kubernetes/api-client.ts";
 import { type ApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
 import { found, isAvailable, suite } from "./available.ts";
+import { leaseServer } from "./shared-server.ts";
 
 const CRDS = join(import.meta.dir, "../../manifests/crds");
 /** Recordings of the original system, when they lie beside the checkout. */
@@ -56,53 +57,83 @@ export interface Account {
   renew(): Promise<void>;
 }
 
-export async function startCluster(
-  options: {
-    readonly namespaces?: readonly string[];
-    readonly audit?: boolean;
-    /** More of the API server's, knowing its folder. */
-    readonly flags?: (folder: string) => readonly string[];
-  } = {},
-): Promise<Cluster> {
+export interface ClusterOptions {
+  readonly namespaces?: readonly string[];
+  /** A server of its own: for who changes definitions or the server itself in ways that cannot be taken back. */
+  readonly isOwn?: boolean;
+  /** More of the API server's, knowing its folder; it is then our own. */
+  readonly flags?: (folder: string) => readonly string[];
+}
+
+/** Holds the run's one server until it is disposed of, unless it must be another. */
+export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
   if ("missing" in found) throw new Error(found.missing);
-  const { audit = false, flags = () => [] } = options;
-  const server = await startApiServer(found.path, { audit, flags });
-  const config = configOf(server.kubeconfig);
-  const api = new KubeApi(await resolveAccess(config, {}), { qps: 10_000, burst: 10_000 });
+  const { path } = found;
+  const { flags } = options;
+  const start = () => startApiServer(path, flags === undefined ? { audit: true } : { flags });
+  const wantsOwn = options.isOwn === true || flags !== undefined;
+  const lease = wantsOwn ? undefined : await leaseServer(start, prepare);
+  const server = lease?.server ?? (await start());
+  const end = lease?.giveBack ?? (async () => await server[Symbol.asyncDispose]());
+  let api: KubeApi | undefined;
   try {
-    const plurals = await installDefinitions(api);
+    const plurals = lease?.knowledge ?? (await prepare(server));
+    api = await openApi(server);
     for (const name of options.namespaces ?? [])
       await api.json({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
-    return {
-      server,
-      api,
-      config,
-      put: (path, object) => put(api, path, object),
-      apply: (object) => apply(api, object),
-      calicoctl: (args, stdin, env) => calicoctl(server.kubeconfig, args, stdin, env),
-      delete: async (path) => {
-        await ifThere(api.json({ method: "DELETE", path, query: { gracePeriodSeconds: "0" } }));
-      },
-      customResources: () => customResources(api, plurals),
-      clear: () => clear(api, plurals),
-      account: (name, rules) => makeAccount(server, api, name, rules),
-      compact: async () => {
-        await server.stop();
-        const status = etcdctl(server.etcdUrl, "endpoint", "status", "--write-out=json");
-        const [{ Status: answer }] = JSON.parse(status) as [{ Status: { header: { revision: number } } }];
-        etcdctl(server.etcdUrl, "compact", String(answer.header.revision));
-        await server.start();
-      },
-      async [Symbol.asyncDispose]() {
-        api.close();
-        await server[Symbol.asyncDispose]();
-      },
-    };
+    return clusterOn({ server, api, plurals, end });
   } catch (error) {
-    api.close();
-    await server[Symbol.asyncDispose]();
+    api?.close();
+    await end();
     throw error;
   }
+}
+
+const openApi = async (server: ApiServer): Promise<KubeApi> =>
+  new KubeApi(await resolveAccess(configOf(server.kubeconfig), {}), { qps: 10_000, burst: 10_000 });
+
+async function prepare(server: ApiServer): Promise<readonly Plural[]> {
+  const api = await openApi(server);
+  try {
+    return await installDefinitions(api);
+  } finally {
+    api.close();
+  }
+}
+
+interface Parts {
+  readonly server: ApiServer;
+  readonly api: KubeApi;
+  readonly plurals: readonly Plural[];
+  readonly end: () => Promise<void>;
+}
+
+function clusterOn({ server, api, plurals, end }: Parts): Cluster {
+  return {
+    server,
+    api,
+    config: configOf(server.kubeconfig),
+    put: (path, object) => put(api, path, object),
+    apply: (object) => apply(api, object),
+    calicoctl: (args, stdin, env) => calicoctl(server.kubeconfig, args, stdin, env),
+    delete: async (path) => {
+      await ifThere(api.json({ method: "DELETE", path, query: { gracePeriodSeconds: "0" } }));
+    },
+    customResources: () => customResources(api, plurals),
+    clear: () => clear(api, plurals),
+    account: (name, rules) => makeAccount(server, api, name, rules),
+    compact: async () => {
+      await server.stop();
+      const status = etcdctl(server.etcdUrl, "endpoint", "status", "--write-out=json");
+      const [{ Status: answer }] = JSON.parse(status) as [{ Status: { header: { revision: number } } }];
+      etcdctl(server.etcdUrl, "compact", String(answer.header.revision));
+      await server.start();
+    },
+    async [Symbol.asyncDispose]() {
+      api.close();
+      await end();
+    },
+  };
 }
 
 export function configOf(kubeconfig: string): KubernetesConfig {

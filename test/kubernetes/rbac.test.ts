@@ -47,7 +47,7 @@ let accounts: Accounts;
 
 beforeAll(async () => {
   if (!isAvailable) return;
-  cluster = await startCluster({ namespaces: ["ns1"], audit: true });
+  cluster = await startCluster({ namespaces: ["ns1"] });
   accounts = await installAccounts(cluster);
   await cluster.put("/api/v1/nodes", {
     metadata: { name: "n1" },

@@ -18,7 +18,7 @@ export class ServedHost implements AsyncDisposable {
   ) {}
 
   static async create(): Promise<ServedHost> {
-    const cluster = await startCluster({ namespaces: ["ns1"], audit: true });
+    const cluster = await startCluster({ namespaces: ["ns1"] });
     const put = (plural: string, kind: string, name: string, spec: object) =>
       cluster.put(`${CALICO}/${plural}`, { apiVersion: "crd.projectcalico.org/v1", kind, metadata: { name }, spec });
     await put("ippools", "IPPool", "p4", { cidr: "10.65.0.0/16", blockSize: 26 });

@@ -64,7 +64,7 @@ let account: Account;
 let store: Datastore;
 beforeAll(async () => {
   if (!isAvailable) return;
-  cluster = await startCluster({ namespaces: ["ns1"] });
+  cluster = await startCluster({ namespaces: ["ns1"], isOwn: true }); // one definition goes and comes
   account = await cluster.account("felix", RIGHTS);
   store = await openDatastore(account.config);
 }, 600_000);
