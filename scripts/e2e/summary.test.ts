@@ -18,6 +18,11 @@ test("the suite's last lines become one of ours", () => {
   expect(renderSummary("nftables, BGP", summary!)).toBe("nftables, BGP: 44 passed, 1 failed, 9 min 06 s");
 });
 
+test("seconds are rounded before minutes are told", () => {
+  const summary = { passed: 45, failed: 0, seconds: 539.7, failures: [] };
+  expect(renderSummary("nftables, VXLAN", summary)).toBe("nftables, VXLAN: 45 passed, 0 failed, 9 min 00 s");
+});
+
 test("a suite that died has no summary", () => {
   expect(readSummary("panic: no API server")).toBeUndefined();
 });

@@ -20,7 +20,7 @@ export function readSummary(output: string): Summary | undefined {
 }
 
 export function renderSummary(run: string, { passed, failed, seconds }: Summary): string {
-  const minutes = Math.floor(seconds / 60);
-  const rest = String(Math.round(seconds % 60)).padStart(2, "0");
-  return `${run}: ${passed} passed, ${failed} failed, ${minutes} min ${rest} s`;
+  const whole = Math.round(seconds);
+  const rest = String(whole % 60).padStart(2, "0");
+  return `${run}: ${passed} passed, ${failed} failed, ${Math.floor(whole / 60)} min ${rest} s`;
 }

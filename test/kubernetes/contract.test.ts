@@ -17,7 +17,7 @@ if (isAvailable)
     ]),
     changes: 1000,
     start: async (onUnreadable) => {
-      const cluster = await startCluster({ namespaces: ["prod", "prod2", "test"] });
+      const cluster = await startCluster({ namespaces: ["prod", "prod2", "test"], isOwn: true }); // its past is forgotten
       const store = await openDatastore(cluster.config, { onUnreadable });
       const other = await openDatastore(cluster.config);
       return {

@@ -30,6 +30,8 @@ interface Shared {
 const HOME = Symbol.for("calico-ts shared API server");
 const home = globalThis as { [HOME]?: Shared };
 
+const READY_WITHIN_MS = 10_000;
+
 /** What the API server writes for itself, all the time. */
 const ITS_OWN =
   /^\/registry\/(masterleases|leases|events|apiregistration\.k8s\.io|flowschemas|prioritylevelconfigurations)\/|^\/registry\/(services\/endpoints|endpointslices)\/default\/kubernetes$|legacy-service-account-token-tracking$/;
@@ -52,9 +54,10 @@ export async function leaseServer<Knowledge>(
       try {
         await restore(prepared);
       } catch (error) {
-        shared.prepared = undefined; // whatever is wrong with it, the next one gets a new one
+        // A test that ended in the middle of a restart leaves it so: the next file gets another.
+        console.error(`the shared API server is given up: ${String(error)}`);
+        shared.prepared = undefined;
         await prepared.server[Symbol.asyncDispose]();
-        throw error;
       } finally {
         shared.isTaken = false;
       }
@@ -94,6 +97,12 @@ async function restore({ server, baseline }: Prepared<unknown>): Promise<void> {
   const after = changed.length === 0 ? now : await read(server, { withValues: false });
   for (const [key, { value }] of changed) baseline.set(key, { value, revision: after.get(key)?.revision ?? "" });
   truncateSync(server.auditLog);
+  const answer = await fetch(`${server.url}/readyz`, {
+    headers: { authorization: `Bearer ${server.adminToken}` },
+    tls: { rejectUnauthorized: false },
+    signal: AbortSignal.timeout(READY_WITHIN_MS),
+  });
+  if (!answer.ok) throw new Error(`readyz says ${answer.status}`);
 }
 
 interface KeyValue {
