@@ -6,6 +6,7 @@
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
+import { addPrologue } from "./prologue/prologue.ts";
 
 const root = join(import.meta.dir, "..");
 const dist = join(root, "dist");
@@ -41,6 +42,10 @@ execFileSync(
   ],
   { cwd: root, stdio: ["ignore", "ignore", "inherit"] },
 );
+if (process.env["PROLOGUE"] !== "0") {
+  const whyNot = addPrologue(fresh);
+  if (whyNot !== undefined) console.log(`build: no prologue, the CNI plugin always starts the runtime: ${whyNot}`);
+}
 renameSync(fresh, join(dist, "calico"));
 for (const role of roles) {
   const link = `${fresh}-${role}`;

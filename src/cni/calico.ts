@@ -18,8 +18,10 @@ async function run(argv: readonly string[], mark: MarkStep, atEnd?: () => Promis
   let input: string | undefined;
   if (argv.length === 0 && ["ADD", "DEL", "CHECK", "STATUS", "GC"].includes(command)) {
     const calls = BriefCalls.open();
+    // Who was asked before the runtime started has said no, or nothing at all.
+    const wasAsked = calls?.isInputMarked() === true;
     if (calls?.readInput() === true) {
-      const code = askService(calls, process.env, mark);
+      const code = wasAsked ? undefined : askService(calls, process.env, mark);
       if (code !== undefined) {
         if (atEnd !== undefined) await atEnd();
         calls.exit(code);

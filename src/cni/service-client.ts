@@ -7,6 +7,7 @@ import { type MarkStep, noTimes } from "./step-times.ts";
 const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 /** Longer than any ADD takes that still succeeds. */
 const REPLY_TIMEOUT_SECONDS = 180;
+const NEWLINE = 10;
 const VARIABLES = [
   "CNI_COMMAND",
   "CNI_CONTAINERID",
@@ -29,25 +30,27 @@ export function askService(calls: BriefCalls, env: NodeJS.ProcessEnv, mark: Mark
   const netns = namespace === "" ? undefined : calls.openReadOnly(namespace);
   if (!calls.send(connection, `${requestHead(env, mark !== noTimes)}\n`, netns)) return undefined;
   mark("request sent");
-  if (calls.readReply(connection) === undefined) return undefined;
+  const length = calls.readReply(connection);
+  if (length === undefined || length < 3 || calls.replyByte(length - 1) !== NEWLINE) return undefined; // it died over it
   const first = calls.replyByte(0);
-  if ((first === 48 || first === 49) && calls.replyByte(1) === 10) {
+  if ((first === 48 || first === 49) && calls.replyByte(1) === NEWLINE) {
     mark("reply read");
-    calls.printReply(2);
+    calls.printReply(2, length - 1);
     return first - 48;
   }
-  return readHead(calls, mark);
+  return readHead(calls, length, mark);
 }
 
-/** A reply that says more than its exit code. One without a line is of a service that speaks otherwise, or died. */
-function readHead(calls: BriefCalls, mark: MarkStep): number | undefined {
+/** A reply that says more than its exit code. One of a single line is of a service that speaks otherwise, or died. */
+function readHead(calls: BriefCalls, length: number, mark: MarkStep): number | undefined {
   const line = calls.replyLine();
-  if (line === undefined) return undefined;
+  const start = line === undefined ? length : Buffer.byteLength(line) + 1;
+  if (line === undefined || start >= length) return undefined;
   const head = JSON.parse(line) as ReplyHead;
   if (typeof head === "number" || "declined" in head) return undefined;
   for (const [step, at] of head.times) mark(step, at);
   mark("reply read");
-  calls.printReply(Buffer.byteLength(line) + 1);
+  calls.printReply(start, length - 1);
   return head.exitCode;
 }
 

@@ -1,13 +1,17 @@
 // What plugin and service say to each other: a line of JSON each way, then a text as it came: the network configuration
-// the runtime wrote, and what the runtime shall read. Types alone: the plugin loads as little as it can, so each side has
-// its own copy of the path, and the compiler holds them equal.
+// the runtime wrote, and what the runtime shall read. The reply's last byte is a newline that is not part of it: without
+// it the reply was cut short. Each side makes sure that the other is of its own user.
+//
+// There are two clients: `service-client.ts`, and before the runtime starts `scripts/prologue/prologue.s`, which knows of
+// replies only those whose head is 0 or 1 and leaves all others to the first. Types alone: the plugin loads as little as
+// it can, so each side has its own copy of the path, and the compiler holds them equal; a test holds the third one's.
 import type { StepTime } from "./step-times.ts";
 
 export type ServiceSocket = "/var/run/calico/cni.sock";
 
 /** The line before the configuration. */
 export interface RequestHead {
-  /** CNI_… and FELIX_INTERFACEPREFIX, nothing else of the environment. */
+  /** Variables that begin with CNI_, and FELIX_INTERFACEPREFIX; nothing else of the environment. */
   readonly env: Readonly<Record<string, string>>;
   /** The times of the service's steps are wanted. */
   readonly times?: true;

@@ -149,7 +149,7 @@ async function answer(
   }
 }
 
-const reply = (head: ReplyHead, stdout = ""): string => `${JSON.stringify(head)}\n${stdout}`;
+const reply = (head: ReplyHead, stdout = ""): string => `${JSON.stringify(head)}\n${stdout}\n`;
 
 /** What the plugin must do itself: call programs of the host, or speak to another datastore than ours. */
 function whyNot({ store }: AnswerOptions, request: CniRequest, conf: NetConf): string | undefined {

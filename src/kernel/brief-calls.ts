@@ -2,7 +2,7 @@
 // instead of one for each call, and everything that is read or sent lies in one mapped piece of memory: what a program
 // does not set up it does not pay for. https://man7.org/linux/man-pages/man2/syscall.2.html
 import { EAGAIN, EINTR } from "./errno.ts";
-import { type BriefLibc, bindSyscall, MSG_NOSIGNAL, POLLOUT, SOCK_CLOEXEC } from "./sys.ts";
+import { type BriefLibc, bindSyscall, MSG_NOSIGNAL, POLLIN, POLLOUT, SOCK_CLOEXEC } from "./sys.ts";
 
 interface Numbers {
   readonly read: number;
@@ -11,6 +11,9 @@ interface Numbers {
   readonly socket: number;
   readonly connect: number;
   readonly setsockopt: number;
+  readonly getsockopt: number;
+  readonly geteuid: number;
+  readonly fcntl: number;
   readonly sendmsg: number;
   readonly shutdown: number;
   readonly ppoll: number;
@@ -24,6 +27,9 @@ const X64: Numbers = {
   socket: 41,
   connect: 42,
   setsockopt: 54,
+  getsockopt: 55,
+  geteuid: 107,
+  fcntl: 72,
   sendmsg: 46,
   shutdown: 48,
   ppoll: 271,
@@ -37,6 +43,9 @@ const ARM64: Numbers = {
   socket: 198,
   connect: 203,
   setsockopt: 208,
+  getsockopt: 209,
+  geteuid: 175,
+  fcntl: 25,
   sendmsg: 211,
   shutdown: 210,
   ppoll: 73,
@@ -50,13 +59,19 @@ const IOVEC = 64;
 const CONTROL = 96;
 const TIMEVAL = 128;
 const POLLFD = 144;
+const CREDENTIALS = 152; // struct ucred and, behind it, its length
 const PATH = 256;
 /** What is sent before the input ends where the input begins. */
 const INPUT = 64 * 1024;
 const SIZE = 64 << 20; // of addresses; pages come when they are written to
 const MAX_PATH = 4096;
 const AT_FDCWD = -100;
+const SOL_SOCKET = 1;
+const SO_PEERCRED = 17;
 const SO_RCVTIMEO = 20;
+const SO_SNDTIMEO = 21;
+const F_GETFD = 1;
+const FD_CLOEXEC = 1;
 
 export class BriefCalls {
   readonly #libc: BriefLibc;
@@ -79,6 +94,15 @@ export class BriefCalls {
     return numbers && new BriefCalls(bindSyscall(numbers.mmap, SIZE), numbers);
   }
 
+  /**
+   * Whether who ran before us in this process left standard input close-on-exec, as no program's is when it starts. The
+   * executable's prologue does, to say that the service was asked already.
+   */
+  isInputMarked(): boolean {
+    const flags = this.#call(this.#numbers.fcntl, 0, F_GETFD);
+    return flags > 0 && (flags & FD_CLOEXEC) !== 0;
+  }
+
   /** Keeps all of standard input; false when it cannot be read. */
   readInput(): boolean {
     this.#inputLength = this.#readToEnd(0, INPUT);
@@ -99,18 +123,27 @@ export class BriefCalls {
     return false;
   }
 
-  /** A connection to a Unix socket, or nothing when nobody listens there. */
+  /** A connection to a Unix socket, or nothing when nobody listens there, or somebody of another user. */
   connect(path: string, timeoutSeconds: number): number | undefined {
     const length = this.#putPath(path, PATH + 2);
     if (length === undefined || length > 107) return undefined;
     this.#bytes[PATH] = 1; // AF_UNIX
     this.#bytes[PATH + 1] = 0;
     const fd = this.#call(this.#numbers.socket, 1, 1 | SOCK_CLOEXEC, 0); // SOCK_STREAM
-    if (fd < 0 || this.#call(this.#numbers.connect, fd, this.#at(PATH), length + 3) < 0) return undefined;
+    if (fd < 0) return undefined;
     this.#putLong(TIMEVAL, timeoutSeconds);
     this.#putLong(TIMEVAL + 8, 0);
-    this.#call(this.#numbers.setsockopt, fd, 1, SO_RCVTIMEO, this.#at(TIMEVAL), 16); // SOL_SOCKET
-    return fd;
+    for (let option = SO_RCVTIMEO; option <= SO_SNDTIMEO; option++)
+      this.#call(this.#numbers.setsockopt, fd, SOL_SOCKET, option, this.#at(TIMEVAL), 16);
+    if (this.#call(this.#numbers.connect, fd, this.#at(PATH), length + 3) < 0) return undefined;
+    return this.#peerIsOurs(fd) ? fd : undefined;
+  }
+
+  #peerIsOurs(fd: number): boolean {
+    this.#words[(CREDENTIALS >> 2) + 3] = 12;
+    const [at, length] = [this.#at(CREDENTIALS), this.#at(CREDENTIALS + 12)];
+    if (this.#call(this.#numbers.getsockopt, fd, SOL_SOCKET, SO_PEERCRED, at, length) < 0) return false;
+    return this.#words[(CREDENTIALS >> 2) + 1] === this.#call(this.#numbers.geteuid);
   }
 
   openReadOnly(path: string): number | undefined {
@@ -166,20 +199,20 @@ export class BriefCalls {
     if (end < 0 || end >= start + this.#replyLength) return undefined;
     return new TextDecoder().decode(this.#bytes.subarray(start, end));
   }
-  /** The reply from this byte on goes to standard output, however slowly it is taken. */
-  printReply(from: number): void {
+  /** The reply between these bytes goes to standard output, however slowly it is taken. */
+  printReply(from: number, to: number): void {
     const start = INPUT + this.#inputLength;
-    for (let at = start + from; at < start + this.#replyLength; ) {
-      const written = this.#call(this.#numbers.write, 1, this.#at(at), start + this.#replyLength - at);
-      if (written === -EAGAIN) this.#waitForOutput();
+    for (let at = start + from; at < start + to; ) {
+      const written = this.#call(this.#numbers.write, 1, this.#at(at), start + to - at);
+      if (written === -EAGAIN) this.#waitFor(1, POLLOUT);
       else if (written >= 0) at += written;
       else if (written !== -EINTR) return; // nobody reads any more
     }
   }
 
-  #waitForOutput(): void {
-    this.#words[POLLFD >> 2] = 1;
-    this.#words[(POLLFD >> 2) + 1] = POLLOUT;
+  #waitFor(fd: number, events: number): void {
+    this.#words[POLLFD >> 2] = fd;
+    this.#words[(POLLFD >> 2) + 1] = events;
     this.#call(this.#numbers.ppoll, this.#at(POLLFD), 1, 0, 0, 0);
   }
 
@@ -194,7 +227,8 @@ export class BriefCalls {
       const length = this.#call(this.#numbers.read, fd, this.#at(at + total), SIZE - at - total);
       if (length === 0) return total;
       if (length > 0) total += length;
-      else if (length !== -EINTR) return length;
+      else if (length === -EAGAIN && fd === 0) this.#waitFor(fd, POLLIN);
+      else if (length !== -EINTR) return length; // of the connection EAGAIN says that its time is over
     }
     return -1;
   }

@@ -2,11 +2,16 @@
 // take longer than all they do.
 import { EAGAIN, EINTR, errnoName } from "./errno.ts";
 import { SyscallError } from "./netlink-error.ts";
-import { allocate, type Bytes, POLLOUT, poll, read, write } from "./sys.ts";
+import { allocate, type Bytes, POLLIN, POLLOUT, poll, read, write } from "./sys.ts";
 
 /** Everything until the end of standard input, as text. */
 export function readStandardInput(): string {
-  const bytes = readToEnd((piece) => read(0, piece));
+  const bytes = readToEnd((piece) => {
+    const length = read(0, piece);
+    if (length !== -EAGAIN) return length;
+    poll([{ fd: 0, events: POLLIN }], -1);
+    return -EINTR;
+  });
   if (typeof bytes === "number") throw new SyscallError("read standard input", errnoName(-bytes));
   return new TextDecoder().decode(bytes);
 }

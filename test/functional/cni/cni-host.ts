@@ -33,8 +33,10 @@ export interface PluginRun {
 export interface CallOptions {
   readonly env?: Record<string, string | undefined>;
   readonly conf?: Record<string, unknown>;
-  readonly stdin?: string;
+  readonly stdin?: string | Uint8Array;
   readonly program?: "calico" | "calico-ipam";
+  /** Another name of the executable. */
+  readonly file?: string;
   /** Kills the plugin after so many milliseconds. */
   readonly killAfterMs?: number;
   /** Kills it right after so many calls of one kind to the kernel (strace's names). */
@@ -166,7 +168,7 @@ export class CniHost implements AsyncDisposable {
 
   /** Runs the plugin inside the host. */
   async call(command: string, pod: Pod | undefined, options: CallOptions = {}): Promise<PluginRun> {
-    const program = options.program ?? "calico";
+    const file = options.file ?? join(DIST, options.program ?? "calico");
     const env = {
       PATH: process.env["PATH"] ?? "",
       CNI_COMMAND: command,
@@ -178,8 +180,8 @@ export class CniHost implements AsyncDisposable {
     const inject = kill && ["-e", `trace=${kill.name}`, "-e", `inject=${kill.name}:signal=SIGKILL:when=${kill.count}`];
     const child =
       inject === undefined
-        ? this.start(join(DIST, program), [], env)
-        : this.start("strace", ["-f", "-qq", "-o", "/dev/null", ...inject, join(DIST, program)], env);
+        ? this.start(file, [], env)
+        : this.start("strace", ["-f", "-qq", "-o", "/dev/null", ...inject, file], env);
     const result = collect(child);
     child.stdin?.on("error", () => {});
     child.stdin?.end(options.stdin ?? JSON.stringify(this.conf(options.conf)));

@@ -3,18 +3,8 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { statSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
-import { canRun, CniHost, DIST, eventually, k8s } from "./cni-host.ts";
-
-function startService(host: CniHost, socket: string) {
-  const child = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], {
-    PATH: process.env["PATH"],
-    DATASTORE_TYPE: "sqlite",
-    CALICO_SQLITE_PATH: host.sqlitePath,
-  });
-  let log = "";
-  child.stderr?.on("data", (chunk: Buffer) => (log += chunk.toString()));
-  return { child, log: () => log, ready: eventually(() => log.includes("listens")) };
-}
+import { canRun, CniHost, k8s } from "./cni-host.ts";
+import { startService } from "./service.ts";
 
 describe.skipIf(!canRun)("service", () => {
   test("ADD, CHECK and DEL over the socket do what the plugin does alone", async () => {

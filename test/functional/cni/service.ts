@@ -1,0 +1,14 @@
+// The node-local service as a process of a test's host.
+import { join } from "node:path";
+import { type CniHost, DIST, eventually } from "./cni-host.ts";
+
+export function startService(host: CniHost, socket: string) {
+  const child = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], {
+    PATH: process.env["PATH"],
+    DATASTORE_TYPE: "sqlite",
+    CALICO_SQLITE_PATH: host.sqlitePath,
+  });
+  let log = "";
+  child.stderr?.on("data", (chunk: Buffer) => (log += chunk.toString()));
+  return { child, log: () => log, ready: eventually(() => log.includes("listens")) };
+}
