@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { SERVICE_SOCKET } from "../../src/cni/index.ts";
 import { FakeService, say } from "./fake-service.ts";
 import { type Found, MARKS, PROBE_EXIT, readFindings, writeMarkedProbe, writeProbe } from "./probe.ts";
 import { PROLOGUE } from "./prologue.ts";
@@ -410,11 +411,10 @@ describe.skipIf(!isHere)("prologue", () => {
 
   test("without a word in the configuration the service is asked at its usual place", async () => {
     const path = `/tmp/prologue-${String(process.pid).padStart(8, "0")}.s`;
-    const usual = "/var/run/calico/cni.sock";
-    expect(path).toHaveLength(usual.length);
-    expect(PROLOGUE).toContain(usual);
+    expect(path).toHaveLength(SERVICE_SOCKET.length);
+    expect(PROLOGUE).toContain(`usual_path:\n    .asciz "${SERVICE_SOCKET}"`);
     const program = join(folder, "usual");
-    writeProbe(program, PROLOGUE.replace(usual, path));
+    writeProbe(program, PROLOGUE.replace(SERVICE_SOCKET, path));
     await using there = await FakeService.start(path);
     there.answer = say("0\nthere\n");
     for (const stdin of ["{}", '{"ipam":{"service_socket":"/x"}}', "no JSON", "", "null", '["service_socket"]'])
