@@ -1,4 +1,4 @@
-// Assembly text, read: GNU's Intel syntax, as far as prologue.s goes. What is not understood is an error, never a guess.
+// Assembly text, read: GNU's Intel syntax, as far as the prologue needs it. What is not understood is an error, never a guess.
 
 export type Size = 8 | 16 | 32 | 64;
 

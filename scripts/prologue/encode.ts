@@ -1,4 +1,4 @@
-// Instructions of x86-64 as bytes: those prologue.s uses, in the shortest form, of two equals the one GNU `as` takes.
+// Instructions of x86-64 as bytes: those the prologue uses, in the shortest form, of two equals the one GNU `as` takes.
 // Intel's Software Developer's Manual, volume 2, has the numbers; chapter 2 has REX, ModR/M and SIB.
 import { AssemblyError, type Instruction, type Operand } from "./assembly.ts";
 

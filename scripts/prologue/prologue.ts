@@ -1,10 +1,11 @@
-// The prologue of the executable: prologue.s, assembled for the place it gets and written there.
+// The prologue of the executable: its assembly text, assembled for the place it gets and written there.
 import { closeSync, fstatSync, openSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { assemble, type Program } from "./assemble.ts";
 import { findPlace, HEADER_LENGTH, NoPlace, putSegment } from "./elf.ts";
 
-export const PROLOGUE = readFileSync(join(import.meta.dir, "prologue.s"), "utf8");
+const PARTS = ["constants", "entry", "request", "destination", "exchange", "decline", "routines"];
+export const PROLOGUE = PARTS.map((part) => readFileSync(join(import.meta.dir, `${part}.s`), "utf8")).join("\n");
 
 /** @param originalEntry where to go on when the call is not for us */
 export const assemblePrologue = (address: number, originalEntry: number, source = PROLOGUE): Program =>

@@ -2,7 +2,7 @@
 // the runtime wrote, and what the runtime shall read. The reply's last byte is a newline that is not part of it: without
 // it the reply was cut short. Each side makes sure that the other is of its own user.
 //
-// There are two clients: `service-client.ts`, and before the runtime starts `scripts/prologue/prologue.s`, which knows of
+// There are two clients: `service-client.ts`, and before the runtime starts `scripts/prologue/`, which knows of
 // replies only those whose head is 0 or 1 and leaves all others to the first. Types alone: the plugin loads as little as
 // it can, so each side has its own copy of the path, and the compiler holds them equal; a test holds the third one's.
 import type { StepTime } from "./step-times.ts";
