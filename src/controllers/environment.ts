@@ -54,6 +54,8 @@ export interface EnvironmentSettings {
   readonly autoHostEndpoints?: "Enabled" | "Disabled";
   /** How long another replica waits for a sign of life. Ours alone: not among what the status shows. */
   readonly leaseMs?: number;
+  /** How often datastore and API server are asked whether they answer. Ours alone too. */
+  readonly healthMs?: number;
   /** The variables in force, as they were written. */
   readonly variables: Readonly<Record<string, string>>;
 }
@@ -84,7 +86,8 @@ export function readEnvironment(env: Environment): EnvironmentSettings {
     healthChecks: read("HEALTH_ENABLED", "true or false", parseOnOff),
     syncLabels: read("SYNC_NODE_LABELS", "true or false", parseOnOff),
     autoHostEndpoints: read("AUTO_HOST_ENDPOINTS", "enabled or disabled", parseEnabled),
-    leaseMs: read("CALICO_LEASE_DURATION", "a duration of a second or more such as 15s", parseLease, false),
+    leaseMs: read("CALICO_LEASE_DURATION", "a duration of a second or more such as 15s", parseSeconds, false),
+    healthMs: read("CALICO_HEALTH_PERIOD", "a duration of a second or more such as 10s", parseSeconds, false),
   };
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
   return { ...(given as Omit<EnvironmentSettings, "variables">), variables };
@@ -98,7 +101,7 @@ const parsePeriod = (text: string): number | undefined => {
   return ns === undefined || ns < 0 ? undefined : ns;
 };
 
-const parseLease = (text: string): number | undefined => {
+const parseSeconds = (text: string): number | undefined => {
   const ns = parseDuration(text);
   return ns === undefined || ns < 1e9 ? undefined : ns / 1e6;
 };

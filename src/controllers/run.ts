@@ -29,7 +29,7 @@ import { namespaceCopies, policyCopies, serviceAccountCopies } from "./copies.ts
 import { EndpointLabels } from "./endpoint-labels.ts";
 import { type LogSeverity, readEnvironment } from "./environment.ts";
 import { Feed } from "./feed.ts";
-import { Readings, watchHealth } from "./health.ts";
+import { HEALTH_TIMINGS, Readings, watchHealth } from "./health.ts";
 import { startLoadBalancer } from "./load-balancer/start.ts";
 import { Leadership, type LeaderTimings, leaderTimings, NotLeading } from "./leader.ts";
 import { startNative } from "./native/start.ts";
@@ -105,7 +105,8 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
   const stop = new AbortController();
   const until = AbortSignal.any([signal, stop.signal]);
   const tasks: Promise<void>[] = [];
-  if (config.healthChecks) tasks.push(watchHealth({ client, api, readings, log }, until));
+  const timings = { ...HEALTH_TIMINGS, periodMs: environment.healthMs ?? HEALTH_TIMINGS.periodMs };
+  if (config.healthChecks) tasks.push(watchHealth({ client, api, readings, log, timings }, until));
   try {
     // A replica that waits also starts again when it should wait differently.
     const waiting = new AbortController();

@@ -121,8 +121,9 @@ suite("TC-K17 TC-K19 of 10,000 addresses the 500 leaked are given back, and none
     const key = { type: "blockAffinity", affinityType: "host", host, cidr } as const;
     await store.create({ key, value: { state: "confirmed" } as never });
   });
-  await inParallel(given, 32, ({ handleId, address }) => {
-    const block = [...blocks.keys()][Math.floor(given.findIndex((one) => one.address === address) / PER_BLOCK)] ?? "";
+  const cidrs = [...blocks.keys()];
+  await inParallel([...given.entries()], 32, ([i, { handleId }]) => {
+    const block = cidrs[Math.floor(i / PER_BLOCK)] ?? "";
     const value = { handleId, block: { [block]: 1 }, deleted: false } as never;
     return store.create({ key: { type: "ipamHandle", handleId }, value });
   });

@@ -4,7 +4,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect } from "bun:test";
 import { execFileSync, spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { HEALTH_TIMINGS } from "../../src/controllers/health.ts";
 import { Client, type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import { Ipam } from "../../src/ipam/index.ts";
 import type { KindName } from "../../src/model/index.ts";
@@ -18,6 +17,7 @@ import { readRecording, replay } from "./replay.ts";
 
 const WITHIN = 30_000;
 const TIMEOUT = 120_000;
+const HEALTH_MS = 1000;
 const FOLDER = "kubernetes/metrics";
 
 let cluster: Cluster;
@@ -41,7 +41,8 @@ const environment = (type: "etcdv3" | "kubernetes", env: Environment = {}): Envi
   DATASTORE_TYPE: type,
   ETCD_ENDPOINTS: etcd.url,
   KUBECONFIG: accounts.kubeconfig("calico-kube-controllers"),
-  CALICO_LEASE_DURATION: "9s",
+  CALICO_LEASE_DURATION: "3s",
+  CALICO_HEALTH_PERIOD: `${HEALTH_MS}ms`,
   ...env,
 });
 const ready = { Ready: true, Reason: "" };
@@ -145,7 +146,7 @@ suite(
     await eventually(() => leads.isReady, WITHIN);
     await using waits = new ControllersProgram(environment("kubernetes"));
     await eventually(() => waits.isReady, WITHIN);
-    await Bun.sleep(HEALTH_TIMINGS.periodMs + 2000); // until both have asked once more
+    await Bun.sleep(3 * HEALTH_MS); // until both have asked again
     expect([leads.readiness(), waits.readiness()]).toEqual([READY, READY]);
   },
   TIMEOUT,

@@ -13,7 +13,7 @@ import { readManifest, rulesOf } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersProgram } from "./controllers-program.ts";
 
-const SECONDS = Number(process.env["LEADER_SECONDS"] ?? "20");
+const SECONDS = Number(process.env["LEADER_SECONDS"] ?? "12");
 const LEASE_MS = 2000;
 const SERVICES = "/api/v1/namespaces/shop/services";
 const LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/calico-kube-controllers";

@@ -43,10 +43,14 @@ async function play(config: DatastoreConfig): Promise<void> {
   const slots = Array.from({ length: PROCESSES }, (_, slot) => new Writer(config, slot, hosts, ledger));
   const ipam = new Ipam({ datastore: store });
   const release = async (handles: readonly string[]) => {
-    for (const handle of handles)
-      await ipam.releaseByHandle(handle).catch((error: unknown) => {
-        if (!(error instanceof UnknownHandle)) throw error;
-      });
+    const left = handles.values();
+    const oneByOne = async () => {
+      for (const handle of left)
+        await ipam.releaseByHandle(handle).catch((error: unknown) => {
+          if (!(error instanceof UnknownHandle)) throw error;
+        });
+    };
+    await Promise.all(Array.from({ length: 8 }, oneByOne));
   };
   try {
     for (const slot of slots) slot.start();
@@ -108,7 +112,9 @@ class Ledger {
   openHandles(name: string): string[] {
     const open = new Set<string>();
     for (const { what, handle } of this.#events())
-      if (handle.startsWith(`${name}_`) && what === "want") open.add(handle);
+      if (!handle.startsWith(`${name}_`)) continue;
+      else if (what === "want") open.add(handle);
+      else if (what === "gone") open.delete(handle);
     return [...open];
   }
 

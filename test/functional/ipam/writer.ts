@@ -1,6 +1,6 @@
 // One process that assigns and releases addresses for several hosts until it is killed, and tells about it in a file
 // all writers append to, so that its lines are in the order of the events: `want H` before asking, `got H ADDRESS` when
-// it has it, `drop H` before it gives it back.
+// it has it, `drop H` before it gives it back, `gone H` when that is done.
 import { openSync, writeSync } from "node:fs";
 import { type DatastoreConfig, openDatastore } from "../../../src/datastore/index.ts";
 import { Ipam } from "../../../src/ipam/index.ts";
@@ -21,6 +21,7 @@ await Promise.all(
         const [handle = ""] = mine.splice(Math.floor(Math.random() * mine.length), 1);
         say(`drop ${handle}`);
         await ipam.releaseByHandle(handle);
+        say(`gone ${handle}`);
         continue;
       }
       const handle = `${name}_${host}_${i}`;
@@ -28,7 +29,7 @@ await Promise.all(
       const request = { host, handleId: handle, attributes: { node: host }, use: "Workload", version: 4 } as const;
       const { addresses } = await ipam.autoAssign({ ...request, count: 1 });
       if (addresses.length === 0) {
-        say(`drop ${handle}`);
+        say(`gone ${handle}`); // there was nothing left to give
         continue;
       }
       for (const address of addresses) say(`got ${handle} ${cidrAddress(address)}`);
