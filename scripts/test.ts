@@ -31,11 +31,11 @@ const reports = join(root, ".cache/reports");
 
 const before: readonly Stage[] = [
   { name: "check", what: "types, lint, format, import direction", run: (out) => script(out, "check.ts") },
-  { name: "unit", what: "unit and property tests", run: (out) => bunTest(out, "unit", ["src", "scripts"]) },
   { name: "build", what: "the executable", run: (out) => script(out, "build.ts") },
 ];
-/** Most of what these do is wait for packets and clocks, so two run side by side; the long ones begin. */
+/** Much of what these do is wait for packets and clocks, so two run side by side; the long ones begin. */
 const between: readonly Stage[] = [
+  { name: "unit", what: "unit and property tests", run: (out) => bunTest(out, "unit", ["src", "scripts"]) },
   ...folders("functional", "kubernetes"),
   ...(areRecordingsThere ? Object.keys(suites).map((suite) => golden(suite)) : [golden()]),
 ];
@@ -159,7 +159,8 @@ async function runTests(
   paths: readonly string[],
 ): Promise<{ count: Count; failedFiles: string[] }> {
   const report = join(reports, `${name}.xml`);
-  const args = ["test", "--reporter=junit", `--reporter-outfile=${report}`, "--timeout=60000", ...paths];
+  const args = ["test", "--reporter=junit", `--reporter-outfile=${report}`, "--timeout=60000"];
+  args.push("--max-concurrency=4", ...paths); // of the tests of a file that say they can
   const code = await execute(args, out);
   if (!existsSync(report)) return { count: { passed: 0, failed: 1, skipped: 0 }, failedFiles: [] };
   const text = readFileSync(report, "utf8");

@@ -111,7 +111,7 @@ ${password === undefined ? "" : `auth-password = "${password}"\n`}`,
 ];
 
 for (const tor of tors) {
-  test(`NB-083 eBGP with ${tor.name}: both sides learn, the pod network is announced as a block`, async () => {
+  test.concurrent(`NB-083 eBGP with ${tor.name}: both sides learn, the pod network is announced as a block`, async () => {
     await using net = await RouterNetwork.create();
     await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
     net.addHost("tor", TOR);
@@ -127,7 +127,7 @@ for (const tor of tors) {
     expect(routes).toContain(`${THEIRS} via 10.77.0.${TOR} dev eth0`);
   }, 90_000);
 
-  test(`NB-090 a password with ${tor.name}: a session with the right one, none with another`, async () => {
+  test.concurrent(`NB-090 a password with ${tor.name}: a session with the right one, none with another`, async () => {
     await using net = await RouterNetwork.create();
     await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
     net.addHost("tor", TOR);
@@ -200,7 +200,7 @@ router bgp 65100
 ];
 
 for (const tor of over6)
-  test(`NB-083 eBGP over IPv6 with ${tor.name}: both sides learn`, async () => {
+  test.concurrent(`NB-083 eBGP over IPv6 with ${tor.name}: both sides learn`, async () => {
     await using net = await RouterNetwork.create();
     await net.put("IPPool", "p6", { cidr: "fd80::/16" });
     net.addHost("tor", TOR);

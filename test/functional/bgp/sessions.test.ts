@@ -13,7 +13,7 @@ const has =
   (seen: readonly string[]) =>
     JSON.stringify(seen) === JSON.stringify(wanted);
 
-test("NB-080 NB-107 NB-109 NB-122 a mesh of three, in both families: blocks reach every kernel; a node that leaves takes its routes along", async () => {
+test.concurrent("NB-080 NB-107 NB-109 NB-122 a mesh of three, in both families: blocks reach every kernel; a node that leaves takes its routes along", async () => {
   await using net = await RouterNetwork.create();
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
   await net.put("IPPool", "p6", { cidr: "fd80::/16" });
@@ -39,7 +39,7 @@ test("NB-080 NB-107 NB-109 NB-122 a mesh of three, in both families: blocks reac
   expect(net.routes("n1", 4)).toContain("192.168.2.0/26 via 10.77.0.2");
 }, 90_000);
 
-test("NB-087 NB-083 reflectors by selector: six clients learn each other's blocks through two reflectors, and one will do", async () => {
+test.concurrent("NB-087 NB-083 reflectors by selector: six clients learn each other's blocks through two reflectors, and one will do", async () => {
   await using net = await RouterNetwork.create();
   await net.put("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false });
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
@@ -74,7 +74,7 @@ test("NB-087 NB-083 reflectors by selector: six clients learn each other's block
   expect(net.routes("c5", 4)).toContain("192.168.8.0/26 via 10.77.0.8 dev eth0");
 }, 90_000);
 
-test("NB-113 NB-106 a pool that Felix routes stays out of BIRD's kernel, and disabled export stays at home", async () => {
+test.concurrent("NB-113 NB-106 a pool that Felix routes stays out of BIRD's kernel, and disabled export stays at home", async () => {
   await using net = await RouterNetwork.create();
   await net.put("IPPool", "p4", { cidr: "192.168.1.0/24", vxlanMode: "Always" });
   await net.put("IPPool", "q4", { cidr: "192.168.2.0/24", disableBGPExport: true });
@@ -88,7 +88,7 @@ test("NB-113 NB-106 a pool that Felix routes stays out of BIRD's kernel, and dis
   expect(net.routes("n1", 4)).not.toContain("192.168.2.0/26"); // not announced
 }, 60_000);
 
-test("NB-086 NB-104 NB-105 other ports, and BIRD bound to the node's address", async () => {
+test.concurrent("NB-086 NB-104 NB-105 other ports, and BIRD bound to the node's address", async () => {
   await using net = await RouterNetwork.create();
   await net.put("BGPConfiguration", "default", { listenPort: 1790, bindMode: "NodeIP" });
   for (const number of [1, 2]) await net.addNode(`n${number}`, number);
@@ -98,7 +98,7 @@ test("NB-086 NB-104 NB-105 other ports, and BIRD bound to the node's address", a
   expect(listening).not.toContain("0.0.0.0:1790");
 }, 60_000);
 
-test("passwords that differ, or that only we have, are told from the kernel's counters", async () => {
+test.concurrent("passwords that differ, or that only we have, are told from the kernel's counters", async () => {
   await using net = await RouterNetwork.create();
   net.addHost("tor", 254);
   const file = join(net.folder, "tor.conf");
@@ -132,7 +132,7 @@ protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password} con
   );
 }, 100_000);
 
-test("a killed BIRD comes back without its peers or its kernel losing a route", async () => {
+test.concurrent("a killed BIRD comes back without its peers or its kernel losing a route", async () => {
   await using net = await RouterNetwork.create();
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
   for (const number of [1, 2]) await net.addNode(`n${number}`, number);

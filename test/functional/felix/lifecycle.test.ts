@@ -1,4 +1,4 @@
-// The node agent's life, by real processes.
+// The node agent's life, by real processes: each test has its own, so several go on at once.
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
@@ -7,7 +7,7 @@ import { FelixProcess, freePort, until } from "../../support/felix-process.ts";
 const CONFIG_UPDATE = 13;
 const IN_SYNC = 1;
 
-test("FC-002 the driver hears the settings first and in-sync once, numbered from 0", async () => {
+test.concurrent("FC-002 the driver hears the settings first and in-sync once, numbered from 0", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
@@ -24,7 +24,7 @@ for (const { signal, code } of [
   { signal: "SIGINT", code: 1 },
   { signal: "SIGHUP", code: 129 },
 ] as const)
-  test(`FC-013 ${signal} ends the agent with ${code}`, async () => {
+  test.concurrent(`FC-013 ${signal} ends the agent with ${code}`, async () => {
     await using felix = await FelixProcess.prepare();
     felix.start();
     await felix.untilReady();
@@ -36,7 +36,7 @@ for (const { signal, code } of [
     else expect(ms).toBeLessThan(1500);
   });
 
-test("FC-017 a datastore that becomes unready ends the agent with 1", async () => {
+test.concurrent("FC-017 a datastore that becomes unready ends the agent with 1", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
@@ -44,7 +44,7 @@ test("FC-017 a datastore that becomes unready ends the agent with 1", async () =
   expect(await felix.exit()).toBe(1);
 });
 
-test("FC-010 a setting that needs a restart ends the agent with 129", async () => {
+test.concurrent("FC-010 a setting that needs a restart ends the agent with 129", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
@@ -53,7 +53,7 @@ test("FC-010 a setting that needs a restart ends the agent with 129", async () =
   expect(felix.output).toContain("VXLANPort");
 });
 
-test("FC-011 a live setting is applied and told, without a restart", async () => {
+test.concurrent("FC-011 a live setting is applied and told, without a restart", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
@@ -66,7 +66,7 @@ test("FC-011 a live setting is applied and told, without a restart", async () =>
   expect(table).toMatch(/CalculationGraph +\| 1m0s/);
 });
 
-test("FC-012 pools that ask for other tunnels end the agent with 129", async () => {
+test.concurrent("FC-012 pools that ask for other tunnels end the agent with 129", async () => {
   await using felix = await FelixProcess.prepare();
   const pool = { cidr: "10.65.0.0/16", vxlanMode: "Never", ipipMode: "Never" };
   await felix.put("IPPool", "pool", pool);
@@ -78,7 +78,7 @@ test("FC-012 pools that ask for other tunnels end the agent with 129", async () 
   expect(felix.output).toContain("tunnels");
 });
 
-test("FC-003 a fatal bad value keeps the agent waiting with its health port closed, until it is right", async () => {
+test.concurrent("FC-003 a fatal bad value keeps the agent waiting with its health port closed, until it is right", async () => {
   await using felix = await FelixProcess.prepare();
   const file = join(felix.folder, "felix.cfg");
   writeFileSync(file, "[global]\nChainInsertMode = bogus\n");
@@ -90,14 +90,14 @@ test("FC-003 a fatal bad value keeps the agent waiting with its health port clos
   await felix.untilReady();
 });
 
-test("FC-028 any other bad value is passed over", async () => {
+test.concurrent("FC-028 any other bad value is passed over", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({ FELIX_ROUTEREFRESHINTERVAL: "bogus" });
   await felix.untilReady();
   expect(felix.output).toContain("RouteRefreshInterval");
 });
 
-test("FC-004 while the datastore is not ready the agent waits, live and ready, and then starts", async () => {
+test.concurrent("FC-004 while the datastore is not ready the agent waits, live and ready, and then starts", async () => {
   await using felix = await FelixProcess.prepare();
   await felix.put("ClusterInformation", "default", { datastoreReady: false });
   felix.start();
@@ -108,14 +108,14 @@ test("FC-004 while the datastore is not ready the agent waits, live and ready, a
   await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
 });
 
-test("a node without a Node resource is ready all the same", async () => {
+test.concurrent("a node without a Node resource is ready all the same", async () => {
   await using felix = await FelixProcess.prepare();
   await felix.remove("Node", "node-a");
   felix.start();
   await felix.untilReady();
 });
 
-test("FC-016 a driver that does not end is killed, one that dies takes the agent along", async () => {
+test.concurrent("FC-016 a driver that does not end is killed, one that dies takes the agent along", async () => {
   await using felix = await FelixProcess.prepare();
   const driver = join(felix.folder, "stubborn");
   const alive = join(felix.folder, "alive");
@@ -135,7 +135,7 @@ test("FC-016 a driver that does not end is killed, one that dies takes the agent
   expect(other.output).toContain("exited with 3");
 });
 
-test("FC-085 what a driver says on its descriptor 4 is heard; what cannot be read ends the agent", async () => {
+test.concurrent("FC-085 what a driver says on its descriptor 4 is heard; what cannot be read ends the agent", async () => {
   await using felix = await FelixProcess.prepare();
   const file = (name: string) => join(felix.folder, name);
   const publicKey = Buffer.alloc(32, 7).toString("base64");
@@ -159,7 +159,7 @@ test("FC-085 what a driver says on its descriptor 4 is heard; what cannot be rea
   expect(felix.output).toContain("its reports cannot be read");
 });
 
-test("FC-001 the command line: version, settings file, nonsense", async () => {
+test.concurrent("FC-001 the command line: version, settings file, nonsense", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({}, ["--version"]);
   expect(await felix.exit()).toBe(0);
@@ -172,7 +172,7 @@ test("FC-001 the command line: version, settings file, nonsense", async () => {
   await felix.untilReady();
 });
 
-test("FC-022 an agent of another variant follows settings only", async () => {
+test.concurrent("FC-022 an agent of another variant follows settings only", async () => {
   await using felix = await FelixProcess.prepare();
   await felix.put("ClusterInformation", "default", { datastoreReady: true, variant: "Other" });
   felix.start();
@@ -183,7 +183,7 @@ test("FC-022 an agent of another variant follows settings only", async () => {
   expect(await felix.exit()).toBe(129);
 });
 
-test("--dump prints what the dataplane would be told", async () => {
+test.concurrent("--dump prints what the dataplane would be told", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({}, ["--dump"]);
   await until(() => felix.printed.includes('"inSync"'));
@@ -195,7 +195,7 @@ test("--dump prints what the dataplane would be told", async () => {
   expect(lines.map(({ type }) => type)).toContain("hostMetadataUpdate");
 });
 
-test("FC-014 SIGUSR1 and SIGUSR2 write profiles", async () => {
+test.concurrent("FC-014 SIGUSR1 and SIGUSR2 write profiles", async () => {
   await using felix = await FelixProcess.prepare();
   const heap = join(felix.folder, "heap");
   felix.start({ FELIX_DEBUGMEMORYPROFILEPATH: heap, FELIX_DEBUGCPUPROFILEPATH: "none" });
@@ -207,7 +207,7 @@ test("FC-014 SIGUSR1 and SIGUSR2 write profiles", async () => {
   expect(await felix.probe("liveness")).toBe(200);
 });
 
-test("FC-105 a calculation that hangs is found out, and a panic is one", async () => {
+test.concurrent("FC-105 a calculation that hangs is found out, and a panic is one", async () => {
   await using felix = await FelixProcess.prepare();
   await felix.put("FelixConfiguration", "default", {
     healthTimeoutOverrides: [{ name: "CalculationGraph", timeout: "1s" }],
@@ -219,7 +219,7 @@ test("FC-105 a calculation that hangs is found out, and a panic is one", async (
   expect(await other.exit()).toBe(2);
 });
 
-test("an entry that is not valid shows in the metrics, and the rest goes on", async () => {
+test.concurrent("an entry that is not valid shows in the metrics, and the rest goes on", async () => {
   await using felix = await FelixProcess.prepare();
   const port = await freePort();
   await felix.put("GlobalNetworkPolicy", "bad", { selector: "has(", types: ["Ingress"] });
@@ -234,14 +234,14 @@ test("an entry that is not valid shows in the metrics, and the rest goes on", as
   expect(felix.output).toContain("bad");
 });
 
-test("asked for a port with profiles, which it has not, the agent says what it has", async () => {
+test.concurrent("asked for a port with profiles, which it has not, the agent says what it has", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({ FELIX_DEBUGPORT: "6060" });
   await felix.untilReady();
   expect(felix.output).toContain("SIGUSR1 and SIGUSR2");
 });
 
-test("FC-021 asked for eBPF, which it has not, the agent says so and works with what it has", async () => {
+test.concurrent("FC-021 asked for eBPF, which it has not, the agent says so and works with what it has", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({ FELIX_BPFENABLED: "true" });
   await felix.untilReady();

@@ -3,11 +3,13 @@ import { execFileSync } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { CLONE_NEWNET, setns } from "../../../src/kernel/sys.ts";
 
+let made = 0;
+
 export class TestNamespace implements Disposable {
   readonly name: string;
 
   constructor(purpose: string) {
-    this.name = `ct-${purpose}-${process.pid}`;
+    this.name = `ct-${purpose}-${process.pid}-${made++}`;
     execFileSync("ip", ["netns", "add", this.name]);
     execFileSync("ip", ["-n", this.name, "link", "set", "lo", "up"]);
   }
