@@ -20,7 +20,7 @@ export {
   legacyTableNamesPath,
   runTool,
 } from "./iptables.ts";
-export { Nft, NftError, type NftRuleset } from "./nft.ts";
+export { Nft, NftError, type NftRuleset, type PendingCommit } from "./nft.ts";
 export {
   type BaseChain,
   describeChange,

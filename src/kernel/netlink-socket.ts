@@ -114,12 +114,7 @@ export class NetlinkSocket implements Disposable {
     const writer = new NetlinkWriter(this.#sequence);
     writer.message(request.type, (request.flags ?? 0) | NLM_F_ACK, () => request.body(writer));
     if (along !== undefined) writer.message(along.type, along.flags ?? 0, () => along.body(writer));
-    this.#sequence = (this.#sequence + writer.messages) >>> 0 || 1;
-    await new Promise<void>((resolve, reject) => {
-      write(this.fd, writer.buffer, 0, writer.length, null, (error) =>
-        error === null ? resolve() : reject(new NetlinkError(request.what, error.code ?? "EIO")),
-      );
-    });
+    await this.#transmitAside(writer, request.what);
     this.#acknowledge(request, writer.firstSequence);
   }
 
@@ -210,8 +205,24 @@ export class NetlinkSocket implements Disposable {
    */
   sendBatch(writer: NetlinkWriter, what: string, each?: (reply: NetlinkMessage) => void): BatchFault[] {
     if (writer.messages === 0) return [];
-    const first = writer.firstSequence;
     this.#transmit(writer, what);
+    return this.#faults(writer, what, each);
+  }
+
+  /** A writer of its own for one batch that `sendBatchAside` will send, made when the last such was sent. */
+  batchAside(): NetlinkWriter {
+    return new NetlinkWriter(this.#sequence);
+  }
+
+  /** `sendBatch` by another thread, as `requestAside`. */
+  async sendBatchAside(writer: NetlinkWriter, what: string): Promise<BatchFault[]> {
+    if (writer.messages === 0) return [];
+    await this.#transmitAside(writer, what);
+    return this.#faults(writer, what);
+  }
+
+  #faults(writer: NetlinkWriter, what: string, each?: (reply: NetlinkMessage) => void): BatchFault[] {
+    const first = writer.firstSequence;
     const faults: BatchFault[] = [];
     while (
       this.#receiveNow(what, (message) => {
@@ -255,9 +266,22 @@ export class NetlinkSocket implements Disposable {
     return writer.firstSequence;
   }
 
-  #transmit(writer: NetlinkWriter, what: string): void {
+  #makeReady(writer: NetlinkWriter): void {
     this.#sequence = (writer.firstSequence + writer.messages) >>> 0 || 1;
     if (writer.length > 64 * 1024) this.#raiseSendBuffer(writer.length);
+  }
+
+  #transmitAside(writer: NetlinkWriter, what: string): Promise<void> {
+    this.#makeReady(writer);
+    return new Promise((resolve, reject) => {
+      write(this.fd, writer.buffer, 0, writer.length, null, (error) =>
+        error === null ? resolve() : reject(new NetlinkError(what, error.code ?? "EIO")),
+      );
+    });
+  }
+
+  #transmit(writer: NetlinkWriter, what: string): void {
+    this.#makeReady(writer);
     for (;;) {
       const sent = sys.send(this.fd, writer.buffer, writer.length, 0);
       if (sent === -EINTR) continue;

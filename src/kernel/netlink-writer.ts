@@ -48,9 +48,9 @@ export class NetlinkWriter {
   get firstSequence(): number {
     return this.#firstSequence;
   }
-  /** A copy of what is written. */
-  toBytes(): Bytes {
-    return this.#bytes.slice(0, this.#length);
+  /** A copy of what is written, from a place on if that is given. */
+  toBytes(from = 0): Bytes {
+    return this.#bytes.slice(from, this.#length);
   }
 
   /** Empties the writer and keeps its buffer, unless that has become larger than anything but a first batch needs. */
@@ -74,13 +74,21 @@ export class NetlinkWriter {
 
   /** One message: its header, then whatever `body` puts (the family's fixed header first, then attributes). */
   message(type: number, flags: number, body: () => void): void {
+    const start = this.beginMessage(type, flags);
+    body();
+    this.endMessage(start);
+  }
+  /** For hot paths: `endMessage` takes what this returned. */
+  beginMessage(type: number, flags: number): number {
     this.#align();
     const start = this.#reserve(HEADER);
     this.#view.setUint16(start + 4, type, true);
     this.#view.setUint16(start + 6, flags | NLM_F_REQUEST, true);
     this.#view.setUint32(start + 8, this.#firstSequence + this.#messages, true);
     this.#view.setUint32(start + 12, 0, true);
-    body();
+    return start;
+  }
+  endMessage(start: number): void {
     this.#align();
     this.#view.setUint32(start, this.#length - start, true);
     this.#messages++;
@@ -154,7 +162,8 @@ export class NetlinkWriter {
   }
   be64(type: number, value: bigint | number): void {
     const at = this.#header(type, 8);
-    this.#view.setBigUint64(at, BigInt(value));
+    if (value === 0) this.#bytes.fill(0, at, at + 8);
+    else this.#view.setBigUint64(at, BigInt(value));
   }
   bytes(type: number, bytes: Uint8Array): void {
     const at = this.#header(type, bytes.length);

@@ -22,6 +22,8 @@ export interface RuleBody {
   readonly expressions: readonly Expression[];
   /** Shown by nft as the rule's comment and given back by dumps: at most 127 bytes. */
   readonly comment?: string;
+  /** This very object is given for several rules of a transaction: it is encoded once. */
+  readonly isShared?: boolean;
 }
 
 export type NftChange =

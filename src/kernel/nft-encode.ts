@@ -61,6 +61,8 @@ export class BatchEncoder {
   /** So many changes were encoded. */
   changes = 0;
   #inlineSets = 0;
+  /** Rules that many chains hold, as they were encoded first. */
+  readonly #shared = new Map<RuleBody, Uint8Array>();
 
   constructor(writer: NetlinkWriter) {
     this.#w = writer;
@@ -169,7 +171,7 @@ export class BatchEncoder {
     flags: number,
     at: { readonly table: TableRef; readonly chain: string },
     rule: RuleBody,
-    place: { readonly position?: bigint | undefined; readonly handle?: bigint } = {},
+    place: { readonly position?: bigint | undefined; readonly handle?: bigint } = NOWHERE,
   ): void {
     const w = this.#w;
     let ids: Map<InlineSet, number> | undefined;
@@ -181,15 +183,24 @@ export class BatchEncoder {
         this.#set(at.table, type.value === undefined ? "__set%d" : "__map%d", type, id, elements.length);
         this.#elements(NFT_MSG.newElement, at.table, type.value === undefined ? "__set%d" : "__map%d", elements, id);
       }
-    this.#message(NFT_MSG.newRule, flags, at.table, () => {
-      w.string(2, at.chain); // NFTA_RULE_CHAIN
-      if (place.position !== undefined) w.be64(6, place.position); // NFTA_RULE_POSITION
-      if (place.handle !== undefined) w.be64(3, place.handle); // NFTA_RULE_HANDLE
+    const start = w.beginMessage((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG.newRule, flags);
+    putFamily(w, at.table.family);
+    w.string(1, at.table.name); // NFTA_RULE_TABLE
+    w.string(2, at.chain); // NFTA_RULE_CHAIN
+    if (place.position !== undefined) w.be64(6, place.position); // NFTA_RULE_POSITION
+    if (place.handle !== undefined) w.be64(3, place.handle); // NFTA_RULE_HANDLE
+    const isShared = rule.isShared === true && ids === undefined;
+    const known = isShared ? this.#shared.get(rule) : undefined;
+    if (known !== undefined) w.putBytes(known);
+    else {
+      const from = w.length;
       const list = w.beginNest(4); // NFTA_RULE_EXPRESSIONS
       for (const expression of rule.expressions) writeExpression(w, expression, (set) => ids?.get(set) ?? 0);
       w.endNest(list);
       if (rule.comment !== undefined) w.bytes(7, commentUserData(rule.comment)); // NFTA_RULE_USERDATA
-    });
+      if (isShared) this.#shared.set(rule, w.toBytes(from));
+    }
+    w.endMessage(start);
   }
 
   #set(table: TableRef, name: string, type: SetType, id: number, size: number): void {
@@ -299,9 +310,12 @@ function writeElement(w: NetlinkWriter, element: SetElement): void {
   w.endNest(nest);
 }
 
+const NOWHERE = {};
+const encoder = new TextEncoder();
+
 /** The comment where nft looks for it: one tagged value, NUL-terminated. */
 function commentUserData(comment: string): Uint8Array {
-  const text = new TextEncoder().encode(comment);
+  const text = encoder.encode(comment);
   if (text.length >= MAX_COMMENT_BYTES) throw new RangeError(`rule comment of ${text.length} bytes: ${comment}`);
   const bytes = new Uint8Array(text.length + 3);
   bytes[1] = text.length + 1; // kind 0 is the comment

@@ -246,8 +246,8 @@ function writeBody(w: NetlinkWriter, e: Exclude<Expression, { kind: "notrack" }>
       return;
     }
     case "counter":
-      w.be64(1, e.bytes ?? 0n); // NFTA_COUNTER_BYTES
-      w.be64(2, e.packets ?? 0n); // NFTA_COUNTER_PACKETS
+      w.be64(1, e.bytes ?? 0); // NFTA_COUNTER_BYTES
+      w.be64(2, e.packets ?? 0); // NFTA_COUNTER_PACKETS
       return;
     case "limit":
       w.be64(1, BigInt(e.rate)); // NFTA_LIMIT_RATE

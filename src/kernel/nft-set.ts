@@ -74,10 +74,12 @@ export function concatenate(...fields: readonly Uint8Array[]): Uint8Array {
 
 export const serviceBytes = (port: number): Uint8Array => Uint8Array.of(port >>> 8, port & 255);
 
+const encoder = new TextEncoder();
+
 /** An interface name fills its 16 bytes with zeros. */
 export function interfaceNameBytes(name: string): Uint8Array {
   const bytes = new Uint8Array(16);
-  if (new TextEncoder().encodeInto(name, bytes.subarray(0, 15)).read !== name.length)
+  if (encoder.encodeInto(name, bytes.subarray(0, 15)).read !== name.length)
     throw new RangeError(`interface name ${JSON.stringify(name)} is longer than 15 bytes`);
   return bytes;
 }

@@ -40,10 +40,20 @@ export class NftError extends NetlinkError {
   }
 }
 
+export interface PendingCommit {
+  /** Rejects as `commit` throws. */
+  send(): Promise<void>;
+}
+
 /** What the rooms above need of a ruleset; the kernel's, or one in memory for tests. */
 export interface NftRuleset {
   /** All of the changes or none. */
   commit(changes: readonly NftChange[], options?: { readonly generation?: number }): void;
+  /**
+   * A transaction made ready now and sent later by another thread, so that ours goes on while the kernel works through
+   * thousands of changes. One after the other: the next is made ready once this one is under way, and sent once it is done.
+   */
+  commitAside(changes: readonly NftChange[], options?: { readonly generation?: number }): PendingCommit;
   /** Throws as `commit` would, and does nothing: the ruleset stays what it is, and nobody hears of it. */
   tryOut(changes: readonly NftChange[]): void;
   /** Grows with every transaction on this host's ruleset, ours or not. */
@@ -58,24 +68,37 @@ export interface NftRuleset {
 
 export class Nft implements NftRuleset, Disposable {
   readonly #socket: NetlinkSocket;
+  /** For what another thread sends: what ours asks meanwhile does not meet its answers. */
+  readonly #aside: NetlinkSocket;
 
   /** Opens in the calling thread's network namespace, where it stays for good. */
   constructor() {
-    this.#socket = NetlinkSocket.open(NETLINK_NETFILTER, { timeoutMs: 60_000, receiveBufferBytes: 32 << 20 });
+    const open = () => NetlinkSocket.open(NETLINK_NETFILTER, { timeoutMs: 60_000, receiveBufferBytes: 32 << 20 });
+    this.#socket = open();
+    this.#aside = open();
   }
 
   commit(changes: readonly NftChange[], options: { readonly generation?: number } = {}): void {
-    const { writer, encoder, what } = this.#encode(changes, options);
+    const { writer, encoder, what } = this.#encode(this.#socket.batch(), changes, options);
     throwFault(changes, encoder, what, this.#socket.sendBatch(writer, what));
+  }
+
+  commitAside(changes: readonly NftChange[], options: { readonly generation?: number } = {}): PendingCommit {
+    const { writer, encoder, what } = this.#encode(this.#aside.batchAside(), changes, options);
+    const send = async () => throwFault(changes, encoder, what, await this.#aside.sendBatchAside(writer, what));
+    return { send };
   }
 
   tryOut(changes: readonly NftChange[]): void {
-    const { writer, encoder, what } = this.#encode(changes, { isTrial: true });
+    const { writer, encoder, what } = this.#encode(this.#socket.batch(), changes, { isTrial: true });
     throwFault(changes, encoder, what, this.#socket.sendBatch(writer, what));
   }
 
-  #encode(changes: readonly NftChange[], how: { readonly generation?: number; readonly isTrial?: boolean }) {
-    const writer = this.#socket.batch();
+  #encode(
+    writer: NetlinkWriter,
+    changes: readonly NftChange[],
+    how: { readonly generation?: number; readonly isTrial?: boolean },
+  ) {
     const encoder = new BatchEncoder(writer);
     if (changes.length > 0) {
       writer.expect(changes.length * BYTES_OF_A_CHANGE);
@@ -173,6 +196,7 @@ export class Nft implements NftRuleset, Disposable {
 
   [Symbol.dispose](): void {
     this.#socket[Symbol.dispose]();
+    this.#aside[Symbol.dispose]();
   }
 }
 

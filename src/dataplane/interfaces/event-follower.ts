@@ -17,6 +17,7 @@ export interface EventFollowerOptions {
   readonly backoff?: Backoff;
   /** A listener that lived this long counts as sound: the next pause is short again. */
   readonly soundMs?: number;
+  readonly now?: () => number;
 }
 
 const BACKOFF: Backoff = { firstMs: 100, maxMs: 30_000, jitter: 0.2 };
@@ -34,12 +35,12 @@ export class EventFollower {
 
   /** Until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
-    const { backoff = BACKOFF, soundMs = SOUND_MS } = this.#options;
+    const { backoff = BACKOFF, soundMs = SOUND_MS, now = () => performance.now() } = this.#options;
     for (let failures = 0; !signal.aborted; ) {
-      const openedAt = performance.now();
+      const openedAt = now();
       const why = await this.#listen(signal);
       if (signal.aborted) return;
-      if (performance.now() - openedAt >= soundMs) failures = 0;
+      if (now() - openedAt >= soundMs) failures = 0;
       const pauseMs = Math.round(backoffDelay(backoff, failures++));
       // Once it is known that events do not last, each further time is no news.
       const say = failures <= 3 || pauseMs >= backoff.maxMs / 2 ? "warn" : "debug";

@@ -27,6 +27,7 @@ import {
   prepareChain,
   type PreparedChain,
   type RuleAt,
+  SharedBodies,
 } from "./prepared-chain.ts";
 import { nftChainName, type RenderContext } from "./render.ts";
 import { PORTS_SET, PORTS_TYPE, RulePorts, SlotNumbers } from "./rule-ports.ts";
@@ -89,6 +90,7 @@ export class NftPlane implements RulePlane {
   readonly #misplacedBases = new Set<string>();
   readonly #flowtable: Flowtable;
   #isTablePresent = false;
+  #isTableAbsent = false;
   /** Rules the kernel refused, by chain: stand-ins are written for them. */
   readonly #aside = new Map<string, Set<number>>();
   /** Sets it refused; every rule that names one has a stand-in. */
@@ -300,6 +302,7 @@ export class NftPlane implements RulePlane {
     readonly flowtables?: readonly DumpedFlowtable[];
   }): void {
     this.#flowtable.found(kernel.flowtables?.find(({ name }) => name === FLOWTABLE)?.devices);
+    this.#isTableAbsent = kernel.table === "absent";
     this.#isTablePresent = kernel.table === "present"; // adding a dormant one wakes it
     this.#misplacedBases.clear();
     this.#surplusMaps.clear();
@@ -356,13 +359,25 @@ export class NftPlane implements RulePlane {
 
   /** @param anew throws the table away and writes everything again, in one go */
   changes(options: { readonly anew?: boolean } = {}): NftChange[] {
+    const { body, hooks } = this.changesByEffect(options);
+    return [...body, ...hooks];
+  }
+
+  /** No packet is shown to the table: until the hooks are written, the rest may come in pieces. */
+  get isUnseen(): boolean {
+    return this.#isTableAbsent;
+  }
+
+  /** What no packet sees if the table is new, and what then shows packets to it. */
+  changesByEffect(options: { readonly anew?: boolean } = {}): { body: NftChange[]; hooks: NftChange[] } {
     const { table } = this;
     const changes: NftChange[] = [];
+    const hooks: NftChange[] = [];
     if (options.anew === true) {
       changes.push({ op: "deleteTableIfThere", table });
       this.found({ table: "absent", chains: [], rules: [], sets: [], elementsOf: () => [] });
     }
-    if (!this.hasChanges) return changes;
+    if (!this.hasChanges) return { body: changes, hooks };
     if (!this.#isTablePresent) changes.push({ op: "addTable", table });
     this.#dropUnchanged();
 
@@ -392,31 +407,42 @@ export class NftPlane implements RulePlane {
     for (const name of rewritten)
       if (!this.#actual.has(name) || this.#misplacedBases.has(name)) {
         const base = this.#base(name);
-        changes.push({ op: "addChain", table, chain: name, ...(base === undefined ? {} : { base }) });
+        if (base === undefined) changes.push({ op: "addChain", table, chain: name });
+        else hooks.push({ op: "addChain", table, chain: name, base });
       }
     changes.push(...this.#ports.changes(), ...this.sets.changes());
     for (const map of this.#maps.values()) changes.push(...map.creation());
     changes.push(...this.#flowtable.creation());
-    for (const name of rewritten) this.#appendRules(name, changes);
+    const shared = Object.fromEntries(LAYERS.map((layer) => [layer, new SharedBodies()])) as Record<
+      Layer,
+      SharedBodies
+    >;
+    for (const name of rewritten) this.#appendRules(name, this.#hooks.has(name) ? hooks : changes, shared);
     for (const map of this.#maps.values()) changes.push(...map.additions());
-    changes.push(...this.#flowtable.removal());
-    for (const chain of deleted) changes.push({ op: "deleteChain", table, chain });
-    for (const set of this.#surplusMaps) changes.push({ op: "deleteSet", table, set });
-    for (const [name, map] of this.#maps) if (!this.#wanted.has(name)) changes.push(...map.deletion());
-    changes.push(...this.sets.deletionsAfter());
-    return changes;
+    hooks.push(...this.#flowtable.removal());
+    for (const chain of deleted) hooks.push({ op: "deleteChain", table, chain });
+    for (const set of this.#surplusMaps) hooks.push({ op: "deleteSet", table, set });
+    for (const [name, map] of this.#maps) if (!this.#wanted.has(name)) hooks.push(...map.deletion());
+    hooks.push(...this.sets.deletionsAfter());
+    return { body: changes, hooks };
   }
 
-  #appendRules(name: string, changes: NftChange[]): void {
+  #appendRules(name: string, changes: NftChange[], sharedBy: Readonly<Record<Layer, SharedBodies>>): void {
     const wanted = this.#wanted.get(name);
     const prepared = this.#needed(name);
     if (wanted === undefined || prepared === undefined) return;
     const context: RenderContext = { config: this.#config, version: this.version, layer: wanted.layer };
+    const shared = sharedBy[wanted.layer];
     const { chain, ruleMarks: marks } = prepared;
     const append = (rules: readonly Rule[], first: number) => {
-      for (const [i, rule] of rules.entries())
-        for (let part = 0; part < kernelRules(rule); part++)
-          changes.push(new LateRule(this.table, name, first + i, context, rule, marks[first + i] ?? "", part));
+      for (let i = 0; i < rules.length; i++) {
+        const rule = rules[i];
+        if (rule === undefined) continue;
+        const parts = kernelRules(rule);
+        const mark = marks[first + i] ?? "";
+        for (let part = 0; part < parts; part++)
+          changes.push(new LateRule(this.table, name, first + i, context, rule, mark, part, shared));
+      }
     };
     if (chain.kind === "rules") return append(chain.rules, 0);
     const before = chain.before ?? [];
@@ -434,6 +460,7 @@ export class NftPlane implements RulePlane {
   /** The transaction went through. */
   committed(): void {
     this.#isTablePresent = true;
+    this.#isTableAbsent = false;
     for (const name of this.#dirty) {
       const marks = this.#needed(name)?.marks;
       if (marks === undefined) this.#actual.delete(name);

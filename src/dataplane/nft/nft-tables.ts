@@ -26,6 +26,9 @@ const ATTEMPTS_BEFORE_ANEW = 5;
 /** How often to ask whether somebody else wrote. */
 const LOOK_MS = 10_000;
 const OVERTAKEN_LIMIT = 3;
+/** From so many changes on the kernel is worth not waiting for. */
+const MANY_CHANGES = 2000;
+const PIECES = 4;
 const OPTIONAL_RETRY_MS = 60_000;
 
 export class NftTables implements Reconciler {
@@ -57,7 +60,7 @@ export class NftTables implements Reconciler {
     this.#refusals.retryWhenDue(performance.now());
     for (let attempt = 0; ; ) {
       try {
-        this.#applyOnce({ isRetry: attempt + overtaken > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, overtaken });
+        await this.#applyOnce({ isRetry: attempt + overtaken > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, overtaken });
         this.#isRefused = false;
         this.#refusals.committed();
         return { againInMs: LOOK_MS };
@@ -91,24 +94,64 @@ export class NftTables implements Reconciler {
     return { againInMs: OPTIONAL_RETRY_MS };
   }
 
-  #applyOnce(how: { readonly isRetry: boolean; readonly anew: boolean; readonly overtaken: number }): void {
+  async #applyOnce(how: {
+    readonly isRetry: boolean;
+    readonly anew: boolean;
+    readonly overtaken: number;
+  }): Promise<void> {
     const { planes, ruleset } = this.#options;
     this.#look();
     if (this.#needsRead) this.#read(how.isRetry);
     if (!how.anew && !planes.some((plane) => plane.hasChanges)) return;
-    const changes: NftChange[] = planes.flatMap((plane) => plane.changes({ anew: how.anew }));
-    if (changes.length > 0) {
-      // The generation makes sure that what we compared with is still there. Where somebody writes all the time we
-      // would never have our turn: then without it, and the next round looks again.
-      const insists = this.#generation !== undefined && how.overtaken < OVERTAKEN_LIMIT;
-      ruleset.commit(changes, insists && this.#generation !== undefined ? { generation: this.#generation } : {});
+    const parts = this.#parts(how.anew);
+    // The generation makes sure that what we compared with is still there. Where somebody writes all the time we would
+    // never have our turn: then without it, and the next round looks again.
+    const insists = how.overtaken < OVERTAKEN_LIMIT;
+    let pending: Promise<void> | undefined;
+    for (const changes of parts) {
+      const at = insists && this.#generation !== undefined ? { generation: this.#generation } : {};
+      if (parts.length === 1) ruleset.commit(changes, at);
+      else {
+        const next = ruleset.commitAside(changes, at);
+        await pending;
+        pending = next.send();
+        pending.catch(() => {}); // looked at in its turn
+      }
+      // Ours makes one generation.
+      if (this.#generation !== undefined) this.#generation = nextGeneration(this.#generation);
       this.#options.onCommit?.(true, changes.length);
+    }
+    if (pending !== undefined) await pending;
+    if (parts.length > 0) {
       const now = ruleset.generation();
-      // Ours made one generation; if there are more, somebody else's came right after.
-      if (this.#generation !== undefined && now !== nextGeneration(this.#generation)) this.#needsRead = true;
+      if (now !== this.#generation) this.#needsRead = this.#generation !== undefined; // somebody else's came after
       this.#generation = now;
     }
     for (const plane of planes) plane.committed();
+  }
+
+  /**
+   * What is to be written, in transactions: one. Only of large tables that do not exist yet everything but their hooks is
+   * written in pieces, each made ready while the kernel works on the one before. No packet sees any of it, and whoever is
+   * stopped in between finds it at the next start.
+   */
+  #parts(anew: boolean): NftChange[][] {
+    let unseen: NftChange[] = [];
+    let seen: NftChange[] = [];
+    for (const plane of this.#options.planes) {
+      const isUnseen = plane.isUnseen && !anew;
+      const { body, hooks } = plane.changesByEffect({ anew });
+      if (isUnseen) unseen = unseen.concat(body);
+      else seen = seen.concat(body);
+      seen = seen.concat(hooks);
+    }
+    if (unseen.length < MANY_CHANGES) {
+      const all = unseen.concat(seen);
+      return all.length === 0 ? [] : [all];
+    }
+    const size = Math.ceil(unseen.length / PIECES);
+    const parts = Array.from({ length: PIECES }, (_, i) => unseen.slice(i * size, (i + 1) * size));
+    return [...parts.slice(0, -1), (parts.at(-1) ?? []).concat(seen)];
   }
 
   /** Notices foreign changes. Our own tables may be untouched by them, but only reading tells. */

@@ -2,6 +2,7 @@
 // where the kernel refused a rule.
 import type { RuleBody, TableRef } from "../../kernel/index.ts";
 import type { Chain, Layer, Rule, SetId } from "../rules/rule.ts";
+import { isSharedRule } from "../rules/shared-rules.ts";
 import { type RenderContext, renderRule } from "./render.ts";
 import { isSlotted, type Slot, type SlotNumbers, takePorts } from "./rule-ports.ts";
 import { standInFor } from "./stand-in.ts";
@@ -32,6 +33,29 @@ export interface PreparedChain {
 export const chainRules = (chain: Chain): readonly Rule[] =>
   chain.kind === "rules" ? chain.rules : [...(chain.before ?? []), ...chain.otherwise, ...(chain.after ?? [])];
 
+/**
+ * Bodies of rules that stand in more than one chain of a transaction: half of all rules are some two hundred different
+ * ones.
+ */
+export class SharedBodies {
+  readonly #counts = new Map<string, number>();
+  readonly #bodies = new Map<string, readonly RuleBody[]>();
+
+  /** A rule of this mark will be asked for. */
+  expect(key: string): void {
+    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+  }
+
+  get(key: string, render: () => readonly RuleBody[]): readonly RuleBody[] {
+    const known = this.#bodies.get(key);
+    if (known !== undefined) return known;
+    if ((this.#counts.get(key) ?? 0) < 2) return render();
+    const bodies = render().map((body) => ({ ...body, isShared: true }));
+    this.#bodies.set(key, bodies);
+    return bodies;
+  }
+}
+
 /** Rendered when it is encoded: thousands of them at once would be most of the memory the agent ever needs. */
 export class LateRule implements RuleAt {
   readonly op = "appendRule";
@@ -43,10 +67,14 @@ export class LateRule implements RuleAt {
     readonly tree: Rule,
     readonly mark: string,
     readonly part: number,
-  ) {}
+    readonly shared: SharedBodies,
+  ) {
+    shared.expect(mark);
+  }
   get rule(): RuleBody {
-    const body = renderRule(this.context, this.tree, this.mark)[this.part];
-    if (body === undefined) throw new RangeError(`a rule of ${this.chain} has no part ${this.part}`);
+    const { context, tree, mark, part } = this;
+    const body = this.shared.get(mark, () => renderRule(context, tree, mark))[part];
+    if (body === undefined) throw new RangeError(`a rule of ${this.chain} has no part ${part}`);
     return body;
   }
 }
@@ -61,8 +89,19 @@ export function prepareChain(
 ): PreparedChain {
   const { chain, ports } = takePorts(name, withStandIns(offered, layer, isAside), slots);
   const rules = chainRules(chain);
-  const ruleMarks = rules.map((rule) => Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36));
+  const ruleMarks = rules.map(markOfRule);
   return { chain, ruleMarks, marks: kernelMarks(chain, rules, ruleMarks), sets: setsOf(rules), ports };
+}
+
+/** Of rules that many chains share. */
+const knownMarks = new WeakMap<Rule, string>();
+
+function markOfRule(rule: Rule): string {
+  const known = knownMarks.get(rule);
+  if (known !== undefined) return known;
+  const mark = Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36);
+  if (isSharedRule(rule)) knownMarks.set(rule, mark);
+  return mark;
 }
 
 function withStandIns(offered: Chain, layer: Layer, isAside: (index: number, rule: Rule) => boolean): Chain {

@@ -58,6 +58,7 @@ function ruleComment(rule: Rule, mark: string): string {
  * each. The later ones leave out what an earlier one took, so that no packet is logged twice.
  */
 function alternatives(rule: Rule): (readonly Match[])[] {
+  if (rule.match?.some(hasSets) !== true) return [rule.match ?? []];
   let result: Match[][] = [[]];
   for (const m of rule.match ?? []) {
     const choices = choicesOf(m, rule.action?.kind === "log");
@@ -65,6 +66,8 @@ function alternatives(rule: Rule): (readonly Match[])[] {
   }
   return result;
 }
+
+const hasSets = (m: Match): boolean => m.kind === "ports" && m.sets !== undefined && m.sets.length > 0;
 
 function choicesOf(m: Match, areExclusive: boolean): Match[][] {
   if (m.kind !== "ports" || m.sets === undefined || m.sets.length === 0) return [[m]];

@@ -2,15 +2,7 @@
 // that jumps, sets a mark or looks something up: editing one policy among thousands would cost the thousands. Elements
 // of a set it takes as they come. So a policy's rule asks whether (its slot, the packet's port) is in one set for all
 // rules, and another port is another element: no rule is rewritten, no counter starts again, whatever else is there.
-import {
-  concatenate,
-  type DumpedElement,
-  hostWord,
-  type NftChange,
-  serviceBytes,
-  type SetType,
-  type TableRef,
-} from "../../kernel/index.ts";
+import type { DumpedElement, NftChange, SetType, TableRef } from "../../kernel/index.ts";
 import type { Chain, Match, PortRange, Rule } from "../rules/rule.ts";
 
 /** A number that stands for one side of one rule of one chain. */
@@ -195,7 +187,17 @@ export class RulePorts {
   }
 }
 
-const portKey = (slot: Slot, port: number): Uint8Array => concatenate(hostWord(slot), serviceBytes(port));
+/** The slot in the host's order, the port in the network's, padded. */
+function portKey(slot: Slot, port: number): Uint8Array {
+  const key = new Uint8Array(8);
+  key[0] = slot;
+  key[1] = slot >>> 8;
+  key[2] = slot >>> 16;
+  key[3] = slot >>> 24;
+  key[4] = port >>> 8;
+  key[5] = port;
+  return key;
+}
 
 const samePorts = (a: readonly number[], b: readonly number[]): boolean =>
   a.length === b.length && a.every((port, i) => port === b[i]);

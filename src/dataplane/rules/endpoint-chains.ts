@@ -23,6 +23,7 @@ import {
   type RuleChain,
   setMark,
 } from "./rule.ts";
+import { SharedRules } from "./shared-rules.ts";
 
 /** Policies of a tier in one direction, as chains to jump to. */
 export interface TierChains {
@@ -72,14 +73,17 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
   const deny = denyAction(config);
   if (!input.adminUp) return chain(input.name, [{ action: deny, comments: ["Endpoint admin disabled"] }]);
 
+  const shared = sharedOf(config);
   const rules: Rule[] = [];
   if (input.packetRate !== undefined)
     rules.push({ action: { kind: "dropOverRate", ...input.packetRate, what: direction } });
   if (use !== "untracked") {
     if (input.allow !== "accept") rules.push({ match: [established], action: setMark(marks.accept) });
-    rules.push({ match: [established], action: allowAction(input.allow) });
+    rules.push(
+      shared.get(`established ${input.allow}`, () => ({ match: [established], action: allowAction(input.allow) })),
+    );
     if (!config.disableConntrackInvalidCheck)
-      rules.push({ match: [{ kind: "ctState", states: ["invalid"] }], action: deny });
+      rules.push(shared.get("invalid", () => ({ match: [{ kind: "ctState", states: ["invalid"] }], action: deny })));
   }
   if (input.maxConnections !== undefined)
     rules.push({
@@ -88,15 +92,26 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
       comments: [`Reject connections over ${direction} connection limit`],
     });
   if (input.failsafeChain !== undefined) rules.push({ action: jump(input.failsafeChain) });
-  rules.push({ action: clearMark(marks.accept | marks.pass) });
-  if (input.isWorkload && direction === "egress") rules.push(...encapsulationRules(config, deny));
+  rules.push(shared.get("begin", () => ({ action: clearMark(marks.accept | marks.pass) })));
+  if (input.isWorkload && direction === "egress") rules.push(...encapsulationRules(config, deny, shared));
 
   for (const tier of input.tiers) {
-    rules.push({ action: clearMark(marks.pass), comments: [`Start of tier ${tier.name}`] });
+    rules.push(
+      shared.get(`start ${tier.name}`, () => ({
+        action: clearMark(marks.pass),
+        comments: [`Start of tier ${tier.name}`],
+      })),
+    );
     for (const policy of tier.chains) {
       rules.push({ match: [markClear(marks.pass)], action: jump(policy) });
       if (use === "untracked") rules.push({ match: [markSet(marks.accept)], action: notrack });
-      rules.push({ match: [markSet(marks.accept)], action: returnAction, comments: ["Return if policy accepted"] });
+      rules.push(
+        shared.get("policy accepted", () => ({
+          match: [markSet(marks.accept)],
+          action: returnAction,
+          comments: ["Return if policy accepted"],
+        })),
+      );
     }
     if (use !== "normal" && use !== "forward") continue;
     if (tier.endsInDrop) {
@@ -109,11 +124,13 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
             prefix: nflogEndOfTier("deny", direction, tier.name),
           },
         });
-      rules.push({
-        match: [markClear(marks.pass)],
-        action: deny,
-        comments: [`End of tier ${tier.name}. ${denyWord(config)} if no policies passed packet`],
-      });
+      rules.push(
+        shared.get(`end ${tier.name}`, () => ({
+          match: [markClear(marks.pass)],
+          action: deny,
+          comments: [`End of tier ${tier.name}. ${denyWord(config)} if no policies passed packet`],
+        })),
+      );
     } else if (config.flowLogs && tier.chains.length > 0)
       rules.push({
         match: [markClear(marks.pass)],
@@ -130,31 +147,50 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
     for (const profile of input.profileChains)
       rules.push(
         { action: jump(profile) },
-        { match: [markSet(marks.accept)], action: returnAction, comments: ["Return if profile accepted"] },
+        shared.get("profile accepted", () => ({
+          match: [markSet(marks.accept)],
+          action: returnAction,
+          comments: ["Return if profile accepted"],
+        })),
       );
     if (config.flowLogs)
       rules.push({ action: { kind: "nflog", group: nflogGroup(direction), prefix: nflogNoProfile(direction) } });
-    rules.push({ action: deny, comments: [`${denyWord(config)} if no profiles matched`] });
+    rules.push(
+      shared.get("no profile", () => ({ action: deny, comments: [`${denyWord(config)} if no profiles matched`] })),
+    );
   }
   return chain(input.name, rules);
 }
 
 /** A workload that builds tunnels itself could reach what policy keeps from it. */
-function encapsulationRules(config: RulesConfig, deny: Action): Rule[] {
+function encapsulationRules(config: RulesConfig, deny: Action, shared: SharedRules): Rule[] {
   const rules: Rule[] = [];
   if (!config.allowVxlanFromWorkloads)
-    rules.push({
-      match: [protocolIs(17), destinationPort(17, config.vxlanPort)],
-      action: deny,
-      comments: [`${denyWord(config)} VXLAN encapped packets originating in workloads`],
-    });
+    rules.push(
+      shared.get("VXLAN", () => ({
+        match: [protocolIs(17), destinationPort(17, config.vxlanPort)],
+        action: deny,
+        comments: [`${denyWord(config)} VXLAN encapped packets originating in workloads`],
+      })),
+    );
   if (!config.allowIpipFromWorkloads)
-    rules.push({
-      match: [protocolIs(4)],
-      action: deny,
-      comments: [`${denyWord(config)} IPinIP encapped packets originating in workloads`],
-    });
+    rules.push(
+      shared.get("IPIP", () => ({
+        match: [protocolIs(4)],
+        action: deny,
+        comments: [`${denyWord(config)} IPinIP encapped packets originating in workloads`],
+      })),
+    );
   return rules;
+}
+
+/** One configuration's rules that stand in all endpoints' chains. */
+const sharedByConfig = new WeakMap<RulesConfig, SharedRules>();
+
+function sharedOf(config: RulesConfig): SharedRules {
+  let shared = sharedByConfig.get(config);
+  if (shared === undefined) sharedByConfig.set(config, (shared = new SharedRules()));
+  return shared;
 }
 
 const BLOCK = 5;
@@ -164,7 +200,14 @@ export function policyGroupChain(config: RulesConfig, name: string, policyChains
   const rules: Rule[] = [];
   for (const [i, policy] of policyChains.entries()) {
     if (i % BLOCK === 0) {
-      if (i > 0) rules.push({ match: [markNotClear(verdict)], action: returnAction, comments: ["Return on verdict"] });
+      if (i > 0)
+        rules.push(
+          sharedOf(config).get("on verdict", () => ({
+            match: [markNotClear(verdict)],
+            action: returnAction,
+            comments: ["Return on verdict"],
+          })),
+        );
       rules.push({ action: jump(policy) });
     } else rules.push({ match: [markClear(verdict)], action: jump(policy) });
   }
