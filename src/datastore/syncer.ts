@@ -18,7 +18,8 @@ export type SyncerSnapshot = readonly KeyValue[];
 
 export interface SyncerSink {
   onStatus(status: SyncStatus): void;
-  onUpdates(updates: readonly SyncerUpdate[]): void;
+  /** @param paths of their keys, in the same order, from a source that has them at hand */
+  onUpdates(updates: readonly SyncerUpdate[], paths?: readonly string[]): void;
   /** An entry that could not be parsed: to be reported by key. */
   onUnreadable?(path: string, reason: string): void;
 }

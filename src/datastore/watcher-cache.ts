@@ -45,7 +45,8 @@ const SLICE = 1000;
 /** What a cache tells; statuses and updates in order. */
 export interface CacheListener {
   onStatus(status: SyncStatus): void;
-  onUpdates(updates: readonly SyncerUpdate[]): void;
+  /** @param paths of their keys, in the same order */
+  onUpdates(updates: readonly SyncerUpdate[], paths: readonly string[]): void;
   onUnreadable(path: string, reason: string): void;
   /** What went wrong and will be tried again; `lasting` once it went on for too long. */
   onFailure(error: unknown, lasting: boolean): void;
@@ -136,9 +137,9 @@ export class WatcherCache {
 
   #adoptSome(items: readonly Stored[], adoption: Adoption): void {
     const stale = this.#begin(adoption);
-    const updates: SyncerUpdate[] = [];
-    for (const item of items) this.#process(item.key, item.value, item.revision, updates, stale);
-    if (updates.length > 0) this.#listener.onUpdates(updates);
+    const told = new Told();
+    for (const item of items) this.#process(item.key, item.value, item.revision, told, stale);
+    told.tell(this.#listener);
   }
 
   #begin(adoption: Adoption): Set<string> {
@@ -179,29 +180,29 @@ export class WatcherCache {
   }
 
   #apply(events: readonly WatchEvent[]): void {
-    const updates: SyncerUpdate[] = [];
+    const told = new Told();
     for (const event of events) {
       if (event.type === "added" || event.type === "modified")
-        this.#process(event.item.key, event.item.value, event.item.revision, updates);
-      else if (event.type === "deleted") this.#process(event.key, undefined, event.revision, updates);
-      else if (event.type === "error") this.#unreadable(event.error, event.revision, updates);
+        this.#process(event.item.key, event.item.value, event.item.revision, told);
+      else if (event.type === "deleted") this.#process(event.key, undefined, event.revision, told);
+      else if (event.type === "error") this.#unreadable(event.error, event.revision, told);
       if (event.revision !== undefined) this.#revision = event.revision;
     }
-    if (updates.length > 0) this.#listener.onUpdates(updates);
+    told.tell(this.#listener);
   }
 
   /** What cannot be read counts as gone. */
-  #unreadable(error: Error, revision: Revision | undefined, updates: SyncerUpdate[]): void {
+  #unreadable(error: Error, revision: Revision | undefined, told: Told): void {
     const entry = error instanceof UnreadableEntry ? error : undefined;
     this.#listener.onUnreadable(entry?.path ?? "", error.message);
-    if (entry?.key !== undefined) this.#process(entry.key, undefined, revision ?? "", updates);
+    if (entry?.key !== undefined) this.#process(entry.key, undefined, revision ?? "", told);
   }
 
   #process(
     key: StoredKey,
     value: Stored["value"] | undefined,
     revision: Revision,
-    updates: SyncerUpdate[],
+    told: Told,
     stale?: Set<string>,
   ): void {
     const report = (problem: string) => this.#listener.onUnreadable(keyPath(key), problem);
@@ -213,22 +214,22 @@ export class WatcherCache {
       if (derived.value === undefined) {
         if (before === undefined) continue;
         this.#told.delete(path);
-        updates.push(update(derived.key, undefined, revision, "deleted"));
+        told.add(path, update(derived.key, undefined, revision, "deleted"));
       } else if (before !== revision) {
         this.#told.set(path, revision);
-        updates.push(update(derived.key, derived.value, revision, before === undefined ? "new" : "updated"));
+        told.add(path, update(derived.key, derived.value, revision, before === undefined ? "new" : "updated"));
       }
     }
   }
 
   #emitGone(paths: readonly string[]): void {
-    const updates: SyncerUpdate[] = [];
+    const told = new Told();
     for (const path of paths) {
       if (!this.#told.delete(path)) continue;
       const key = parseKeyPath(path);
-      if (key !== undefined) updates.push(update(key, undefined, undefined, "deleted"));
+      if (key !== undefined) told.add(path, update(key, undefined, undefined, "deleted"));
     }
-    if (updates.length > 0) this.#listener.onUpdates(updates);
+    told.tell(this.#listener);
   }
 
   #succeeded(): void {
@@ -244,6 +245,20 @@ export class WatcherCache {
     this.#revision = undefined;
     if (this.#dropWhenLost) this.dropAll();
     this.#listener.onStatus("wait-for-ready");
+  }
+}
+
+/** Updates to tell together, with their keys' paths, which were worked out for them anyway. */
+class Told {
+  readonly #updates: SyncerUpdate[] = [];
+  readonly #paths: string[] = [];
+
+  add(path: string, told: SyncerUpdate): void {
+    this.#updates.push(told);
+    this.#paths.push(path);
+  }
+  tell(listener: CacheListener): void {
+    if (this.#updates.length > 0) listener.onUpdates(this.#updates, this.#paths);
   }
 }
 

@@ -52,7 +52,7 @@ export class WatcherSyncer implements Syncer {
           statuses[i] = status;
           tellStatus();
         },
-        onUpdates: (updates) => batch.add(updates),
+        onUpdates: (updates, paths) => batch.add(updates, paths),
         onUnreadable: (path, reason) => sink.onUnreadable?.(path, reason),
         onFailure: (error, lasting) => this.#options.onFailure?.(error, lasting),
       };
@@ -81,14 +81,16 @@ function aggregate(statuses: readonly SyncStatus[]): SyncStatus {
 class Batch {
   readonly #sink: SyncerSink;
   #updates: SyncerUpdate[] = [];
+  #paths: string[] = [];
   #scheduled = false;
 
   constructor(sink: SyncerSink) {
     this.#sink = sink;
   }
 
-  add(updates: readonly SyncerUpdate[]): void {
+  add(updates: readonly SyncerUpdate[], paths: readonly string[]): void {
     for (const update of updates) this.#updates.push(update);
+    for (const path of paths) this.#paths.push(path);
     if (this.#updates.length >= MAX_BATCH) this.flush();
     else if (!this.#scheduled) {
       this.#scheduled = true;
@@ -101,9 +103,12 @@ class Batch {
 
   flush(): void {
     const updates = this.#updates;
+    const paths = this.#paths;
     if (updates.length === 0) return;
     this.#updates = [];
+    this.#paths = [];
+    if (updates.length <= MAX_BATCH) return this.#sink.onUpdates(updates, paths);
     for (let i = 0; i < updates.length; i += MAX_BATCH)
-      this.#sink.onUpdates(updates.length <= MAX_BATCH ? updates : updates.slice(i, i + MAX_BATCH));
+      this.#sink.onUpdates(updates.slice(i, i + MAX_BATCH), paths.slice(i, i + MAX_BATCH));
   }
 }

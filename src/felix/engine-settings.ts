@@ -3,12 +3,14 @@
 //
 // Measured at 10,000 endpoints and 1,000 policies: the last compiler tier costs 0.7 s of CPU in a start of 2.6 and gives
 // nothing back to an agent that then waits; a collection every now and then because a second has passed is most of what
-// an idle agent uses; and believing the machine small keeps the heap near what it holds.
+// an idle agent uses; believing the machine small keeps the heap near what it holds; and letting a small heap grow by
+// half more before it is collected saves a third of the collections of a start, for some 10 MB.
 
 const SETTINGS: Readonly<Record<string, string>> = {
   BUN_GC_TIMER_DISABLE: "1",
   BUN_JSC_useFTLJIT: "0",
   BUN_JSC_forceRAMSize: "400000000",
+  BUN_JSC_smallHeapGrowthFactor: "2.5",
 };
 
 /** The environment the engine should have; nothing when it has it. What somebody set by hand stays. */

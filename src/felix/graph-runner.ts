@@ -87,12 +87,14 @@ export class GraphRunner implements SyncerSink {
     if (this.#isHung) return;
     const { graph, filter, metrics } = this.#options;
     this.#options.programmed?.onUpdates(updates);
+    let started = this.#now();
     for (const given of updates) {
       const update = filter.check(given);
       metrics.onUpdate(update.key);
-      const started = this.#now();
       this.#guarded(() => graph.update(update as GraphUpdate));
-      metrics.onUpdateTime((this.#now() - started) / 1000);
+      const ended = this.#now();
+      metrics.onUpdateTime((ended - started) / 1000);
+      started = ended;
     }
     if (updates.length > 0) this.#isDirty = true;
     this.#flushSoon();

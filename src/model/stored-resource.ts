@@ -77,7 +77,7 @@ function decodeMetadata(key: ResourceKey, metadata: JsonObject, spec: Json): Met
 function checkLabels(metadata: JsonObject, field: "labels" | "annotations"): Labels {
   const map = metadata[field] ?? {};
   if (!isJsonObject(map)) throw new UnreadableValue(`metadata.${field}: want an object`);
-  for (const [name, value] of Object.entries(map))
-    if (typeof value !== "string") throw new UnreadableValue(`metadata.${field}.${name}: want text`);
+  for (const name in map)
+    if (typeof map[name] !== "string") throw new UnreadableValue(`metadata.${field}.${name}: want text`);
   return map as Labels;
 }

@@ -53,16 +53,20 @@ export function convertWorkloadEndpoint(resource: Resource, report: ReportProble
     name: spec.filled("interfaceName") ?? spec.fail("interfaceName", "the interface's name"),
     ...(mac === undefined ? {} : { mac: macOf(spec, mac) }),
     profileIds: spec.texts("profiles"),
-    ipv4Nets: nets.filter(isFamily(4)),
-    ipv6Nets: nets.filter(isFamily(6)),
-    ...lists(
-      "ipv4Nat",
-      nats.filter((nat) => ipVersion(nat.internal) === 4),
-    ),
-    ...lists(
-      "ipv6Nat",
-      nats.filter((nat) => ipVersion(nat.internal) === 6),
-    ),
+    ipv4Nets: ofFamily(nets, 4),
+    ipv6Nets: ofFamily(nets, 6),
+    ...(nats.length === 0
+      ? {}
+      : {
+          ...lists(
+            "ipv4Nat",
+            nats.filter((nat) => ipVersion(nat.internal) === 4),
+          ),
+          ...lists(
+            "ipv6Nat",
+            nats.filter((nat) => ipVersion(nat.internal) === 6),
+          ),
+        }),
     ...(v4Gateway === undefined ? {} : { ipv4Gateway: v4Gateway }),
     ...(v6Gateway === undefined ? {} : { ipv6Gateway: v6Gateway }),
     labels: workloadLabels(resource.metadata.labels ?? {}, spec.filled("serviceAccountName")),
@@ -76,6 +80,7 @@ export function convertWorkloadEndpoint(resource: Resource, report: ReportProble
 
 /** A workload cannot claim its namespace's or service account's labels for itself. */
 function workloadLabels(own: Labels, serviceAccount: string | undefined): Labels {
+  if (serviceAccount === undefined && !claimsOthers(own)) return own;
   const kept = Object.entries(own).filter(
     ([name]) => !name.startsWith(NAMESPACE_PREFIX) && !name.startsWith(SERVICE_ACCOUNT_PREFIX),
   );
@@ -83,6 +88,11 @@ function workloadLabels(own: Labels, serviceAccount: string | undefined): Labels
     ...Object.fromEntries(kept),
     ...(serviceAccount === undefined ? {} : { [SERVICE_ACCOUNT_LABEL]: serviceAccount }),
   };
+}
+
+function claimsOthers(own: Labels): boolean {
+  for (const name in own) if (name.startsWith(NAMESPACE_PREFIX) || name.startsWith(SERVICE_ACCOUNT_PREFIX)) return true;
+  return false;
 }
 
 function natOf(nat: JsonReader, report: ReportProblem): readonly NatEntry[] {
@@ -230,6 +240,13 @@ const isFamily =
   (version: 4 | 6) =>
   <T extends Cidr | IpAddress>(text: T): boolean =>
     ipVersion(text) === version;
+
+/** The list itself where it holds nothing else, as it mostly does. */
+function ofFamily<T extends Cidr | IpAddress>(texts: readonly T[], version: 4 | 6): readonly T[] {
+  const [only] = texts;
+  if (texts.length === 1 && only !== undefined) return ipVersion(only) === version ? texts : [];
+  return texts.filter(isFamily(version));
+}
 
 function lists<N extends string, T>(name: N, items: readonly T[]): { readonly [P in N]?: readonly T[] } {
   return (items.length === 0 ? {} : { [name]: items }) as { readonly [P in N]?: readonly T[] };
