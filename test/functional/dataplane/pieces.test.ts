@@ -1,0 +1,113 @@
+// Large tables that do not exist yet are written in pieces, their hooks with the last one.
+import { expect, test } from "bun:test";
+import type { DataplaneMessage } from "../../../src/calc/index.ts";
+import { NftError } from "../../../src/kernel/index.ts";
+import { eventually } from "./eventually.ts";
+import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+import { watchWrites } from "./watch-writes.ts";
+
+const POLICIES = 500;
+const tcp = { name: "tcp" } as const;
+
+/** b takes tcp 80 by the last of many policies, and nothing else. */
+async function arranged() {
+  const host = await DataplaneHost.create("nftables");
+  const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+  for (const p of [80, 81]) host.prober.listen(b.target, "tcp", p);
+  const names = Array.from({ length: POLICIES }, (_, i) => `p${i}`);
+  const state: DataplaneMessage[] = [
+    allowProfile,
+    ...names.map((name, i) => {
+      const first = i === POLICIES - 1 ? 80 : 1000 + i;
+      return policy(name, [rule({ protocol: tcp, dstPorts: [{ first, last: first }] })], [rule({ protocol: tcp })]);
+    }),
+    host.endpoint(a),
+    host.endpoint(b, { tiers: [tier(names)] }),
+    inSync,
+  ];
+  const passed = () => host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })));
+  const held = () =>
+    ["ip", "ip6"].flatMap((family) =>
+      host.namespace
+        .run("nft", ["-s", "list", "table", family, "calico"])
+        .split(/\n(?=\t\w)/)
+        .map((block) => block.replace(/\n}\s*$/, "").trimEnd())
+        .sort(),
+    );
+  const hooks = () => host.namespace.run("nft", ["list", "ruleset"]).match(/type \w+ hook/g) ?? [];
+  return { host, state, passed, held, hooks };
+}
+
+/** Starts the agent and ends it before its n-th write of rules; gives how many there were. */
+async function startAndKill(host: DataplaneHost, state: readonly DataplaneMessage[], killAt: number): Promise<number> {
+  let pieces = 0;
+  let isKilled = false;
+  host.wrapKernel = (kernel) =>
+    watchWrites(kernel, (what) => {
+      if (isKilled) throw new Error("killed");
+      if (!what.includes("commit") || ++pieces !== killAt) return;
+      isKilled = true;
+      throw new Error("killed");
+    });
+  host.start();
+  const done = host.send(...state).catch(() => {});
+  await Promise.race([done, eventually(() => isKilled, 20_000)]);
+  await host.stop().catch(() => {});
+  return pieces;
+}
+
+test("killed before any piece, no hook was written, and the next start finishes the work", async () => {
+  const { host, state, passed, held, hooks } = await arranged();
+  await using _ = host;
+  const never = Number.POSITIVE_INFINITY;
+  const pieces = await startAndKill(host, state, never);
+  expect(pieces).toBeGreaterThan(2);
+  const wanted = held();
+  expect(await passed()).toEqual(["reached", "silent"]);
+  // A restart has nothing to write.
+  expect(await startAndKill(host, state, never)).toBe(0);
+  for (let killAt = 1; killAt <= pieces; killAt++) {
+    host.namespace.run("nft", ["flush", "ruleset"]);
+    await startAndKill(host, state, killAt);
+    expect(hooks()).toEqual([]);
+    await startAndKill(host, state, never);
+    expect(held()).toEqual(wanted);
+  }
+  expect(await passed()).toEqual(["reached", "silent"]);
+}, 120_000);
+
+test("a rule that is refused in a piece closes its own place only", async () => {
+  const { host, state, passed, held } = await arranged();
+  await using _ = host;
+  host.wrapKernel = (kernel) => {
+    if (kernel.rules.backend !== "nftables") return kernel;
+    const ruleset = new Proxy(kernel.rules.ruleset, {
+      get: (of, name) => {
+        const value: unknown = Reflect.get(of, name);
+        if (name !== "commit" && name !== "commitAside") return typeof value === "function" ? value.bind(of) : value;
+        return (...args: Parameters<typeof of.commitAside>) => {
+          const refused = args[0].filter(
+            (change) =>
+              change.op === "appendRule" &&
+              change.chain.endsWith("pi-gnp/p7") &&
+              change.rule.expressions.some(({ kind }) => kind === "lookup"),
+          );
+          if (refused[0] === undefined) return Reflect.apply(value as typeof of.commitAside, of, args);
+          const error = new NftError(refused[0], "add rule", "EINVAL", {}, refused);
+          if (name === "commit") throw error;
+          return { send: () => Promise.reject(error) };
+        };
+      },
+    });
+    return { ...kernel, rules: { ...kernel.rules, ruleset } };
+  };
+  host.start();
+  await host.send(...state);
+  expect(await passed()).toEqual(["reached", "silent"]);
+  expect(
+    held()
+      .join("\n")
+      .match(/refused by the kernel/g),
+  ).toHaveLength(2);
+  expect(host.lines.filter((line) => line.startsWith("error the kernel refuses a rule"))).toHaveLength(2);
+}, 60_000);
