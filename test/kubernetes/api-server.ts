@@ -37,6 +37,8 @@ export interface ApiServer extends AsyncDisposable {
   /** Connections stand, nobody answers. */
   freeze(): void;
   thaw(): void;
+  /** A process that has nothing else to do need not stay for it. */
+  unref(): void;
 }
 
 /** Nothing of what was sent: who asked for what, and the answer. */
@@ -160,13 +162,16 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
     stop,
     freeze: () => void server?.kill("SIGSTOP"),
     thaw: () => void server?.kill("SIGCONT"),
+    unref: () => {
+      for (const child of [server, etcd]) child?.unref();
+    },
     [Symbol.asyncDispose]: dispose,
   };
 }
 
 /** However this process ends: a shell notices, ends the programs whose ids stand in the folder, and removes it. */
 function guardFolder(folder: string): ChildProcess {
-  const script = 'cat; cat "$0"/*.pid | xargs -r kill -KILL; rm -rf "$0"';
+  const script = 'read _; cat "$0"/*.pid | xargs -r kill -KILL; rm -rf "$0"';
   const guard = spawn("sh", ["-c", script, folder], { stdio: ["pipe", "ignore", "ignore"], detached: true });
   guard.unref();
   return guard;
@@ -217,6 +222,7 @@ async function untilReady(
 async function end(child: ChildProcess, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  child.ref();
   child.kill(signal);
   const timer = setTimeout(() => child.kill("SIGKILL"), 2000);
   await gone;

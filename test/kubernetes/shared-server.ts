@@ -76,6 +76,7 @@ async function make<Knowledge>(
   const server = await start();
   try {
     const knowledge = await prepare(server);
+    server.unref();
     return { server, knowledge, baseline: await read(server, { withValues: true }) };
   } catch (error) {
     await server[Symbol.asyncDispose]();
