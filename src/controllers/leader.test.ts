@@ -46,6 +46,22 @@ test("a replica that leaves lets the next begin at once", async () => {
   expect(performance.now() - started).toBeLessThan(timings.durationMs);
 });
 
+test("a renewal that arrives late does not keep a replica that leaves from letting the next begin", async () => {
+  const kube = new FakeKube();
+  const { signal } = new AbortController();
+  const first = replica(kube, "a");
+  await first.acquire(signal);
+  const get = kube.get.bind(kube);
+  let renewals = 2;
+  kube.get = async (path) => {
+    const found = await get(path);
+    if (renewals-- > 0) kube.put(path, found); // between our reading and our writing
+    return found;
+  };
+  await first.release();
+  expect(holder(kube)).toBe("");
+});
+
 test("who cannot renew stops before others may begin", async () => {
   const kube = new FakeKube();
   const stop = new AbortController();

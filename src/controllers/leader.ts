@@ -31,6 +31,9 @@ export const leaderTimings = (durationMs = 15_000): LeaderTimings => ({
   retryMs: (durationMs * 2) / 15,
 });
 
+/** A busy API server takes its time; whoever ends must not take much of it. */
+const RELEASE_WITHIN_MS = 3000;
+
 /** Somebody else may be doing the work by now. */
 export class NotLeading extends Error {
   override readonly name = "NotLeading";
@@ -119,14 +122,18 @@ export class Leadership {
   async release(): Promise<void> {
     if (!this.#isHolder || this.#isAlone) return;
     this.#isHolder = false;
-    const signal = AbortSignal.timeout(1000);
-    try {
-      const lease = await this.#get(signal);
-      if (lease?.spec.holderIdentity !== this.#identity) return;
-      await this.#put({ ...lease, spec: { ...lease.spec, holderIdentity: "", leaseDurationSeconds: 1 } }, signal);
-    } catch {
-      // Then the others wait out the lease.
-    }
+    const signal = AbortSignal.timeout(RELEASE_WITHIN_MS);
+    while (!signal.aborted)
+      try {
+        const lease = await this.#get(signal);
+        if (lease?.spec.holderIdentity !== this.#identity) return;
+        await this.#put({ ...lease, spec: { ...lease.spec, holderIdentity: "", leaseDurationSeconds: 1 } }, signal);
+        return;
+      } catch (error) {
+        // A renewal that was under way when we stopped may have come between. With any other fault the next one waits
+        // out the lease.
+        if (codeOf(error) !== 409) return;
+      }
   }
 
   #lost(reason: string): void {
