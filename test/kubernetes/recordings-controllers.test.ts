@@ -227,6 +227,44 @@ for (const file of ["namespaces", "serviceaccounts", "policy-sequences", "worklo
     }
   });
 
+const GUID = /("clusterGUID":)"[0-9a-f]{32}"/g;
+const withoutGuid = <T>(value: T): T => JSON.parse(JSON.stringify(value).replace(GUID, '$1"GUID"')) as T;
+
+replay("kubernetes-controllers first start", FOLDER, async (score) => {
+  await clearKubernetes();
+  await keys.clear();
+  const { env, written } = readRecording<{ env: Environment; written: Keys }>(`${FOLDER}/_start.json`);
+  await using _program = new ControllersRun({ ...environment({}), ...env });
+  const now = async () => withoutGuid(readable(await keys.snapshot()));
+  await eventually(async () => isSame(await now(), written), PATIENCE_MS).catch(() => {});
+  const found = await now();
+  for (const key of new Set([...Object.keys(written), ...Object.keys(found)]))
+    score.same(key.replace(`${RESOURCES}/`, ""), [written[key]], found[key]);
+});
+
+replay("kubernetes-controllers first start in Kubernetes", FOLDER, async (score) => {
+  type Found = Readonly<Record<string, readonly { readonly metadata: { readonly name: string } }[]>>;
+  const { objects } = readRecording<{ objects: Found }>(`${FOLDER}/_start-kubernetes-datastore.json`);
+  await cluster.clear();
+  await using _program = new ControllersRun({ KUBECONFIG: cluster.server.kubeconfig, DATASTORE_TYPE: "kubernetes" });
+  const now = async () => {
+    const found = (await cluster.customResources()).map(({ plural, name, value }) => {
+      const { metadata, spec } = value as { metadata: object; spec: object };
+      return [`${plural}/${name}`, { metadata, spec }] as const;
+    });
+    return withoutGuid(normalizedJson(Object.fromEntries(found)));
+  };
+  const wanted = Object.fromEntries(
+    Object.entries(objects).flatMap(([plural, items]) =>
+      items.map((item) => [`${plural}/${item.metadata.name}`, item as object] as const),
+    ),
+  );
+  await eventually(async () => isSame(await now(), wanted), PATIENCE_MS).catch(() => {});
+  const found: Readonly<Record<string, unknown>> = await now();
+  for (const name of new Set([...Object.keys(wanted), ...Object.keys(found)]))
+    score.same(name, [wanted[name]], found[name]);
+});
+
 /** The recording leaves out the step that made what it then removes: a template, told by the name, and the default. */
 async function makeRemoved(deleted: readonly string[]): Promise<void> {
   const names = deleted.map((key) => key.split("/").at(-1) ?? "");
