@@ -1,0 +1,61 @@
+// The plugin's own share of a pod's start: exec to exit where the service answers at once. By the prologue, by the client
+// in the runtime, and beside them what other programs take that do next to nothing, all in one run and interleaved.
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
+
+const RUNS = 80;
+const calico = join(import.meta.dir, "../dist/calico");
+
+if (isMainThread) await compare();
+else serve(workerData as string);
+
+/** In a thread of its own: who measures must not keep who answers waiting. */
+function serve(path: string): void {
+  createServer({ allowHalfOpen: true }, (connection) => {
+    connection.on("error", () => {});
+    connection.on("data", () => {});
+    connection.on("end", () => connection.end("0\n\n"));
+  }).listen(path, () => parentPort?.postMessage("ready"));
+}
+
+async function compare(): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "bench-cni-client-"));
+  const socket = join(folder, "cni.sock");
+  const plain = join(folder, "plugin"); // by another name the prologue leaves it to the runtime
+  symlinkSync(calico, plain);
+  const worker = new Worker(import.meta.path, { workerData: socket });
+  await new Promise((resolve) => worker.once("message", resolve));
+  const contestant = (name: string, file: string, command = "DEL") => ({ name, file, command, ...newLists() });
+  const contestants = [
+    contestant("`true`", "/bin/true"),
+    contestant("ptp, its versions", "/usr/lib/cni/ptp", "VERSION"),
+    contestant("prologue", calico),
+    contestant("client in the runtime", plain),
+  ];
+  const stdin = Buffer.from(
+    JSON.stringify({ cniVersion: "1.0.0", name: "net1", type: "calico", service_socket: socket }),
+  );
+  for (let i = 0; i < RUNS; i++)
+    for (const { file, command, times, cpu } of contestants) {
+      const variables = { CNI_CONTAINERID: "c1", CNI_NETNS: "/proc/self/ns/net", CNI_IFNAME: "eth0", CNI_PATH: "/x" };
+      const env = { PATH: process.env["PATH"] ?? "", CNI_COMMAND: command, ...variables };
+      const began = performance.now();
+      const child = Bun.spawn([file], { env, stdin, stdout: "ignore", stderr: "ignore" });
+      if ((await child.exited) !== 0) throw new Error(`${file} failed`);
+      times.push(performance.now() - began);
+      cpu.push(Number(child.resourceUsage()?.cpuTime.total ?? 0) / 1000);
+    }
+  const at = (list: readonly number[], share: number): string =>
+    (list.toSorted((a, b) => a - b)[Math.floor(list.length * share)] ?? Number.NaN).toFixed(2);
+  for (const { name, times, cpu } of contestants)
+    console.log(
+      `cni-client: ${name.padEnd(22)} p10 ${at(times, 0.1)} p50 ${at(times, 0.5)} ms, CPU p50 ${at(cpu, 0.5)} ms`,
+    );
+  await worker.terminate();
+  rmSync(folder, { recursive: true, force: true });
+}
+
+const newLists = (): { readonly times: number[]; readonly cpu: number[] } => ({ times: [], cpu: [] });
