@@ -132,8 +132,8 @@ export function writeProbe(path: string, source?: string): void {
 }
 
 /** One that reaches its prologue with a value of its own in every register. */
-export function writeMarkedProbe(path: string): void {
-  writeProbe(path);
+export function writeMarkedProbe(path: string, source?: string): void {
+  writeProbe(path, source);
   const file = readFileSync(path);
   const prologue = Number(file.readBigUInt64LE(24));
   const { code, labels } = assemble(PROBE, CODE, new Map([["prologue", prologue]]));
