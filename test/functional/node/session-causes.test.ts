@@ -1,5 +1,5 @@
 // Why a session is not up, in the words of `calicoctl node status`: each cause with a real BIRD or FRR on the other side
-// that does it to us.
+// that does it to us. They go on at once.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -64,29 +64,29 @@ test("the router the node is meant to have is up", async () => {
   expect(causeOf("10.80.0.1")).toBeUndefined();
 }, 60_000);
 
-test("refused: nobody listens there", async () => {
+test.concurrent("refused: nobody listens there", async () => {
   peer("refused", { peerIP: "10.80.0.1:1799", asNumber: AS.tor });
   await says("10.80.0.1 port 1799", /^refused: nobody listens/);
 }, 60_000);
 
-test("no route", async () => {
+test.concurrent("no route", async () => {
   lab.host("node1").run(["ip", "route", "del", "default"]);
   peer("no-route", { peerIP: "203.0.113.1", asNumber: AS.tor });
   await says("203.0.113.1", /^no route: this host knows no way/);
 }, 60_000);
 
-test("a neighbour on the wire that is down is not called a missing route", async () => {
+test.concurrent("a neighbour on the wire that is down is not called a missing route", async () => {
   peer("dead", { peerIP: "10.80.0.250", asNumber: AS.tor });
   await says("10.80.0.250", /no answer on the wire: there is a route/);
 }, 60_000);
 
-test("wrong source address: the other side expects another", async () => {
+test.concurrent("wrong source address: the other side expects another", async () => {
   startBird("other", "10.80.0.203", 1793, "neighbor 10.80.0.77 as 65001; multihop;");
   peer("other", { peerIP: "10.80.0.203:1793", asNumber: AS.tor });
   await says("10.80.0.203 port 1793", new RegExp(`does not expect us from ${NODE} \\(wrong source address\\)`));
 }, 60_000);
 
-test("AS mismatch, told by either side", async () => {
+test.concurrent("AS mismatch, told by either side", async () => {
   peer("asn", { peerIP: "10.80.0.204:1794", asNumber: AS.tor });
   startBird("asn", "10.80.0.204", 1794, `neighbor ${NODE} as 64999; multihop;`);
   await says("10.80.0.204 port 1794", /^the AS numbers do not match: we are 65001 and expect 65101/);
@@ -95,7 +95,7 @@ test("AS mismatch, told by either side", async () => {
   await says("10.80.0.207 port 1797", /^the AS numbers do not match: we expect 65999 and it is 65101/);
 }, 180_000);
 
-test("hold timer: the other side hangs", async () => {
+test.concurrent("hold timer: the other side hangs", async () => {
   const bird = startBird("hang", "10.80.0.205", 1795, `neighbor ${NODE} as 65001; multihop; hold time 3;`);
   peer("hang", { peerIP: "10.80.0.205:1795", asNumber: AS.tor });
   await eventually(() => /10\.80\.0\.205 port 1795 .*Established/.test(status()), 40_000, "established");
@@ -125,13 +125,13 @@ function startFrr(name: string, address: string, port: number, expectsAs: number
   tor.startProgram(name, ["/usr/lib/frr/bgpd", "-Z", "-n", "-S", ...user, ...files, ...listens], {});
 }
 
-test("password: FRR has one and we have none", async () => {
+test.concurrent("password: FRR has one and we have none", async () => {
   startFrr("frr", "10.80.0.206", 1796, AS.node, ` neighbor ${NODE} password s3cret\n`);
   peer("password", { peerIP: "10.80.0.206:1796", asNumber: AS.tor });
   await says("10.80.0.206 port 1796", /^password: the other side has one and we have none \(this host dropped \d+/);
 }, 90_000);
 
-test("AS mismatch told by FRR, which names our number in its refusal: it is not taken for FRR's own", async () => {
+test.concurrent("AS mismatch told by FRR, which names our number in its refusal: it is not taken for FRR's own", async () => {
   startFrr("frr-asn", "10.80.0.208", 1798, 64999);
   peer("asn3", { peerIP: "10.80.0.208:1798", asNumber: AS.tor });
   await says("10.80.0.208 port 1798", /^the AS numbers do not match: we are 65001 and expect 65101/);
