@@ -28,7 +28,10 @@ async function compare(): Promise<void> {
   symlinkSync(calico, plain);
   const worker = new Worker(import.meta.path, { workerData: socket });
   await new Promise((resolve) => worker.once("message", resolve));
-  const contestant = (name: string, file: string, command = "DEL") => ({ name, file, command, ...newLists() });
+  const contestant = (name: string, file: string, command = "DEL") => {
+    const [times, cpu]: [number[], number[]] = [[], []];
+    return { name, file, command, times, cpu };
+  };
   const contestants = [
     contestant("`true`", "/bin/true"),
     contestant("ptp, its versions", "/usr/lib/cni/ptp", "VERSION"),
@@ -57,5 +60,3 @@ async function compare(): Promise<void> {
   await worker.terminate();
   rmSync(folder, { recursive: true, force: true });
 }
-
-const newLists = (): { readonly times: number[]; readonly cpu: number[] } => ({ times: [], cpu: [] });
