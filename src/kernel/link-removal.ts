@@ -1,32 +1,66 @@
 // Taking a link away without waiting for the kernel to bury it. Once unregistered a device is gone for everybody, but
 // the request only returns after the kernel has waited for all processors to forget it (15 ms and more). So the
 // request is sent by another thread, and we are done when nobody can see the link any more.
+//
+// Whether it can still be seen is asked of a file: any question over netlink waits for the lock under which the kernel
+// takes the link away, and this thread with it.
+import { closeSync, openSync, readSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { NetlinkLinks, RTM_DELLINK, writeLinkTarget } from "./links.ts";
+import { isLinkName, RTM_DELLINK, writeLinkTarget } from "./links.ts";
 import { withNamespace } from "./namespace.ts";
 import { isGone } from "./netlink-error.ts";
 import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
 
-/** Resolves when the link is gone for every observer; one that was not there is gone already. */
-export async function removeLink(name: string, namespace?: { readonly fd: number }): Promise<void> {
-  const open = (): NetlinkSocket => NetlinkSocket.open(NETLINK_ROUTE, { strict: true });
-  const openThere = (): NetlinkSocket => (namespace === undefined ? open() : withNamespace(namespace, open));
-  using observer = openThere();
-  const links = new NetlinkLinks(observer);
-  if (links.get(name) === undefined) return;
+/** Looks at short intervals first: alone, a link is gone at once; among many it waits for its turn. */
+const LOOKS_AT_ONCE = 4;
+const LONGEST_LOOK_MS = 8;
 
-  const sender = openThere();
+/** Resolves when the link has no name, no address and no route any more; one that was not there is gone already. */
+export async function removeLink(name: string, namespace?: { readonly fd: number }): Promise<void> {
+  if (!isLinkName(name)) return;
+  const inside = <T>(open: () => T extends PromiseLike<unknown> ? never : T): T =>
+    namespace === undefined ? open() : withNamespace(namespace, open);
+  using observer = inside(() => new LinkNames());
+  if (!observer.has(name)) return;
+
+  const sender = inside(() => NetlinkSocket.open(NETLINK_ROUTE));
   let isAnswered = false;
   const answered = sendDelete(sender, name).finally(() => {
     isAnswered = true;
     sender[Symbol.dispose]();
   });
   answered.catch(() => {}); // read below, unless the link is gone before
-  while (!isAnswered) {
-    if (links.get(name) === undefined) return;
-    await sleep(0);
+  for (let look = 1; !isAnswered; look++) {
+    if (!observer.has(name)) return;
+    await sleep(look <= LOOKS_AT_ONCE ? 0 : Math.min(look - LOOKS_AT_ONCE, LONGEST_LOOK_MS));
   }
   await answered;
+}
+
+/** The names of the links of one namespace: that of the thread when it was opened. */
+class LinkNames implements Disposable {
+  readonly #file = openSync("/proc/thread-self/net/dev", "r");
+
+  has(name: string): boolean {
+    const wanted = `${Buffer.from(name).toString("latin1")}:`;
+    return this.#text()
+      .split("\n")
+      .some((line) => line.trimStart().startsWith(wanted));
+  }
+
+  #text(): string {
+    let text = "";
+    const piece = Buffer.allocUnsafe(16 * 1024);
+    for (let length = 1; length > 0; ) {
+      length = readSync(this.#file, piece, 0, piece.length, text.length);
+      text += piece.toString("latin1", 0, length);
+    }
+    return text;
+  }
+
+  [Symbol.dispose](): void {
+    closeSync(this.#file);
+  }
 }
 
 async function sendDelete(socket: NetlinkSocket, name: string): Promise<void> {
