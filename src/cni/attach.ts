@@ -8,9 +8,11 @@ import { deleteEndpoint, type EndpointDraft, writeEndpoint } from "./endpoint.ts
 import { CniError, INTERNAL } from "./error.ts";
 import { hostInterfaceName } from "./identity.ts";
 import { ipamDel } from "./ipam-delegation.ts";
+import { onStore } from "./ipam-plugin.ts";
 import type { NetConf } from "./net-conf.ts";
 import { createProfile } from "./profile.ts";
 import { type CniResult, hostNetwork } from "./result.ts";
+import { timedStore } from "./timed-store.ts";
 import { wireAlias } from "./wire-owner.ts";
 
 /** Of the time the datastore may take altogether, what is kept for the way back. */
@@ -106,9 +108,11 @@ export async function rollingBack<T>(
       (reason: unknown) => ({ reason }),
     );
     if (!("reason" in booked)) {
-      undo.unshift(() => ipamDel(context, AbortSignal.timeout(rollbackMs(context.conf))));
+      const signal = AbortSignal.timeout(rollbackMs(context.conf));
+      const late = onStore(context, timedStore(context.untimed ?? context.store, signal));
+      undo.unshift(() => ipamDel(late, signal));
       const { stored } = booked;
-      if (stored !== undefined) undo.unshift(async () => void (await deleteEndpoint(context.store, stored)));
+      if (stored !== undefined) undo.unshift(async () => void (await deleteEndpoint(late.store, stored)));
     }
     for (const step of undo)
       try {

@@ -4,7 +4,8 @@ import { delay } from "../lib/retry.ts";
 import { CniError, INTERNAL } from "./error.ts";
 
 const GATE_INTERVAL_MS = 5000;
-const GATE_TIMEOUT_MS = 30_000;
+export const GATE_TIMEOUT_SECONDS = 30;
+const GATE_TIMEOUT_MS = GATE_TIMEOUT_SECONDS * 1000;
 
 export async function checkDatastoreReady(store: Datastore): Promise<void> {
   let spec: { readonly datastoreReady?: unknown };
@@ -44,8 +45,5 @@ async function waitForGate(url: URL, intervalMs: number): Promise<void> {
       last = error instanceof Error ? error.message : String(error);
     }
   }
-  throw new CniError(
-    INTERNAL,
-    `readiness gate ${url.href} did not become ready in ${GATE_TIMEOUT_MS / 1000} s: ${last}`,
-  );
+  throw new CniError(INTERNAL, `readiness gate ${url.href} did not become ready in ${GATE_TIMEOUT_SECONDS} s: ${last}`);
 }

@@ -35,6 +35,8 @@ export interface IpamContext {
   readonly conf: NetConf;
   readonly identity: EndpointIdentity;
   readonly store: Datastore;
+  /** The same without the request's deadline, for the way back. */
+  readonly untimed?: Datastore;
   readonly ipam: Ipam;
   /** What IPAM, and whoever writes with it, remembers from one request to the next. */
   readonly memory: IpamMemory;
@@ -44,6 +46,8 @@ export interface IpamContext {
   readonly now: () => Date;
   /** Runs one allocation of this process at a time. */
   readonly serialise?: <T>(action: () => Promise<T>) => Promise<T>;
+  /** The host's lock, where several requests of a process hold it at once; absent: the file itself. */
+  readonly hostLock?: typeof lockFile;
 }
 
 export interface IpamRequest {
@@ -171,7 +175,8 @@ function locked<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
 async function withHostLock<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
   let lock: Disposable | undefined;
   try {
-    lock = await lockFile(context.conf.ipamLockFile, { signal: AbortSignal.timeout(LOCK_WAIT_MS) });
+    const take = context.hostLock ?? lockFile;
+    lock = await take(context.conf.ipamLockFile, { signal: AbortSignal.timeout(LOCK_WAIT_MS) });
   } catch (error) {
     context.log.warn("Going on without the host's IPAM lock", { file: context.conf.ipamLockFile, error });
   }

@@ -36,7 +36,10 @@ export async function openContext(options: {
 }
 
 export function buildContext(
-  parts: Pick<CniContext, "request" | "conf" | "log" | "now" | "store" | "openNetns" | "serialise" | "mark"> &
+  parts: Pick<
+    CniContext,
+    "request" | "conf" | "log" | "now" | "store" | "openNetns" | "untimed" | "serialise" | "hostLock" | "mark"
+  > &
     Partial<Pick<CniContext, "kubernetes" | "memory">> & { readonly env: Environment },
 ): CniContext {
   const { request, conf, store, env, memory = new IpamMemory(), ...rest } = parts;

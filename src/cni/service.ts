@@ -1,12 +1,14 @@
 // The node-local CNI service: the plugin's commands with warm connections and the node agent's own datastore account.
 // It answers on a Unix socket that root alone may use; the pod's namespace comes as a descriptor, so that the service
 // may live in a container.
-import type { Datastore, DatastoreConfig, KubeApi } from "../datastore/index.ts";
+import { type Datastore, type DatastoreConfig, GroupCommit, type KubeApi } from "../datastore/index.ts";
 import { IpamMemory } from "../ipam/index.ts";
 import { NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
+import { ROLLBACK_SHARE } from "./attach.ts";
 import { runCommand } from "./commands.ts";
 import { asCniError, errorReply } from "./error.ts";
+import { GATE_TIMEOUT_SECONDS } from "./gates.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
 import { identify } from "./identity.ts";
@@ -15,7 +17,9 @@ import { type NetConf, parseNetConf } from "./net-conf.ts";
 import { buildContext } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
 import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
+import { SharedLock } from "./shared-lock.ts";
 import { noTimes, stepTimes } from "./step-times.ts";
+import { Deadline, timedStore } from "./timed-store.ts";
 import { type WarmContext, WarmReads } from "./warm-reads.ts";
 
 export const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
@@ -41,14 +45,16 @@ export interface CniServiceOptions {
 
 /** Listens until it is disposed of. */
 export function startCniService(options: CniServiceOptions): AsyncDisposable {
-  const serialise = queue();
+  const memory = new IpamMemory();
+  const gathered = gathering(options.store, memory);
+  const lock = new SharedLock();
   const agent = agentKubernetes(options.env ?? process.env);
   const kubernetes = options.kubernetes ?? (agent === undefined ? undefined : async () => readerOf(await agent()));
   const warm = new WarmNodes(options, options.store.name === "kubernetes" ? agent : undefined);
-  const memory = new IpamMemory();
+  const all = { ...options, store: gathered, kubernetes, warm, memory, hostLock: lock.take };
   const server = new RequestServer({
     path: options.path ?? SERVICE_SOCKET,
-    onRequest: (request) => answer({ ...options, kubernetes, warm, memory }, serialise, request),
+    onRequest: (request) => answer(all, request),
     onFailure: (error) => options.log.error("The CNI service failed", { error }),
   });
   return {
@@ -104,13 +110,21 @@ type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
   readonly kubernetes: CniServiceOptions["kubernetes"] | undefined;
   readonly warm: WarmNodes;
   readonly memory: IpamMemory;
+  readonly hostLock: SharedLock["take"];
 };
 
-async function answer(
-  options: AnswerOptions,
-  serialise: Serialise,
-  { text, descriptor }: ReceivedRequest,
-): Promise<string> {
+/** A write to etcd is a journey: pods that come while one is under way share the next. */
+const gathering = (store: Datastore, memory: IpamMemory): Datastore =>
+  store.name === "etcdv3" ? GroupCommit.on(store, () => memory.passTurn()) : store;
+
+/** Where a request is one or two journeys; of Kubernetes, and of what has much to do, each has a time of its own. */
+function deadlineOf(store: Datastore, request: CniRequest, conf: NetConf): Deadline | undefined {
+  if (store.name !== "etcdv3" || request.command === "GC") return undefined;
+  const gates = conf.readinessGates.length * GATE_TIMEOUT_SECONDS;
+  return new Deadline(store, gates + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
+}
+
+async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequest): Promise<string> {
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
   let request: CniRequest | undefined;
   try {
@@ -123,15 +137,24 @@ async function answer(
     const conf = parseNetConf(request.config);
     const declined = whyNot(options, request, conf);
     if (declined !== undefined) return reply({ declined });
-    const warm = await options.warm.contextFor(request, conf, options.kubernetes);
+    const { store: untimed = options.store, ...warm } = await options.warm.contextFor(
+      request,
+      conf,
+      options.kubernetes,
+    );
+    using deadline = deadlineOf(untimed, request, conf);
+    const signal = deadline?.signal;
     const context = buildContext({
       request,
       conf,
-      store: options.store,
+      store: signal === undefined ? untimed : timedStore(untimed, signal),
+      untimed,
       log: options.log,
       now: options.now ?? (() => new Date()),
       env: options.env ?? process.env,
-      serialise,
+      // One after the other: pods of one host would only get in each other's way at the same block.
+      serialise: (action) => options.memory.inTurn("addresses of this host", signal, action),
+      hostLock: options.hostLock,
       mark,
       memory: options.memory,
       ...(options.kubernetes === undefined ? {} : { kubernetes: options.kubernetes }),
@@ -158,16 +181,4 @@ function whyNot({ store }: AnswerOptions, request: CniRequest, conf: NetConf): s
     return `the network is in ${conf.datastore.type}, the service in ${store.name}`;
   if (request.command === "VERSION") return "VERSION needs no service";
   return undefined;
-}
-
-type Serialise = <T>(action: () => Promise<T>) => Promise<T>;
-
-/** One after the other: pods of one host would only get in each other's way at the same block. */
-function queue(): Serialise {
-  let last: Promise<unknown> = Promise.resolve();
-  return (action) => {
-    const next = last.then(action, action);
-    last = next.catch(() => {});
-    return next;
-  };
 }

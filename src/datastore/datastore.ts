@@ -102,7 +102,7 @@ export interface TogetherOptions extends CallOptions {
 }
 
 export type Together =
-  /** The revision of each write. */
+  /** The revision of each write; empty for one that others of the same moment wrote over. */
   | { readonly done: true; readonly revisions: readonly Revision[] }
   /** Positions of the writes that were in the way of something; none: one of the conditions did not hold. */
   | { readonly done: false; readonly refused: readonly number[] };

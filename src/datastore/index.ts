@@ -21,4 +21,5 @@ export type { KubeApi, KubeObject } from "./kubernetes/api-client.ts";
 export { KubernetesObjects } from "./kubernetes/kubernetes-objects.ts";
 export { openKubeApi } from "./kubernetes/open-api.ts";
 export { FollowedStore } from "./followed-store.ts";
+export { GroupCommit } from "./group-commit.ts";
 export { type Presumption, Recall } from "./recall.ts";

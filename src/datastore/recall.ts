@@ -142,7 +142,7 @@ class Learning implements Datastore {
     if (outcome.done)
       for (const [i, write] of writes.entries()) {
         const revision = outcome.revisions[i];
-        if (write.op === "delete" || revision === undefined) continue;
+        if (write.op === "delete" || revision === undefined || revision === "") continue;
         const { key, value } = write.entry;
         this.recall.wrote(key, { key, value, revision });
       }

@@ -1,8 +1,9 @@
 // Many hosts and processes at once, on the memory datastore with every operation interleaved by a seed.
 import { expect, test } from "bun:test";
-import { Unavailable } from "../datastore/index.ts";
+import { GroupCommit, Unavailable } from "../datastore/index.ts";
 import { parseCidr } from "../lib/ip.ts";
 import { BlockNotEmpty } from "./errors.ts";
+import { Memory } from "./memory.ts";
 import { TestCluster } from "./testing/bench.ts";
 import { findViolations } from "./testing/invariants.ts";
 import { Schedule } from "./testing/schedule.ts";
@@ -53,6 +54,43 @@ for (const seed of SEEDS)
     expect(new Set(given).size).toBe(4);
     expect(Object.keys(c.blocks()).length).toBeLessThanOrEqual(2);
     expect(new Set(Object.values(c.affinities()))).toEqual(new Set(["confirmed"]));
+  });
+
+for (const seed of SEEDS)
+  test(`32 tasks of one process assign and give back at once: few writes, no address twice (seed ${seed})`, async () => {
+    const c = new TestCluster();
+    await c.pool("p", "10.0.0.0/24", { blockSize: 26 });
+    await c.node("host-0");
+    await c.assign("host-0", "first");
+    const schedule = new Schedule(seed);
+    const connection = c.store.connect();
+    let writes = 0;
+    connection.before = async (operation) => {
+      if (operation.name === "together") writes++;
+      await Bun.sleep(2);
+    };
+    const memory = new Memory();
+    const ipam = c.client(
+      GroupCommit.on(connection, () => memory.passTurn()),
+      memory,
+    );
+    const held = new Map<string, string>();
+    await schedule.run(
+      Array.from({ length: 32 }, (_, n) => async () => {
+        const request = { version: 4, count: 1, host: "host-0", handleId: `h${n}`, use: "Workload" } as const;
+        for (let round = 0; round < 3; round++) {
+          const [address = ""] = (await ipam.autoAssign(request)).addresses;
+          expect(held.get(address)).toBeUndefined();
+          held.set(address, `h${n}`);
+          if (round === 2) return;
+          held.delete(address);
+          await ipam.releaseByHandle(`h${n}`);
+        }
+      }),
+    );
+    expect(held.size).toBe(32);
+    expect(writes).toBeLessThan(32 * 5 * 0.5);
+    expect(findViolations(c.store.snapshot())).toEqual([]);
   });
 
 test("CI-066 four claims of the same blocks for one host all report them, and four releases all succeed", async () => {

@@ -2,10 +2,12 @@
 // checked after every single write.
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { GroupCommit } from "../datastore/index.ts";
 import { cidrAddress, type IpAddress } from "../lib/ip.ts";
 import { addressAt } from "./block.ts";
 import { BlockLimitReached, UnknownHandle } from "./errors.ts";
 import type { Ipam } from "./ipam.ts";
+import { Memory } from "./memory.ts";
 import { TestCluster } from "./testing/bench.ts";
 import { findViolations } from "./testing/invariants.ts";
 import { Crash, type CrashPoint, Schedule } from "./testing/schedule.ts";
@@ -137,19 +139,33 @@ const arbRun = {
   cooldown: fc.constantFrom(0, 0, 30),
 };
 
-async function play(seed: number, lives: readonly Life[], strict: boolean, cooldown: number): Promise<Run> {
+/** @param gathering all lives of a host are tasks of one process, which writes together what they want written */
+async function play(
+  seed: number,
+  lives: readonly Life[],
+  strict: boolean,
+  cooldown: number,
+  gathering = false,
+): Promise<Run> {
   const cluster = await newCluster(strict, cooldown);
   const run = new Run(cluster);
   const schedule = new Schedule(seed);
+  const connect = (life: Life): Ipam => {
+    const store = schedule.connect(cluster.store, life.crash);
+    const { after } = store;
+    store.after = (operation) => {
+      run.check();
+      after(operation);
+    };
+    const memory = new Memory();
+    return cluster.client(gathering ? GroupCommit.on(store, () => memory.passTurn()) : store, memory);
+  };
+  const processes = new Map<number, Ipam>();
   await schedule.run(
     lives.map((life, number) => {
-      const store = schedule.connect(cluster.store, life.crash);
-      const { after } = store;
-      store.after = (operation) => {
-        run.check();
-        after(operation);
-      };
-      return () => run.live(life, number, cluster.client(store));
+      const ipam = (gathering ? processes.get(life.host) : undefined) ?? connect(life);
+      processes.set(life.host, ipam);
+      return () => run.live(life, number, ipam);
     }),
   );
   return run;
@@ -164,6 +180,23 @@ test("no address twice, no allocation without handle, owners agree: after every 
       arbRun.cooldown,
       async (seed, lives, strict, cooldown) => {
         expect((await play(seed, lives, strict, cooldown)).faults).toEqual([]);
+      },
+    ),
+    { numRuns: 150 * SCALE },
+  ));
+
+test("the same when the tasks of a process gather their writes", () =>
+  fc.assert(
+    fc.asyncProperty(
+      arbRun.seed,
+      fc.array(
+        arbLife.map((life) => ({ ...life, host: life.host % 2 })),
+        { minLength: 4, maxLength: 12 },
+      ),
+      arbRun.strict,
+      arbRun.cooldown,
+      async (seed, lives, strict, cooldown) => {
+        expect((await play(seed, lives, strict, cooldown, true)).faults).toEqual([]);
       },
     ),
     { numRuns: 150 * SCALE },

@@ -33,6 +33,16 @@ export function delay(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
+/** What the promise comes to, or the signal's reason if that is sooner. What it stands for goes on either way. */
+export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  if (signal.aborted) return Promise.reject(signal.reason);
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => reject(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  return Promise.race([promise, aborted]).finally(() => signal.removeEventListener("abort", onAbort));
+}
+
 /** Runs `attempt` until it succeeds, `isRetryable` says no, the attempts are used up, or the signal aborts. */
 export async function retry<T>(
   attempt: (number: number) => Promise<T>,

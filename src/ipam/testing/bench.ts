@@ -1,7 +1,9 @@
 // A small cluster for tests: pools and nodes in a memory datastore, an IPAM of any host, a clock that stands still.
+import type { Datastore } from "../../datastore/index.ts";
 import { type IpVersion, parseAddress, parseCidr } from "../../lib/ip.ts";
 import type { Block, BlockAffinity, IpamConfig, IpamHandle, KindName, Labels } from "../../model/index.ts";
 import { Ipam } from "../ipam.ts";
+import { Memory } from "../memory.ts";
 import { MemoryDatastore } from "./memory-datastore.ts";
 
 export class TestCluster {
@@ -11,8 +13,8 @@ export class TestCluster {
   readonly ipam = this.client();
 
   /** Another process with a connection of its own. */
-  client(store: MemoryDatastore = this.store): Ipam {
-    return new Ipam({ datastore: store, nowMs: () => this.nowMs, random: () => 0.5 });
+  client(store: Datastore = this.store, memory = new Memory()): Ipam {
+    return new Ipam({ datastore: store, memory, nowMs: () => this.nowMs, random: () => 0.5 });
   }
 
   async pool(

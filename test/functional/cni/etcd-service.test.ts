@@ -1,0 +1,71 @@
+// The node-local service on etcd: pods that come together share their writes, and an etcd that is silent or gone does not
+// make anybody wait beyond the deadline.
+import { type ChildProcess } from "node:child_process";
+import { join } from "node:path";
+import { describe, expect, test } from "bun:test";
+import { canRun, CniHost, collect, DIST, eventually, k8s, type PluginRun, type Pod } from "./cni-host.ts";
+
+const ENDPOINT = "http://127.0.0.1:2379"; // of the test's own namespace
+const hasEtcd = Bun.which("etcd") !== null;
+if (!hasEtcd) console.log("CNI tests on etcd need etcd: skipped");
+
+async function cluster(host: CniHost) {
+  const env = { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: ENDPOINT };
+  const etcd: ChildProcess = host.start("etcd", [
+    ...["--data-dir", join(host.folder, "etcd"), "--unsafe-no-fsync", "--log-level", "error", "--logger", "zap"],
+  ]);
+  const store = async (what: string): Promise<string> => {
+    const run = await collect(host.start(process.execPath, [join(import.meta.dir, "etcd-store.ts"), what], env));
+    if (run.code !== 0) throw new Error(`etcd-store ${what}: ${run.stderr}`);
+    return run.stdout.trim();
+  };
+  await store("seed");
+  const socket = join(host.folder, "run/cni.sock");
+  const service = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], env);
+  let log = "";
+  service.stderr?.on("data", (chunk: Buffer) => (log += chunk.toString()));
+  await eventually(() => log.includes("listens"));
+  const conf = { service_socket: socket, datastore_type: "etcdv3", etcd_endpoints: ENDPOINT };
+  const call = (command: string, pod: Pod, i: number): Promise<PluginRun> =>
+    host.call(command, pod, { conf, ...k8s("ns1", `p${i}`) });
+  return { etcd, call, left: async () => JSON.parse(await store("left")) as unknown };
+}
+
+describe.skipIf(!canRun || !hasEtcd)("service on etcd", () => {
+  test("thirty pods at once, twice: each its own address, and nothing is left", async () => {
+    await using host = await CniHost.create();
+    const { call, left } = await cluster(host);
+    const pods = Array.from({ length: 30 }, () => host.pod());
+    for (let round = 0; round < 2; round++) {
+      const runs = await Promise.all(pods.map((pod, i) => call("ADD", pod, i)));
+      expect(runs.filter(({ code }) => code !== 0)).toEqual([]);
+      const addresses = runs.map((run) => (run.json["ips"] as { address: string }[])[0]!.address);
+      expect(new Set(addresses).size).toBe(30);
+      expect(await left()).toEqual({ allocations: 30, handles: 30, endpoints: 30 });
+      expect(host.workloadLinks()).toHaveLength(30);
+      const gone = await Promise.all(pods.map((pod, i) => call("DEL", pod, i)));
+      expect(gone.filter(({ code }) => code !== 0)).toEqual([]);
+      expect(await left()).toEqual({ allocations: 0, handles: 0, endpoints: 0 });
+      expect(host.workloadLinks()).toEqual([]);
+    }
+  }, 120_000);
+
+  test("while etcd is silent ADD and DEL say so in time, all at once; afterwards nothing is left", async () => {
+    await using host = await CniHost.create();
+    const { etcd, call, left } = await cluster(host);
+    const pods = Array.from({ length: 5 }, () => host.pod());
+    expect(await call("ADD", pods[0]!, 0)).toMatchObject({ code: 0 });
+    etcd.kill("SIGSTOP");
+    const started = performance.now();
+    const adding = pods.slice(1).map((pod, i) => call("ADD", pod, i + 1));
+    const refused = await Promise.all([...adding, call("DEL", pods[0]!, 0)]);
+    const seconds = (performance.now() - started) / 1000;
+    etcd.kill("SIGCONT");
+    expect(refused.map(({ code, json }) => [code, json["code"]])).toEqual(refused.map(() => [1, 11]));
+    expect(seconds).toBeLessThan(10);
+    const gone = await Promise.all(pods.map((pod, i) => call("DEL", pod, i)));
+    expect(gone.filter(({ code }) => code !== 0)).toEqual([]);
+    expect(await left()).toEqual({ allocations: 0, handles: 0, endpoints: 0 });
+    expect(host.workloadLinks()).toEqual([]);
+  }, 120_000);
+});
