@@ -322,7 +322,7 @@ export class DataplaneHost implements AsyncDisposable {
       readonly source?: IpAddress;
       readonly sourcePort?: number;
     }[],
-    timeoutMs = 300,
+    timeoutMs = 150,
   ): Promise<ProbeOutcome["result"][]> {
     const outcomes = await this.prober.probe(
       cells.map(({ protocol = "tcp", port = 80, ...rest }) => ({ protocol, port, ...rest })),
