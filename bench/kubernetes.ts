@@ -11,7 +11,6 @@ import { describeSteps } from "./cni-steps.ts";
 const NODES = 500;
 const CHANGES = 300;
 const ADDS = 20;
-const PER_TRANSACTION = 100;
 
 if (process.argv[2] === "follow") await follow(process.argv[3] ?? "", Number(process.argv[4]));
 else if (isAvailable) await measure(Number(process.argv[2] ?? 50_000) || 50_000);
@@ -44,18 +43,8 @@ async function measure(pods: number): Promise<void> {
 
 /** Straight into the server's storage: making them one by one would take minutes and measure the server. */
 async function seed(cluster: Cluster, pods: number): Promise<void> {
-  const base64 = (text: string) => Buffer.from(text).toString("base64");
-  for (let first = 0; first < pods; first += PER_TRANSACTION) {
-    const success = Array.from({ length: Math.min(PER_TRANSACTION, pods - first) }, (_, j) => {
-      const pod = podOf(first + j);
-      return {
-        request_put: { key: base64(`/registry/pods/ns1/${pod.metadata.name}`), value: base64(JSON.stringify(pod)) },
-      };
-    });
-    const body = JSON.stringify({ success });
-    const answer = await fetch(`${cluster.server.etcdUrl}/v3/kv/txn`, { method: "POST", body });
-    if (!answer.ok) throw new Error(await answer.text());
-  }
+  const made = Array.from({ length: pods }, (_, i) => podOf(i));
+  await cluster.plant(new Map(made.map((pod) => [`pods/ns1/${pod.metadata.name}`, pod])));
 }
 
 function podOf(i: number) {

@@ -67,10 +67,18 @@ suite("create, conflict, patch, not found come as what they are", async () => {
 
 suite("a list of more than one page is whole, and a watch from it misses nothing", async () => {
   const names = Array.from({ length: 1100 }, (_, i) => `many-${i}`);
-  for (let i = 0; i < names.length; i += 50)
-    await Promise.all(
-      names.slice(i, i + 50).map((name) => api.json({ method: "POST", path: maps, body: configMap(name, {}) })),
-    );
+  const made = { namespace: "default", creationTimestamp: "2026-01-01T00:00:00Z" };
+  await cluster.plant(
+    new Map(
+      names.map((name) => {
+        const { metadata, ...rest } = configMap(name, {});
+        return [
+          `configmaps/default/${name}`,
+          { ...rest, metadata: { ...metadata, ...made, uid: crypto.randomUUID() } },
+        ];
+      }),
+    ),
+  );
   const listed = await api.list(maps);
   expect(listed.items.filter((item) => item.metadata.name.startsWith("many-"))).toHaveLength(1100);
 

@@ -218,13 +218,13 @@ async function untilReady(
   throw new Error(`kube-apiserver did not become ready within ${READY_WITHIN_MS / 1000} s`);
 }
 
-/** SIGTERM, and SIGKILL after two seconds: the API server lingers. */
+/** SIGTERM, and SIGKILL soon after: the API server says goodbye at once and then lingers. */
 async function end(child: ChildProcess, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   child.ref();
   child.kill(signal);
-  const timer = setTimeout(() => child.kill("SIGKILL"), 2000);
+  const timer = setTimeout(() => child.kill("SIGKILL"), 500);
   await gone;
   clearTimeout(timer);
 }

@@ -29,6 +29,8 @@ export interface Cluster extends AsyncDisposable {
   put<T extends KubeObject>(path: string, object: object): Promise<T>;
   /** The same for an object that says what it is, its status included. */
   apply(object: KubeObject & { readonly status?: unknown }): Promise<void>;
+  /** Many objects at once, by their keys below /registry/, straight into the server's storage. */
+  plant(objects: ReadonlyMap<string, object>): Promise<void>;
   calicoctl(args: readonly string[], stdin?: string, env?: Environment): Promise<Answer>;
   delete(path: string): Promise<void>;
   /** Every custom resource of ours, less what is different in each run. */
@@ -115,6 +117,7 @@ function clusterOn({ server, api, plurals, end }: Parts): Cluster {
     config: configOf(server.kubeconfig),
     put: (path, object) => put(api, path, object),
     apply: (object) => apply(api, object),
+    plant: (objects) => plant(server.etcdUrl, objects),
     calicoctl: (args, stdin, env) => calicoctl(server.kubeconfig, args, stdin, env),
     delete: async (path) => {
       await ifThere(api.json({ method: "DELETE", path, query: { gracePeriodSeconds: "0" } }));
@@ -269,6 +272,18 @@ async function apply(api: KubeApi, object: KubeObject & { readonly status?: unkn
   if (object.status === undefined) return;
   const body = { ...written, status: object.status };
   await api.json({ method: "PUT", path: `${place}/${object.metadata.name}/status`, body });
+}
+
+async function plant(etcdUrl: string, objects: ReadonlyMap<string, object>): Promise<void> {
+  const base64 = (text: string) => Buffer.from(text).toString("base64");
+  const puts = [...objects].map(([key, value]) => ({
+    requestPut: { key: base64(`/registry/${key}`), value: base64(JSON.stringify(value)) },
+  }));
+  for (let i = 0; i < puts.length; i += 100) {
+    const body = JSON.stringify({ success: puts.slice(i, i + 100) });
+    const answer = await fetch(`${etcdUrl}/v3/kv/txn`, { method: "POST", body });
+    if (!answer.ok) throw new Error(await answer.text());
+  }
 }
 
 async function customResources(api: KubeApi, plurals: readonly Plural[]) {

@@ -166,11 +166,11 @@ suite("DM-098 a list of several pages is whole; a name narrows it at the server"
   const body = (name: string) => ({
     apiVersion: "crd.projectcalico.org/v1",
     kind: "GlobalNetworkSet",
-    metadata: { name },
+    metadata: { name, uid: crypto.randomUUID(), creationTimestamp: "2026-01-01T00:00:00Z" },
     spec: { nets: [] },
   });
-  for (let i = 0; i < names.length; i += 40)
-    await Promise.all(names.slice(i, i + 40).map((name) => cluster.put(`${V1}/globalnetworksets`, body(name))));
+  const folder = "crd.projectcalico.org/globalnetworksets";
+  await cluster.plant(new Map(names.map((name) => [`${folder}/${name}`, body(name)])));
   const sets = { type: "resource", kind: "GlobalNetworkSet" } as const;
   const { items, revision } = await store.list(sets);
   expect(items.filter(({ key }) => key.name.startsWith("page-")).map(({ key }) => key.name)).toEqual(names);
