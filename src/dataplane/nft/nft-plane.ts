@@ -16,7 +16,9 @@ import type { IpVersion } from "../../lib/ip.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import { FLOWTABLE, type RulesConfig } from "../rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
-import { type Chain, chainTargets, type Layer, LAYERS, namesSet, type Rule, type SetId } from "../rules/rule.ts";
+import { type Chain, chainTargets, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
+import { Aside } from "./aside.ts";
+import { BASE_CHAINS, sameBase } from "./base-chains.ts";
 import { Flowtable } from "./flowtable.ts";
 import { NftSets } from "./nft-sets.ts";
 import {
@@ -39,28 +41,6 @@ interface WantedChain {
   /** Made when the chain is needed: most chains are offered to layers that never use them. */
   prepared?: PreparedChain;
 }
-const BASE: Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>> = {
-  raw: {
-    PREROUTING: { type: "filter", hook: "prerouting", priority: -300, policy: "accept" },
-    OUTPUT: { type: "filter", hook: "output", priority: -300, policy: "accept" },
-  },
-  mangle: {
-    PREROUTING: { type: "filter", hook: "prerouting", priority: -150, policy: "accept" },
-    POSTROUTING: { type: "filter", hook: "postrouting", priority: -150, policy: "accept" },
-  },
-  nat: {
-    PREROUTING: { type: "nat", hook: "prerouting", priority: -100, policy: "accept" },
-    OUTPUT: { type: "nat", hook: "output", priority: 110, policy: "accept" },
-    // After kube-proxy, which masquerades by a mark of its own.
-    POSTROUTING: { type: "nat", hook: "postrouting", priority: 110, policy: "accept" },
-  },
-  filter: {
-    INPUT: { type: "filter", hook: "input", priority: 0, policy: "accept" },
-    FORWARD: { type: "filter", hook: "forward", priority: 0, policy: "accept" },
-    OUTPUT: { type: "filter", hook: "output", priority: 0, policy: "accept" },
-  },
-};
-
 export interface NftPlaneOptions {
   /** Another than the family's own. */
   readonly table?: TableRef;
@@ -91,10 +71,7 @@ export class NftPlane implements RulePlane {
   readonly #flowtable: Flowtable;
   #isTablePresent = false;
   #isTableAbsent = false;
-  /** Rules the kernel refused, by chain: stand-ins are written for them. */
-  readonly #aside = new Map<string, Set<number>>();
-  /** Sets it refused; every rule that names one has a stand-in. */
-  readonly #asideSets = new Set<SetId>();
+  readonly #aside = new Aside();
 
   constructor(version: IpVersion, config: RulesConfig, options: NftPlaneOptions = {}) {
     this.version = version;
@@ -149,7 +126,7 @@ export class NftPlane implements RulePlane {
     if (chain.kind === "dispatch") this.#setMap(name, layer, chain.targets);
     else this.#maps.get(name)?.set(new Map());
     this.#wanted.set(name, { layer, offered: chain });
-    this.#aside.delete(name); // what was refused may be another rule now
+    this.#aside.forget(name); // what was refused may be another rule now
     if (this.#graph.isNeeded(name)) this.#dirty.add(name);
     this.#graph.set(name, prefixed(layer, chainTargets(chain)));
     const isForced = chain.kind === "rules" && chain.isForced === true;
@@ -161,7 +138,7 @@ export class NftPlane implements RulePlane {
 
   #removeChain(name: string): void {
     if (!this.#wanted.delete(name)) return;
-    this.#aside.delete(name);
+    this.#aside.forget(name);
     this.#index(name, new Set());
     this.#slots.release(name);
     this.#maps.get(name)?.set(new Map());
@@ -190,8 +167,7 @@ export class NftPlane implements RulePlane {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined || !this.#graph.isNeeded(name)) return undefined;
     if (wanted.prepared === undefined) {
-      const aside = this.#aside.get(name);
-      const isAside = (index: number, rule: Rule) => aside?.has(index) === true || this.#namesAsideSet(rule);
+      const isAside = (index: number, rule: Rule) => this.#aside.has(name, index, rule);
       wanted.prepared = prepareChain(name, wanted.layer, wanted.offered, this.#slots, isAside);
       this.#index(name, wanted.prepared.sets);
     }
@@ -221,20 +197,13 @@ export class NftPlane implements RulePlane {
 
   /** Whether stand-ins are wanted for rules or sets. */
   get hasAside(): boolean {
-    return this.#aside.size > 0 || this.#asideSets.size > 0;
+    return !this.#aside.isEmpty;
   }
 
   /** Rules the kernel does not take: from now on their stand-ins are wanted. Returns those that were not aside before. */
   setAside(rules: Iterable<RuleAt>): RuleAt[] {
-    const added: RuleAt[] = [];
-    for (const rule of rules) {
-      let aside = this.#aside.get(rule.chain);
-      if (aside === undefined) this.#aside.set(rule.chain, (aside = new Set()));
-      if (aside.has(rule.index)) continue;
-      aside.add(rule.index);
-      added.push(rule);
-      this.#prepareAgain(rule.chain);
-    }
+    const added = [...rules].filter((rule) => this.#aside.add(rule));
+    for (const { chain } of added) this.#prepareAgain(chain);
     return added;
   }
 
@@ -242,27 +211,24 @@ export class NftPlane implements RulePlane {
   setAsideSet(name: string): boolean {
     const id = this.sets.setAside(name);
     if (id === undefined) return false;
-    this.#asideSets.add(id);
+    this.#aside.addSet(id);
     for (const chain of [...(this.#usersOfSet.get(id) ?? [])]) this.#prepareAgain(chain);
     return true;
   }
 
   /** All rules that are aside for themselves, not for a set. */
   aside(): RuleAt[] {
-    return [...this.#aside].flatMap(([chain, indexes]) => [...indexes].map((index) => ({ chain, index })));
+    return this.#aside.rules();
   }
 
   takeBackRules(): void {
-    const chains = [...this.#aside.keys()];
-    this.#aside.clear();
-    for (const name of chains) this.#prepareAgain(name);
+    for (const name of this.#aside.clearRules()) this.#prepareAgain(name);
   }
 
   /** The rules and sets as they were wanted, to be tried again. */
   takeBack(): void {
     this.takeBackRules();
-    if (this.#asideSets.size === 0) return;
-    this.#asideSets.clear();
+    if (!this.#aside.clearSets()) return;
     this.sets.takeBack();
     for (const name of this.#wanted.keys()) this.#prepareAgain(name);
   }
@@ -276,11 +242,6 @@ export class NftPlane implements RulePlane {
   ruleAt({ chain, index }: RuleAt): Rule | undefined {
     const wanted = this.#wanted.get(chain);
     return wanted === undefined ? undefined : chainRules(wanted.offered)[index];
-  }
-
-  #namesAsideSet(rule: Rule): boolean {
-    if (this.#asideSets.size === 0) return false;
-    return [...this.#asideSets].some((set) => rule.match?.some((m) => namesSet(m, set)) === true);
   }
 
   #prepareAgain(name: string): void {
@@ -352,7 +313,7 @@ export class NftPlane implements RulePlane {
   #base(name: string): BaseChain | undefined {
     const hooks = this.#hooks.get(name);
     if (hooks === undefined) return undefined;
-    return BASE[hooks.layer][name.slice(hooks.layer.length + 1)];
+    return BASE_CHAINS[hooks.layer][name.slice(hooks.layer.length + 1)];
   }
 
   // --- the difference ----------------------------------------------------------------------------------------------------
@@ -491,12 +452,3 @@ const markOf = (comment: string | undefined): string => /^cali:([^;]*);/.exec(co
 
 const sameList = (a: readonly string[], b: readonly string[]): boolean =>
   a.length === b.length && a.every((item, i) => item === b[i]);
-
-const sameBase = (a: BaseChain | undefined, b: BaseChain | undefined): boolean =>
-  a === b ||
-  (a !== undefined &&
-    b !== undefined &&
-    a.type === b.type &&
-    a.hook === b.hook &&
-    a.priority === b.priority &&
-    a.policy === b.policy);

@@ -1,0 +1,34 @@
+// The chains of ours that the kernel shows packets to: which hook, and when among others there.
+import type { BaseChain } from "../../kernel/index.ts";
+import type { Layer } from "../rules/rule.ts";
+
+export const BASE_CHAINS: Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>> = {
+  raw: {
+    PREROUTING: { type: "filter", hook: "prerouting", priority: -300, policy: "accept" },
+    OUTPUT: { type: "filter", hook: "output", priority: -300, policy: "accept" },
+  },
+  mangle: {
+    PREROUTING: { type: "filter", hook: "prerouting", priority: -150, policy: "accept" },
+    POSTROUTING: { type: "filter", hook: "postrouting", priority: -150, policy: "accept" },
+  },
+  nat: {
+    PREROUTING: { type: "nat", hook: "prerouting", priority: -100, policy: "accept" },
+    OUTPUT: { type: "nat", hook: "output", priority: 110, policy: "accept" },
+    // After kube-proxy, which masquerades by a mark of its own.
+    POSTROUTING: { type: "nat", hook: "postrouting", priority: 110, policy: "accept" },
+  },
+  filter: {
+    INPUT: { type: "filter", hook: "input", priority: 0, policy: "accept" },
+    FORWARD: { type: "filter", hook: "forward", priority: 0, policy: "accept" },
+    OUTPUT: { type: "filter", hook: "output", priority: 0, policy: "accept" },
+  },
+};
+
+export const sameBase = (a: BaseChain | undefined, b: BaseChain | undefined): boolean =>
+  a === b ||
+  (a !== undefined &&
+    b !== undefined &&
+    a.type === b.type &&
+    a.hook === b.hook &&
+    a.priority === b.priority &&
+    a.policy === b.policy);
