@@ -31,6 +31,7 @@ interface Contestant {
   readonly cpu: number[];
   /** Process of the service. */
   readonly service?: number;
+  readonly serviceEnv?: Readonly<Record<string, string>>;
   readonly bursts: number[];
 }
 const percentile = (list: readonly number[], share: number): number =>
@@ -110,10 +111,14 @@ function report(contestants: readonly Contestant[], start: number): void {
 /** Again, with the times of the steps written down; that costs a little, so these calls are not counted above. */
 async function breakDown(contestant: Contestant): Promise<void> {
   const file = join(folder, `${contestant.name}.times`);
+  const written = { CALICO_CNI_TIMES: file }; // by the service, where there is one: then no runtime starts
+  const isServed = contestant.serviceEnv !== undefined;
+  const conf = { ...contestant.conf, ...(isServed ? { service_socket: `${file}.sock` } : {}) };
+  if (isServed) await startService(conf.service_socket as string, { ...contestant.serviceEnv, ...written });
   const called = new Map() as Called & Map<string, { began: number; ended: number }>;
   const timed = async (command: "ADD" | "DEL", pod: string): Promise<void> => {
     const began = performance.timeOrigin + performance.now();
-    await call(contestant, command, pod, { CALICO_CNI_TIMES: file });
+    await call({ ...contestant, conf }, command, pod, isServed ? {} : written);
     called.set(`${command} ${containerId(pod)}`, { began, ended: performance.timeOrigin + performance.now() });
   };
   for (const pod of pods.slice(0, PODS))
@@ -136,25 +141,28 @@ function containerId(pod: string): string {
 }
 
 async function prepare(): Promise<Contestant[]> {
-  const contestant = (name: string, bin: string, conf: Record<string, unknown>, service?: number): Contestant => ({
-    ...(service === undefined ? {} : { service }),
-    ...{ name, bin, conf, add: [], del: [], cpu: [], bursts: [] },
+  const calico = join(DIST, "calico");
+  const contestant = (name: string, bin: string, conf: Record<string, unknown>): Contestant => ({
+    name,
+    bin,
+    conf,
+    add: [],
+    del: [],
+    cpu: [],
+    bursts: [],
   });
+  const served = async (name: string, conf: Record<string, unknown>, serviceEnv: Record<string, string>) => {
+    const socket = join(folder, `${name}.sock`);
+    const service = await startService(socket, serviceEnv);
+    return { ...contestant(name, calico, { ...conf, nodename: "n2", service_socket: socket }), service, serviceEnv };
+  };
   const ipam = { type: "host-local", subnet: "10.88.0.0/16", dataDir: join(folder, "host-local") };
   const list = [contestant("ptp+host-local", join(STOCK, "ptp"), { type: "ptp", name: "ptp", ipMasq: false, ipam })];
-  const calico = join(DIST, "calico");
   const sqlite = { datastore_type: "sqlite", sqlite_path: join(folder, "calico.db") };
   await seed({ datastoreType: "sqlite", sqlitePath: sqlite.sqlite_path });
   list.push(contestant("sqlite", calico, sqlite));
-  const sqliteSocket = join(folder, "sqlite.sock");
-  const sqliteService = await startService(sqliteSocket, {
-    DATASTORE_TYPE: "sqlite",
-    CALICO_SQLITE_PATH: sqlite.sqlite_path,
-  });
-  const nodename = "n2";
-  list.push(
-    contestant("sqlite, service", calico, { ...sqlite, nodename, service_socket: sqliteSocket }, sqliteService),
-  );
+  const sqliteEnv = { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: sqlite.sqlite_path };
+  list.push(await served("sqlite, service", sqlite, sqliteEnv));
   if (Bun.which("etcd") === null) {
     console.log("cni: etcd is not installed, its rows are left out");
     return list;
@@ -162,11 +170,10 @@ async function prepare(): Promise<Contestant[]> {
   const endpoint = "http://127.0.0.1:2379"; // inside the benchmark's own namespace
   start(["etcd", "--data-dir", join(folder, "etcd"), "--unsafe-no-fsync", "--log-level", "error"], {});
   const etcd = { datastore_type: "etcdv3", etcd_endpoints: endpoint };
-  await seedInside({ DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint });
+  const etcdEnv = { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint };
+  await seedInside(etcdEnv);
   list.push(contestant("etcd", calico, etcd));
-  const etcdSocket = join(folder, "etcd.sock");
-  const etcdService = await startService(etcdSocket, { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint });
-  list.push(contestant("etcd, service", calico, { ...etcd, nodename, service_socket: etcdSocket }, etcdService));
+  list.push(await served("etcd, service", etcd, etcdEnv));
   return list;
 }
 

@@ -10,7 +10,7 @@ next_variable:
     test r8, r8
     je end_head
     mov rsi, r8
-    lea rdx, [rip + times_are]  # who wants the times of the steps gets them from the other client
+    lea rdx, [rip + times_are]  # who wants the runtime's times starts the runtime
     call begins
     je decline
     mov rsi, r8

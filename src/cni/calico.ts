@@ -2,14 +2,14 @@
 // loads next to nothing: not even `node:fs`, which takes longer to load than the rest takes altogether.
 import { BriefCalls, exitNow } from "../kernel/index.ts";
 import { askService } from "./service-client.ts";
-import { appendTimes, type MarkStep, noTimes, type StepTime, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
+import { appendTimes, type MarkStep, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
 
 export async function main(argv: readonly string[]): Promise<number> {
   const file = process.env[TIMES_VARIABLE] ?? "";
   if (file === "") return run(argv, noTimes);
   const { mark, times } = stepTimes();
   mark("runtime started");
-  return run(argv, mark, () => appendTimes(file, times as StepTime[]));
+  return run(argv, mark, () => appendTimes(file, process.env, times));
 }
 
 /** Never comes back: open connections need not be waited for. */

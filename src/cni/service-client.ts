@@ -1,7 +1,7 @@
 // The plugin's side of the node-local service: hand everything over, print what comes back. Every pod start pays for each
 // line here, most of all for the first use of anything of the runtime: hence loops where `map` would do.
 import type { BriefCalls } from "../kernel/index.ts";
-import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
+import type { RequestHead, ServiceSocket } from "./service-protocol.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
 
 const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
@@ -28,40 +28,25 @@ export function askService(calls: BriefCalls, env: NodeJS.ProcessEnv, mark: Mark
   const namespace = env["CNI_NETNS"] ?? "";
   // Each command says what a missing namespace means for it.
   const netns = namespace === "" ? undefined : calls.openReadOnly(namespace);
-  if (!calls.send(connection, `${requestHead(env, mark !== noTimes)}\n`, netns)) return undefined;
+  if (!calls.send(connection, `${requestHead(env)}\n`, netns)) return undefined;
   mark("request sent");
   const length = calls.readReply(connection);
   if (length === undefined || length < 3 || calls.replyByte(length - 1) !== NEWLINE) return undefined; // it died over it
-  const first = calls.replyByte(0);
-  if ((first === 48 || first === 49) && calls.replyByte(1) === NEWLINE) {
-    mark("reply read");
-    calls.printReply(2, length - 1);
-    return first - 48;
-  }
-  return readHead(calls, length, mark);
-}
-
-/** A reply that says more than its exit code. One of a single line is of a service that speaks otherwise, or died. */
-function readHead(calls: BriefCalls, length: number, mark: MarkStep): number | undefined {
-  const line = calls.replyLine();
-  const start = line === undefined ? length : Buffer.byteLength(line) + 1;
-  if (line === undefined || start >= length) return undefined;
-  const head = JSON.parse(line) as ReplyHead;
-  if (typeof head === "number" || "declined" in head) return undefined;
-  for (const [step, at] of head.times) mark(step, at);
+  const code = (calls.replyByte(0) ?? 0) - 48;
+  if ((code !== 0 && code !== 1) || calls.replyByte(1) !== NEWLINE) return undefined; // declined
   mark("reply read");
-  calls.printReply(start, length - 1);
-  return head.exitCode;
+  calls.printReply(2, length - 1);
+  return code;
 }
 
 /** In ASCII. */
-function requestHead(env: NodeJS.ProcessEnv, wantsTimes: boolean): string {
+function requestHead(env: NodeJS.ProcessEnv): string {
   const picked: Record<string, string> = {};
   for (const name of VARIABLES) {
     const value = env[name];
     if (value !== undefined) picked[name] = value;
   }
-  const head: RequestHead = wantsTimes ? { env: picked, times: true } : { env: picked };
+  const head: RequestHead = { env: picked };
   const text = JSON.stringify(head);
   for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) > 127) return escaped(text);
   return text;

@@ -5,7 +5,6 @@
 // There are two clients: `service-client.ts`, and before the runtime starts `scripts/prologue/`, which knows of
 // replies only those whose head is 0 or 1 and leaves all others to the first. Types alone: the plugin loads as little as
 // it can, so each side has its own copy of the path, and the compiler holds them equal; a test holds the third one's.
-import type { StepTime } from "./step-times.ts";
 
 export type ServiceSocket = "/var/run/calico/cni.sock";
 
@@ -13,14 +12,11 @@ export type ServiceSocket = "/var/run/calico/cni.sock";
 export interface RequestHead {
   /** Variables that begin with CNI_, and FELIX_INTERFACEPREFIX; nothing else of the environment. */
   readonly env: Readonly<Record<string, string>>;
-  /** The times of the service's steps are wanted. */
-  readonly times?: true;
 }
 
-/** The line before what goes to standard output: mostly the exit code and no more. */
+/** The line before what goes to standard output: the exit code. */
 export type ReplyHead =
   | 0
   | 1
-  | { readonly exitCode: 0 | 1; readonly times: readonly StepTime[] }
   /** Not for the service: the plugin does it by itself. */
   | { readonly declined: string };

@@ -18,7 +18,7 @@ import { buildContext } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
 import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
 import { SharedLock } from "./shared-lock.ts";
-import { noTimes, stepTimes } from "./step-times.ts";
+import { appendTimes, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
 import { Deadline, timedStore } from "./timed-store.ts";
 import { type WarmContext, WarmReads } from "./warm-reads.ts";
 
@@ -130,8 +130,9 @@ async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequ
   try {
     const line = text.indexOf("\n");
     if (line < 0) return reply({ declined: "the request has no line of its own before the configuration" });
-    const { env, times: wanted } = JSON.parse(text.slice(0, line)) as RequestHead;
-    const { mark, times } = wanted === true ? stepTimes() : { mark: noTimes, times: [] };
+    const { env } = JSON.parse(text.slice(0, line)) as RequestHead;
+    const timesFile = (options.env ?? process.env)[TIMES_VARIABLE] ?? "";
+    const { mark, times } = timesFile === "" ? { mark: noTimes, times: [] } : stepTimes();
     mark("request received");
     request = parseRequest("calico", env, text.slice(line + 1));
     const conf = parseNetConf(request.config);
@@ -165,7 +166,9 @@ async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequ
       },
     });
     const stdout = await runCommand(context);
-    return reply(wanted === true ? { exitCode: 0, times } : 0, stdout);
+    mark("answered");
+    if (timesFile !== "") setImmediate(() => void appendTimes(timesFile, env, times)); // behind the reply
+    return reply(0, stdout);
   } catch (error) {
     options.log.error("A CNI command failed", { command: request?.command, containerID: request?.containerId, error });
     return reply(1, JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));

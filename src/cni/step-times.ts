@@ -1,5 +1,5 @@
-// When each step of a request was done, by a clock that two processes share. Kept only when CALICO_CNI_TIMES names a
-// file for it: `bench/cni` shows from it where a pod's milliseconds go.
+// When each step of a request was done, by a clock that all processes share. Kept only where CALICO_CNI_TIMES names a
+// file for it, in the plugin's environment or in the service's: `bench/cni` shows from it where a pod's milliseconds go.
 
 export const TIMES_VARIABLE = "CALICO_CNI_TIMES";
 
@@ -18,8 +18,12 @@ export function stepTimes(): { readonly mark: MarkStep; readonly times: readonly
 export const noTimes: MarkStep = () => {};
 
 /** One line of JSON per request. */
-export async function appendTimes(file: string, times: readonly StepTime[]): Promise<void> {
+export async function appendTimes(
+  file: string,
+  env: Readonly<Record<string, string | undefined>>,
+  times: readonly StepTime[],
+): Promise<void> {
   const { appendFileSync } = await import("node:fs");
-  const { CNI_COMMAND: command, CNI_CONTAINERID: container } = process.env;
+  const { CNI_COMMAND: command, CNI_CONTAINERID: container } = env;
   appendFileSync(file, `${JSON.stringify({ command, container, times })}\n`);
 }

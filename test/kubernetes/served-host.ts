@@ -17,7 +17,8 @@ export class ServedHost implements AsyncDisposable {
     readonly forwarder: Forwarder,
   ) {}
 
-  static async create(): Promise<ServedHost> {
+  /** @param stepTimes where the service writes down when each step of a request was done */
+  static async create(stepTimes = ""): Promise<ServedHost> {
     const cluster = await startCluster({ namespaces: ["ns1"] });
     const put = (plural: string, kind: string, name: string, spec: object) =>
       cluster.put(`${CALICO}/${plural}`, { apiVersion: "crd.projectcalico.org/v1", kind, metadata: { name }, spec });
@@ -32,6 +33,7 @@ export class ServedHost implements AsyncDisposable {
     const child = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], {
       DATASTORE_TYPE: "kubernetes",
       KUBECONFIG: kubeconfig,
+      CALICO_CNI_TIMES: stepTimes,
     });
     let log = "";
     child.stderr?.on("data", (chunk: Buffer) => (log += chunk.toString()));
