@@ -8,6 +8,7 @@ import { type Accounts, installAccounts } from "./accounts.ts";
 import type { ApiServer } from "./api-server.ts";
 import { type Cluster as KubeCluster, isAvailable, startCluster, suite as apiSuite } from "./cluster.ts";
 import { type Forwarder, forwardInto } from "./host-forwarder.ts";
+import { Score } from "./replay.ts";
 
 const suite = canRun ? apiSuite : test.skip; // needs root and the executable
 const recordings = join(import.meta.dir, "../../../shared/golden/cni/kubernetes");
@@ -321,12 +322,12 @@ if (!existsSync(recordings)) console.log("the recordings are not beside this che
 else
   for (const file of readdirSync(recordings).filter((name) => name.endsWith(".json") && name !== "test-flag.json"))
     suite(`recorded: ${file.replace(".json", "")}`, async () => {
+      const name = file.replace(".json", "");
+      const score = new Score("kubernetes-cni");
       const recorded = JSON.parse(readFileSync(join(recordings, file), "utf8")) as Recorded;
       await using cluster = await Cluster.create(recorded.ready);
       for (const { metadata, serviceAccountName } of recorded.pods) {
-        const annotations = Object.fromEntries(
-          Object.entries(metadata.annotations ?? {}).map(([k, v]) => [k.replace("cni.projectcalico.org/", ""), v]),
-        );
+        const annotations = withoutPrefix(metadata.annotations ?? {});
         await cluster.pod(metadata.name, annotations, { namespace: metadata.namespace, spec: { serviceAccountName } });
       }
       const pods = new Map<string, Pod>();
@@ -345,34 +346,32 @@ else
           conf,
           env: { CNI_ARGS: step.env["CNI_ARGS"] },
         });
-        const where = `step ${i + 1}`;
-        expect([where, run.code]).toEqual([where, step.exitCode]);
-        if (step.exitCode !== 0) expect(run.json["code"]).toBe((step.stdout as Json)["code"] as number);
-        else if (step.stdout === "") expect(run.stdout).toBe("");
-        else expect(run.json).toEqual(step.stdout as Json);
-        for (const [name, object] of Object.entries(step.after?.objects ?? {})) {
-          const [kind = "", namespace = "", podName = ""] = name.split("/");
-          // After a failed ADD the original leaves a note of an address it gave back; ours does not.
-          if (kind === "pods" && step.exitCode !== 0) continue;
-          if (kind === "pods") {
-            const want = Object.fromEntries(
-              Object.entries(object["annotations"] as Record<string, string>).map(([k, v]) => [
-                k.replace("cni.projectcalico.org/", ""),
-                v,
-              ]),
-            );
-            expect(await cluster.annotations(podName, namespace)).toEqual(want);
-          } else if (kind !== "ipamconfigs") {
-            const got = await api("GET", `${CALICO}/${name}`);
-            expect(comparable(got["spec"])).toEqual(comparable(object["spec"]));
-          }
+        const where = `${name} step ${i + 1}`;
+        score.same(`${where} exit code`, [step.exitCode], run.code);
+        if (step.exitCode !== 0) score.same(`${where} error code`, [(step.stdout as Json)["code"]], run.json["code"]);
+        else score.same(`${where} result`, [step.stdout], step.stdout === "" ? run.stdout : run.json);
+        for (const [place, object] of Object.entries(step.after?.objects ?? {})) {
+          const [kind = "", namespace = "", podName = ""] = place.split("/");
+          if (kind === "ipamconfigs") continue; // made by whoever asks first
+          const [want, got] =
+            kind === "pods"
+              ? [withoutPrefix(object["annotations"] as Annotations), await cluster.annotations(podName, namespace)]
+              : [comparable(object["spec"]), comparable((await api("GET", `${CALICO}/${place}`))["spec"])];
+          score.same(`${where} ${place}`, [want], got);
         }
-        for (const name of step.after?.removed ?? []) expect((await api("GET", `${CALICO}/${name}`))["code"]).toBe(404);
+        for (const place of step.after?.removed ?? [])
+          score.same(`${where} ${place} is gone`, [404], (await api("GET", `${CALICO}/${place}`))["code"]);
       }
+      score.finish();
     });
+
+type Annotations = Readonly<Record<string, string>>;
+const withoutPrefix = (annotations: Annotations): Annotations =>
+  Object.fromEntries(Object.entries(annotations).map(([k, v]) => [k.replace("cni.projectcalico.org/", ""), v]));
 
 /** Without what differs from run to run, and without what later versions of the original write besides. */
 function comparable(spec: unknown): unknown {
+  if (spec === undefined) return undefined;
   const {
     sequenceNumber: _,
     sequenceNumberForAllocation: __,
