@@ -204,3 +204,24 @@ test("a datastore that cannot write together is asked every time", async () => {
   for (let i = 0; i < 2; i++) await recall.attempt(stepwise, (here) => here.list(POOLS));
   expect(calls).toEqual(["list", "list"]);
 });
+
+test("what is settled first may be followed by single writes, without a second try", async () => {
+  const { store, calls } = await counted();
+  await store.create(pool("a"));
+  const recall = new Recall();
+  await decide(recall, store, "one");
+  const steps = (name: string) =>
+    recall.attempt(store, async (here) => {
+      const { items } = await here.list(POOLS);
+      await recall.settle(here);
+      await here.create(handle(name));
+      return items.length;
+    });
+  calls.length = 0;
+  expect(await steps("two")).toBe(1);
+  expect(calls).toEqual(["together", "create"]);
+  await store.create(pool("b", "10.2.0.0/16"));
+  calls.length = 0;
+  expect(await steps("three")).toBe(2);
+  expect(calls).toEqual(["together", "list", "create"]);
+});

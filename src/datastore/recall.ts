@@ -50,6 +50,14 @@ export class Recall {
     return work(new Learning(this, store));
   }
 
+  /**
+   * Before much is asked or single things are written: whether all that was relied on still holds. When it does not, the
+   * attempt ends here; when it does, the datastore is as current as if it had been asked.
+   */
+  async settle(store: Datastore): Promise<void> {
+    if (store instanceof Guess) await store.settle();
+  }
+
   entry(key: StoredKey): { readonly stored: Stored | undefined } | undefined {
     const path = keyPath(key);
     const kept = this.#keeper(key);
@@ -242,6 +250,11 @@ class Guess extends Learning {
     }
     await this.#mayWrite();
     return super.together(writes, options);
+  }
+
+  async settle(): Promise<void> {
+    await this.#settled();
+    if (this.#state === "guessing" && this.#conditions.size > 0) await this.together([]);
   }
 
   async #settle(writes: readonly Write[], options: TogetherOptions): Promise<Together> {

@@ -143,6 +143,7 @@ class Assignment {
   }
 
   async #fromClaimed(): Promise<void> {
+    await this.context.settle(); // a claim is several writes, and a look at many affinities before them
     while (this.#missing > 0) {
       this.#mayClaim();
       const block = await claimFreeBlock(this.context, this.#search);

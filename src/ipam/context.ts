@@ -42,6 +42,11 @@ export class Context {
     );
   }
 
+  /** What was decided so far was decided by what is so now; otherwise `attempt` begins again. */
+  settle(): Promise<void> {
+    return this.memory.recall.settle(this.records.store);
+  }
+
   /** The same, for writes that tidy up after a failure: they outlive a caller that has given up. */
   forCleanUp(): Context {
     return new Context(this.options, AbortSignal.timeout(30_000));
