@@ -3,6 +3,7 @@ import { idsOf, parseDifferences, parseNotes, parseRows, render } from "./parity
 
 test("parity: IDs in the names of tests count, those in comments and skipped tests do not", () => {
   const source = [
+    // text of a test file: none of these is a test here
     '// test("DM-001 in a comment")',
     'test("DM-002 in a name", () => {});',
     "test(`TC-C03 in a template ${name}`, () => {});",
