@@ -10,7 +10,7 @@ import { type Backend, BACKENDS } from "../functional/dataplane/host.ts";
 
 const SEED = Number(process.env["CALICO_FUZZ_SEED"] ?? Math.floor(Math.random() * 1e9));
 const PACKETS = Number(process.env["CALICO_FUZZ_PACKETS"] ?? 1_000_000);
-const PACKETS_PER_STATE = 400;
+const PACKETS_PER_STATE = 800;
 const SAY_EVERY_MS = 10_000;
 /** More would be of the same cause. */
 const MISMATCHES_SHOWN = 5;
