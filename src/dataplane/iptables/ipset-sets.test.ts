@@ -190,3 +190,23 @@ test("a set under a stand-in name that is no longer wanted goes with the alien",
   await round();
   expect(store.sets.size).toBe(0);
 });
+
+test("a set with more members than it was asked to take is made larger, at once and as it grows", async () => {
+  const { store, sets, round, lines } = open();
+  const addresses = (count: number) => Array.from({ length: count }, (_, i) => `10.0.${i >> 8}.${i & 255}`);
+  sets.replace("s:big", "ip", addresses(1500));
+  sets.replace("s:growing", "ip", addresses(999));
+  await round();
+  expect(store.sets.get("cali40s:big")?.maxElements).toBe(2048);
+  expect(store.sets.get("cali40s:growing")?.maxElements).toBe(1000);
+  sets.change("s:growing", ["10.9.0.1"], []);
+  await round();
+  expect(store.sets.get("cali40s:growing")?.maxElements).toBe(1000);
+  sets.change("s:growing", ["10.9.0.2", "10.9.0.3"], []);
+  await round();
+  expect(store.sets.get("cali40s:growing")?.maxElements).toBe(1024);
+  expect(members(store, "cali40s:growing")).toHaveLength(1002);
+  expect(lines.filter((line) => line.includes("more members than MaxIpsetSize")).length).toBeGreaterThan(1);
+  await round();
+  expect([...store.sets.keys()].sort()).toEqual(["cali40s:big", "cali40s:growing"]);
+});

@@ -27,6 +27,8 @@ interface OurSet {
    * expire; `alien`: of another type or family, which the kernel swaps with none of ours.
    */
   state: "absent" | "unread" | "unfit" | "alien" | "trusted";
+  /** How many members the kernel's set takes. */
+  capacity: number;
 }
 
 export interface IpsetSetsOptions {
@@ -101,7 +103,7 @@ export class IpsetSets implements IpSets, SetReconciler {
       const isRenamed = set !== undefined && this.#leaveStandIn(set);
       const name = setName(this.version, id);
       const state = this.#present.has(name) ? "unread" : "absent";
-      set = { name, ownName: name, memberType, members: new MemberDelta(), state };
+      set = { name, ownName: name, memberType, members: new MemberDelta(), state, capacity: 0 };
       this.#wanted.set(id, set);
       if (isRenamed) this.#rename(id);
     }
@@ -311,9 +313,9 @@ export class IpsetSets implements IpSets, SetReconciler {
       set.state = "absent";
       return;
     }
-    const { maxElements } = this.#options;
+    set.capacity = listed.maxElements;
     const isKin = listed.type === IPSET_TYPE[set.memberType] && listed.family === this.version;
-    const isFit = isKin && listed.maxElements === maxElements && listed.timeoutSeconds === undefined;
+    const isFit = isKin && listed.maxElements === this.#capacityFor(set) && listed.timeoutSeconds === undefined;
     set.state = isFit ? "trusted" : isKin ? "unfit" : "alien";
     if (isFit) set.members.found(new Set(listed.members));
   }
@@ -354,15 +356,28 @@ export class IpsetSets implements IpSets, SetReconciler {
     this.#dirty.clear();
   }
 
-  #difference({ name, memberType, members, state }: OurSet, changes: IpsetChange[]): void {
+  /** A set in which not all fit would let pass what it shall stop: then it is made larger than it was asked to be. */
+  #capacityFor({ members }: OurSet): number {
+    const { maxElements } = this.#options;
+    const size = members.wanted.size;
+    return size <= maxElements ? maxElements : 2 ** Math.ceil(Math.log2(size));
+  }
+
+  #difference(set: OurSet, changes: IpsetChange[]): void {
+    const { name, memberType, members } = set;
     const type = IPSET_TYPE[memberType];
-    const definition = { type, family: this.version, maxElements: this.#options.maxElements };
     const fill = (target: string) => {
-      changes.push({ op: "create", set: { ...definition, name: target } });
+      const maxElements = this.#capacityFor(set);
+      set.capacity = maxElements;
+      if (maxElements > this.#options.maxElements)
+        this.#log.warn("an IP set has more members than MaxIpsetSize; it is made larger", {
+          ...{ set: set.ownName, members: members.wanted.size, size: maxElements },
+        });
+      changes.push({ op: "create", set: { type, family: this.version, maxElements, name: target } });
       if (members.wanted.size > 0) changes.push({ op: "add", name: target, type, members: [...members.wanted] });
     };
-    if (state === "absent") return fill(name);
-    if (state === "unfit") {
+    if (set.state === "absent") return fill(name);
+    if (set.state === "unfit" || members.wanted.size > set.capacity) {
       const temporary = this.#temporaryName();
       fill(temporary);
       changes.push({ op: "swap", name, with: temporary });

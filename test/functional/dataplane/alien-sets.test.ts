@@ -91,3 +91,28 @@ for (const backend of ["legacy", "nft"] as const)
       expect(await isWhole()).toBe(true);
     }, 90_000);
   });
+
+test("a set with more members than MaxIpsetSize is made larger, and grows on", async () => {
+  await using host = await DataplaneHost.create("legacy", { ...SETTINGS, MaxIpsetSize: "4" });
+  const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+  host.prober.listen(b.target, "tcp", 80);
+  const nets = (count: number) => Array.from({ length: count }, (_, i) => `10.70.0.${i}/32`);
+  host.start();
+  await host.send(
+    allowProfile,
+    { type: "ipSetUpdate", id: "s:many", setType: "net", members: nets(6) },
+    policy("p", [rule({ action: "deny", srcIpSetIds: ["s:many"] }), rule()]),
+    host.endpoint(a),
+    host.endpoint(b, { tiers: [tier(["p"])] }),
+    inSync,
+  );
+  const listed = () => host.namespace.run("ipset", ["list", "cali40s:many"]);
+  expect(listed()).toContain("maxelem 8");
+  const probe = () => host.probe([{ from: a.target, to: b.v4 }], 300);
+  expect(await probe()).toEqual(["reached"]);
+  // The ninth is the one that matters.
+  await host.send({ type: "ipSetDeltaUpdate", id: "s:many", added: [...nets(8), `${a.v4}/32`], removed: [] });
+  expect(listed()).toContain("maxelem 16");
+  expect(await probe()).toEqual(["silent"]);
+  expect(host.lines.join("\n")).toContain("more members than MaxIpsetSize");
+}, 60_000);
