@@ -37,6 +37,25 @@ async function withStore<T>(
   }
 }
 
+/** Signed tokens hold the state of the accounts they were given under; those that are kept in memory do not. */
+const signedTokens = ({ certFile, keyFile }: TestAuthority): readonly string[] => [
+  "--auth-token",
+  `jwt,pub-key=${certFile},priv-key=${keyFile},sign-method=ES256,ttl=3m`,
+];
+
+function enableAccounts(on: EtcdServer): void {
+  for (const command of [
+    ["user", "add", "root:secret"],
+    ["user", "add", "felix:pass"],
+    ["user", "grant-role", "root", "root"],
+    ["role", "add", "calico"],
+    ["role", "grant-permission", "calico", "--prefix=true", "readwrite", "/calico/"],
+    ["user", "grant-role", "felix", "calico"],
+    ["auth", "enable"],
+  ])
+    on.etcdctl(...command);
+}
+
 let server: EtcdServer;
 beforeAll(async () => {
   server = await EtcdServer.start({ tls: true });
@@ -185,16 +204,7 @@ for (const oneShot of [false, true])
 
     test("DM-091 an account logs in, and again when its session is lost; a wrong password is told", async () => {
       await using own = await EtcdServer.start();
-      for (const command of [
-        ["user", "add", "root:secret"],
-        ["user", "add", "felix:pass"],
-        ["user", "grant-role", "root", "root"],
-        ["role", "add", "calico"],
-        ["role", "grant-permission", "calico", "--prefix=true", "readwrite", "/calico/"],
-        ["user", "grant-role", "felix", "calico"],
-        ["auth", "enable"],
-      ])
-        own.etcdctl(...command);
+      enableAccounts(own);
       const as = (username: string, password: string) => ({ ...own.config, credentials: { username, password } });
       await withStore(as("felix", "pass"), { ...options, timeoutMs: 5000 }, async (store) => {
         await store.create(pool("a"));
@@ -206,6 +216,25 @@ for (const oneShot of [false, true])
       expect(wrong).toBeInstanceOf(Unauthorized);
       expect(wrong.message).not.toContain("guess");
       expect(await get(own.config)).toBeInstanceOf(Unauthorized);
+    });
+
+    test("DM-091 a session that any change of accounts ends is begun anew, for reads, writes and watches", async () => {
+      await using own = await EtcdServer.start({ flags: [...signedTokens(server.authority!), "--bcrypt-cost", "4"] });
+      enableAccounts(own);
+      const credentials = { username: "felix", password: "pass" };
+      await withStore({ ...own.config, credentials }, { ...options, timeoutMs: 5000 }, async (store) => {
+        const { revision } = await store.create(pool("a"));
+        const change = (name: string) => own.etcdctl("--user", "root:secret", "user", "add", `${name}:pass`);
+        change("one");
+        expect((await store.get(poolKey("a"))).key.name).toBe("a");
+        change("two");
+        await store.create(pool("b"));
+        if (oneShot) return;
+        change("three");
+        await using log = await EventLog.open(store, POOLS, revision);
+        await log.until(1);
+        expect(log.events[0]).toMatchObject({ type: "added", item: { key: poolKey("b") } });
+      });
     });
 
     test("an account is no obstacle where nobody asks for one", async () => {

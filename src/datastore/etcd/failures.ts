@@ -21,7 +21,7 @@ export class AttemptTimedOut extends AttemptFailed {}
 /** One side does not accept the other's certificate: asking again changes nothing. */
 export class CertificateRefused extends AttemptFailed {}
 
-/** The session token is no longer known: log in again. */
+/** The session is no longer known, or older than the last change of any account: log in again. Nothing was done. */
 export class TokenExpired extends Error {
   override readonly name = "TokenExpired";
 }
@@ -38,6 +38,7 @@ const UNAUTHENTICATED = 16;
 
 /** @param revision what the request asked for, when it asked for one */
 export function failureOf(code: number, message: string, revision = 0): DatastoreError | AttemptFailed | TokenExpired {
+  if (/invalid auth token|revision of auth store is old/.test(message)) return new TokenExpired(message); // a watch has no code
   switch (code) {
     case OUT_OF_RANGE:
       if (message.includes("compacted")) return new Compacted(String(revision));
@@ -47,7 +48,6 @@ export function failureOf(code: number, message: string, revision = 0): Datastor
         ]);
       break;
     case UNAUTHENTICATED:
-      return message.includes("invalid auth token") ? new TokenExpired(message) : new Unauthorized(message);
     case PERMISSION_DENIED:
       return new Unauthorized(message);
     case INVALID_ARGUMENT:

@@ -107,7 +107,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
   #receive(response: WatchResponse): void {
     this.#heardAt = performance.now();
     this.#asked = false;
-    if (response.canceled) return this.#fail(this.#refusal(response));
+    if (response.canceled) return this.#fail(this.#explain(this.#refusal(response)));
     if (this.#waiting !== undefined) {
       this.#waiting.resolve(response);
       this.#waiting = undefined;
