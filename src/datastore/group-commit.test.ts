@@ -35,9 +35,10 @@ let waiting: (() => void)[];
 let sent: Write[][];
 let fault: Error | undefined;
 let first: string;
+let taken: number;
 
 beforeEach(async () => {
-  [waiting, sent, fault] = [[], [], undefined];
+  [waiting, sent, fault, taken] = [[], [], undefined, 0];
   store = await openSqliteInMemory();
   first = (await store.create({ key: block, value: blockOf(0) })).revision;
   const slow = async (writes: readonly Write[], options?: TogetherOptions): Promise<Together> => {
@@ -54,6 +55,7 @@ beforeEach(async () => {
         return typeof value === "function" ? value.bind(target) : value;
       },
     }),
+    () => taken++,
   );
 });
 
@@ -172,4 +174,15 @@ test("a single write of an entry that is about to change waits for it", async ()
   await letThrough();
   await one;
   expect((await written).value.sequenceNumber).toBe(7n);
+});
+
+test("whoever only asks whether something still holds is answered, and nobody builds on it", async () => {
+  const asked = gathered.together!([], { conditions: [{ is: "unchanged", key: block, revision: first }] });
+  await letThrough();
+  expect(await asked).toEqual({ done: true, revisions: [] });
+  expect(taken).toBe(0);
+  const one = step("a");
+  await letThrough();
+  expect((await one).done).toBe(true);
+  expect(taken).toBe(1);
 });

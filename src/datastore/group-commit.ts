@@ -97,7 +97,7 @@ export class GroupCommit implements Datastore {
     const tokens = writes.map(() => `${TOKEN}${++this.#count}`);
     const member: Member = { writes, conditions, tokens, resolve, reject };
     add(batch, member);
-    this.#onTaken();
+    if (writes.length > 0) this.#onTaken(); // else it only asked whether something still holds, and goes on
     if (this.#sending === undefined) this.#send(batch);
     return untilAborted(promise, signal);
   }
