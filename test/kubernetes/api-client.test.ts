@@ -129,3 +129,24 @@ suite("a watch that nothing happens on ends without a fault, and goes on from wh
     impatient.close();
   }
 });
+
+suite("whether a write may be sent is asked when there is a connection too, and what is refused stays unsent", async () => {
+  let asked = 0;
+  const refusal = new Error("no longer");
+  const gated = await openApi({
+    beforeWrite: () => {
+      if (++asked === 2) throw refusal; // allowed at first, and not once the connection stands
+    },
+  });
+  try {
+    const post = (name: string) => gated.json({ method: "POST", path: maps, body: configMap(name, {}) });
+    expect(await post("unsent").catch((e: unknown) => e)).toBe(refusal);
+    expect(((await api.get(`${maps}/unsent`).catch((e: unknown) => e)) as KubeStatusError).code).toBe(404);
+    await Promise.all(["sent-1", "sent-2", "sent-3"].map(post));
+    await post("sent-4"); // on a connection that was kept
+    expect(asked).toBe(2 + 2 * 4);
+    expect((await gated.list(maps)).items.filter(({ metadata }) => metadata.name.startsWith("sent-"))).toHaveLength(4);
+  } finally {
+    gated.close();
+  }
+});

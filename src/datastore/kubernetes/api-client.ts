@@ -1,7 +1,8 @@
 // A thin client of the Kubernetes API over node:https: JSON requests, paged lists, watches, patches, with a limit on
 // requests per second. It knows HTTP and Status objects, and nothing of Calico.
-import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from "node:http";
+import { Agent as HttpAgent, type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import type { Socket } from "node:net";
 import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import { delay } from "../../lib/retry.ts";
 import { Unavailable } from "../errors.ts";
@@ -244,7 +245,8 @@ export class KubeApi {
 
   async #send(request: KubeRequest, timeoutMs: number): Promise<IncomingMessage> {
     const credentials = await this.#access.credentials();
-    if (request.method !== "GET") this.#beforeWrite?.(); // nothing is waited for between this and sending
+    const gate = request.method === "GET" ? undefined : this.#beforeWrite;
+    gate?.();
     this.requests++;
     const { server } = this.#access;
     const body =
@@ -292,9 +294,29 @@ export class KubeApi {
         const seconds = ((performance.now() - started) / 1000).toFixed(1);
         reject(new Unavailable(this.endpoint, `${error.message} (after ${seconds} s)`, { cause: error }));
       });
-      outgoing.end(body);
+      if (gate === undefined) outgoing.end(body);
+      else
+        whenConnected(outgoing, () => {
+          try {
+            gate();
+            outgoing.end(body);
+          } catch (error) {
+            clearTimeout(timer);
+            reject(error);
+            outgoing.destroy();
+          }
+        });
     });
   }
+}
+
+/** Until there is a connection nothing is sent, and much may happen: a process may be stopped for a minute. */
+function whenConnected(outgoing: ClientRequest, ready: () => void): void {
+  outgoing.once("socket", (socket: Socket & { readonly secureConnecting?: boolean }) => {
+    if (socket.secureConnecting === true) socket.once("secureConnect", ready);
+    else if (socket.connecting) socket.once("connect", ready);
+    else ready();
+  });
 }
 
 /** So many requests at once, so many per second after that. */
