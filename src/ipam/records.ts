@@ -70,9 +70,13 @@ export class Records {
     return (await this.store.list(version === undefined ? query : { ...query, version }, this.call)).items;
   }
 
+  /** In two lists where keys are paths: what the two kinds have in common there holds every block and handle too. */
   async affinities(version?: IpVersion): Promise<readonly StoredAffinity[]> {
-    const query = { type: "blockAffinity" } as const;
-    return (await this.store.list(version === undefined ? query : { ...query, version }, this.call)).items;
+    const ofVersion = version === undefined ? {} : { version };
+    const kinds =
+      this.store.name === "kubernetes" ? [{}] : ([{ affinityType: "host" }, { affinityType: "virtual" }] as const);
+    const lists = kinds.map((kind) => this.store.list({ type: "blockAffinity", ...kind, ...ofVersion }, this.call));
+    return (await Promise.all(lists)).flatMap(({ items }) => items);
   }
 
   createAffinity(owner: Owner, cidr: Cidr, state: BlockAffinity["state"]): Promise<StoredAffinity | undefined> {
