@@ -1,19 +1,21 @@
 // One table of one family, kept equal to what managers want. Chains of ours are replaced; in the kernel's chains only
 // our own rules are touched. The table is read right before it is written, because others write it too; except where the
 // kernel tells that nobody did since (`foreign-writes.ts`).
-import type { IptablesStore, IptablesTable as TableName } from "../../kernel/index.ts";
+import { IptablesError, type IptablesStore, type IptablesTable as TableName } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import { delay } from "../../lib/retry.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
+import { Aside } from "../rules/aside.ts";
 import { dispatchTree } from "../rules/dispatch-tree.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import type { LayerTable } from "../rules/layer-table.ts";
 import { type Chain, chain, chainTargets, namesSet, type Rule, type RuleChain, type SetId } from "../rules/rule.ts";
+import { mayBeLeftOut, neededFor, withStandIns } from "../rules/stand-in.ts";
 import type { ForeignWrites } from "./foreign-writes.ts";
-import { takesConnectionLimits } from "./connection-limits.ts";
-import { limitsConnections, lowerChain, type LoweringContext } from "./lower.ts";
+import { lowerChain, type LoweringContext, lowerRules } from "./lower.ts";
 import { RecheckTimer, type RecheckOptions } from "./recheck.ts";
+import { findRefused } from "./refused-rules.ts";
 import { type ChainDelta, hookDelta, restoreText, type WrittenChain } from "./restore-text.ts";
 import { appendsName, ruleHashes } from "./rule-hash.ts";
 import { isOwnedChain, parseSave, type SavedRule } from "./save-text.ts";
@@ -26,7 +28,7 @@ export interface IptablesTableOptions extends RecheckOptions {
   readonly logger: Logger;
   /** Rules of old versions that only their text gives away. */
   readonly oldRule?: RegExp;
-  /** Before rules that somebody changed are put back. */
+  /** Before rules that somebody changed are put back, and when they are refused. */
   readonly beforeRepair?: (signal: AbortSignal) => Promise<void>;
   /** Where the kernel can tell; one for all tables. */
   readonly foreign?: ForeignWrites;
@@ -45,6 +47,7 @@ const KERNEL_CHAINS: Readonly<Record<TableName, readonly string[]>> = {
 };
 const WRITE_ATTEMPTS = 10;
 const READ_ATTEMPTS = 3;
+const REFUSED_RETRY_MS = 600_000;
 
 export class IptablesTable implements LayerTable, Reconciler {
   readonly name: string;
@@ -70,7 +73,11 @@ export class IptablesTable implements LayerTable, Reconciler {
   /** The epoch of foreign writes in which that was true. */
   #epoch: number | undefined;
   readonly #recheck: RecheckTimer;
-  #context: LoweringContext;
+  readonly #context: LoweringContext;
+  readonly #aside = new Aside();
+  /** Refusals that were told. */
+  readonly #told = new Set<string>();
+  #retryAt = Number.POSITIVE_INFINITY;
 
   constructor(options: IptablesTableOptions) {
     this.#options = options;
@@ -100,6 +107,7 @@ export class IptablesTable implements LayerTable, Reconciler {
     this.#offered.set(offered.name, parts);
     for (const part of parts) {
       gone.delete(part.name);
+      this.#aside.forget(part.name); // what was refused may be another rule now
       this.#setPart(part);
     }
     for (const name of gone) this.#removePart(name);
@@ -147,6 +155,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
+    this.#retryRefused();
     const isKnown =
       this.#actual !== undefined && this.#epoch !== undefined && this.#options.foreign?.epoch() === this.#epoch;
     if (this.#recheck.isDue()) {
@@ -167,7 +176,9 @@ export class IptablesTable implements LayerTable, Reconciler {
         this.#actual = undefined;
         if (attempt + 1 >= WRITE_ATTEMPTS || error instanceof FatalDataplaneError)
           throw new FatalDataplaneError(`${this.name} cannot be programmed`, { cause: error });
-        if (attempt > 0 && (await this.#goWithoutLimits(error, signal))) continue;
+        // No rule is taken that names a set which somebody made again as another kind: first look there.
+        if (attempt === 0) await this.#options.beforeRepair?.(signal);
+        if (attempt === 1 && (await this.#setAside(error, signal))) continue;
         this.#log.warn("iptables refused the rules; trying again", { error: describeError(error), attempt });
         await delay(2 ** attempt, signal);
       }
@@ -218,24 +229,54 @@ export class IptablesTable implements LayerTable, Reconciler {
     if (texts.length > 0) this.#adopt(actual, delta);
   }
 
-  /**
-   * A kernel without connection limits refuses every rule of the transaction because of one. Whether it is one is tried
-   * with a chain that no packet sees; then workloads go without their limits.
-   */
-  async #goWithoutLimits(error: unknown, signal: AbortSignal): Promise<boolean> {
-    const { features } = this.#context;
-    const isAsked = [...this.#offered.values()].some((parts) =>
-      parts.some((part) => part.rules.some(limitsConnections)),
+  /** Rules the kernel does not take give way to stand-ins, which let nothing more pass. False when it is none of them. */
+  async #setAside(error: unknown, signal: AbortSignal): Promise<boolean> {
+    if (!(error instanceof IptablesError)) return false;
+    const { store, foreign } = this.#options;
+    const suspects = [...this.#offered.values()].flat().flatMap((part) =>
+      this.#graph.isNeeded(part.name)
+        ? lowerRules(this.#context, part).flatMap((texts, index) => {
+            const rule = part.rules[index];
+            const isKnown = rule === undefined || this.#aside.has(part.name, index, rule);
+            return isKnown ? [] : [{ chain: part.name, index, texts, rule }];
+          })
+        : [],
     );
-    if (!isAsked || features.connectionLimits === false) return false;
-    if (await takesConnectionLimits(this.#options.store, signal)) return false;
-    this.#log.warn("connections of workloads are not limited: the kernel refuses to count them", {
-      setting: "ingressMaxConnections, egressMaxConnections of QoS annotations (the kernel's xt_connlimit)",
-      error: describeError(error),
-    });
-    this.#context = { ...this.#context, features: { ...features, connectionLimits: false } };
-    for (const parts of this.#offered.values()) for (const part of parts) this.#setPart(part);
-    return true;
+    const restore = (text: string) => {
+      const write = () => store.restore(text, signal);
+      return foreign === undefined ? write() : foreign.during(write);
+    };
+    const refused = await findRefused(this.layer, suspects, restore);
+    for (const { chain: name, index, rule } of refused) {
+      this.#aside.add({ chain: name, index });
+      const setting = neededFor(rule);
+      const fields = {
+        rule: `${name}, number ${index + 1}`,
+        says: JSON.stringify(rule),
+        ...(setting === undefined ? {} : { setting }),
+        instead: mayBeLeftOut(rule, this.layer) ? "it is left out" : "packets that come to its place are dropped",
+      };
+      const text = JSON.stringify(fields);
+      this.#log[this.#told.has(text) ? "debug" : "error"]("the kernel refuses a rule; all others are written", {
+        ...fields,
+        error: describeError(error),
+      });
+      this.#told.add(text);
+    }
+    if (refused.length > 0) this.#retryAt = performance.now() + REFUSED_RETRY_MS;
+    this.#lowerAgain(new Set(refused.map(({ chain: name }) => name)));
+    return refused.length > 0;
+  }
+
+  #retryRefused(): void {
+    if (performance.now() < this.#retryAt) return;
+    this.#retryAt = Number.POSITIVE_INFINITY;
+    this.#lowerAgain(new Set(this.#aside.clearRules()));
+  }
+
+  #lowerAgain(names: ReadonlySet<string>): void {
+    if (names.size === 0) return;
+    for (const parts of this.#offered.values()) for (const part of parts) if (names.has(part.name)) this.#setPart(part);
   }
 
   /** @param names of the chains that may differ; all when not given */
@@ -309,7 +350,8 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   #setPart(part: RuleChain): void {
-    const texts = lowerChain(this.#context, part);
+    const isAside = (index: number, rule: Rule) => this.#aside.has(part.name, index, rule);
+    const texts = lowerChain(this.#context, withStandIns(part, this.layer, isAside));
     const before = this.#wanted.get(part.name);
     const targets = chainTargets(part);
     if (before === undefined || !sameList(before.texts, texts)) {

@@ -39,9 +39,12 @@ export interface LoweringContext extends MatchContext {
 const denied = ({ config, layer }: LoweringContext) =>
   config.deny === "reject" && layer === "filter" ? ({ kind: "reject" } as const) : drop;
 
-export function lowerChain(context: LoweringContext, { rules }: RuleChain): RuleText[] {
+export const lowerChain = (context: LoweringContext, chain: RuleChain): RuleText[] => lowerRules(context, chain).flat();
+
+/** What each rule of the chain becomes. */
+export function lowerRules(context: LoweringContext, { rules }: RuleChain): RuleText[][] {
   const last = rules.length - 1;
-  return rules.flatMap((rule, i) => lowerRule(context, rule, i === last));
+  return rules.map((rule, i) => lowerRule(context, rule, i === last));
 }
 
 /** @param isLast the end of the chain returns by itself */
@@ -60,7 +63,6 @@ function lowerRule(context: LoweringContext, rule: Rule, isLast: boolean): RuleT
   const plain = (matches: readonly Match[]) => matches.map((m) => matchText(m, context));
 
   const { action } = rule;
-  if (context.features.connectionLimits === false && limitsConnections(rule)) return [];
   if (action?.kind === "dropOverRate") return dropOverRate(context, action);
   if (action?.kind === "offload") return []; // iptables has none
   const final = lowerMatches(context, rule.match ?? [], put);
@@ -77,9 +79,6 @@ function lowerRule(context: LoweringContext, rule: Rule, isLast: boolean): RuleT
   else if (!isLast) put(decided, returnAction);
   return texts;
 }
-
-export const limitsConnections = (rule: Rule): boolean =>
-  rule.match?.some((m) => m.kind === "connectionsAbove") === true;
 
 type Put = (match: readonly string[], action: PlainAction | undefined) => void;
 

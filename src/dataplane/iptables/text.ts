@@ -10,8 +10,6 @@ export interface IptablesFeatures {
   readonly snatRandomFully: boolean;
   /** `--nflog-size`, else `--nflog-range`. */
   readonly nflogSize: boolean;
-  /** `-m connlimit`; the kernel has it unless it was found to refuse it. */
-  readonly connectionLimits?: boolean;
 }
 
 /** What a match's words depend on. */

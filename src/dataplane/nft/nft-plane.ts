@@ -13,24 +13,15 @@ import {
   type TableRef,
 } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
+import { Aside, type RuleAt } from "../rules/aside.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import { FLOWTABLE, type RulesConfig } from "../rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
-import { type Chain, chainTargets, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
-import { Aside } from "./aside.ts";
+import { type Chain, chainRules, chainTargets, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
 import { BASE_CHAINS, sameBase } from "./base-chains.ts";
 import { Flowtable } from "./flowtable.ts";
 import { NftSets } from "./nft-sets.ts";
-import {
-  chainRules,
-  kernelRules,
-  LateRule,
-  MAP_MARK,
-  prepareChain,
-  type PreparedChain,
-  type RuleAt,
-  SharedBodies,
-} from "./prepared-chain.ts";
+import { kernelRules, LateRule, MAP_MARK, prepareChain, type PreparedChain, SharedBodies } from "./prepared-chain.ts";
 import { nftChainName, type RenderContext } from "./render.ts";
 import { PORTS_SET, PORTS_TYPE, RulePorts, SlotNumbers } from "./rule-ports.ts";
 import { VerdictMap } from "./verdict-map.ts";

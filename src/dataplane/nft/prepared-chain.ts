@@ -1,22 +1,17 @@
 // A chain of the tree made ready for the kernel: its ports taken out, its rules marked by what they say, and stand-ins
 // where the kernel refused a rule.
 import type { RuleBody, TableRef } from "../../kernel/index.ts";
-import type { Chain, Layer, Rule, SetId } from "../rules/rule.ts";
+import type { RuleAt } from "../rules/aside.ts";
+import { type Chain, chainRules, type Layer, type Rule, type SetId } from "../rules/rule.ts";
 import { isSharedRule } from "../rules/shared-rules.ts";
+import { withStandIns } from "../rules/stand-in.ts";
 import { type RenderContext, renderRule } from "./render.ts";
 import { isSlotted, type Slot, type SlotNumbers, takePorts } from "./rule-ports.ts";
-import { standInFor } from "./stand-in.ts";
 
 /** A change of how rules are rendered must change their marks: raise this with it. */
 const RENDER_VERSION = "2";
 /** The jump by map has no rule of the tree. */
 export const MAP_MARK = "map";
-
-/** The place of a rule of the tree: in a chain, by the kernel's name of that, counted over all of `chainRules`. */
-export interface RuleAt {
-  readonly chain: string;
-  readonly index: number;
-}
 
 export interface PreparedChain {
   /** As offered, its ports taken out. */
@@ -28,10 +23,6 @@ export interface PreparedChain {
   readonly sets: ReadonlySet<SetId>;
   readonly ports: ReadonlyMap<Slot, readonly number[]>;
 }
-
-/** All rules of a chain but the jump by map. */
-export const chainRules = (chain: Chain): readonly Rule[] =>
-  chain.kind === "rules" ? chain.rules : [...(chain.before ?? []), ...chain.otherwise, ...(chain.after ?? [])];
 
 /**
  * Bodies of rules that stand in more than one chain of a transaction: half of all rules are some two hundred different
@@ -102,17 +93,6 @@ function markOfRule(rule: Rule): string {
   const mark = Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36);
   if (isSharedRule(rule)) knownMarks.set(rule, mark);
   return mark;
-}
-
-function withStandIns(offered: Chain, layer: Layer, isAside: (index: number, rule: Rule) => boolean): Chain {
-  if (!chainRules(offered).some((rule, i) => isAside(i, rule))) return offered;
-  let index = 0;
-  const replace = (rules: readonly Rule[]) =>
-    rules.map((rule) => (isAside(index++, rule) ? standInFor(rule, layer) : rule));
-  if (offered.kind === "rules") return { ...offered, rules: replace(offered.rules) };
-  const before = replace(offered.before ?? []);
-  const otherwise = replace(offered.otherwise);
-  return { ...offered, before, otherwise, after: replace(offered.after ?? []) };
 }
 
 /** The marks the kernel's chain will show: one per kernel rule. */

@@ -5,7 +5,7 @@ import { NftError, type NftRuleset } from "../../kernel/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import type { NftPlane } from "./nft-plane.ts";
 import { LateRule } from "./prepared-chain.ts";
-import { mayBeLeftOut, neededFor } from "./stand-in.ts";
+import { mayBeLeftOut, neededFor } from "../rules/stand-in.ts";
 
 export interface RefusalsOptions {
   readonly planes: readonly NftPlane[];

@@ -131,11 +131,15 @@ export type Chain = RuleChain | DispatchChain;
 
 export const chain = (name: string, rules: readonly Rule[]): RuleChain => ({ kind: "rules", name, rules });
 
+/** All rules of a chain; a dispatch's choice is none. */
+export const chainRules = (c: Chain): readonly Rule[] =>
+  c.kind === "rules" ? c.rules : [...(c.before ?? []), ...c.otherwise, ...(c.after ?? [])];
+
 /** What a dispatch, rule or chain leads to. */
 export function chainTargets(c: Chain): Set<string> {
   const targets = new Set<string>();
-  const rules = c.kind === "rules" ? c.rules : [...(c.before ?? []), ...c.otherwise, ...(c.after ?? [])];
-  for (const rule of rules) if (rule.action !== undefined && "chain" in rule.action) targets.add(rule.action.chain);
+  for (const rule of chainRules(c))
+    if (rule.action !== undefined && "chain" in rule.action) targets.add(rule.action.chain);
   if (c.kind === "dispatch") for (const target of c.targets.values()) targets.add(target);
   return targets;
 }

@@ -247,7 +247,7 @@ export class DataplaneHost implements AsyncDisposable {
   sweep(): void {
     this.#leftovers = (backend) => {
       const ruleset = this.inside(() => new Nft());
-      const iptables = ([4, 6] as const).map((family) => this.#iptables(family, "legacy"));
+      const iptables = ([4, 6] as const).map((family) => this.iptables(family, "legacy"));
       return {
         ...(backend === "nft" ? {} : { shared: { ruleset, families: ["ip", "ip6"] } }),
         ...(backend === "legacy" ? {} : { iptables }),
@@ -257,7 +257,7 @@ export class DataplaneHost implements AsyncDisposable {
   }
   #leftovers: ((backend: Backend) => SweepTargets) | undefined;
 
-  #iptables(family: 4 | 6, variant: "legacy" | "nft"): IptablesStore {
+  iptables(family: 4 | 6, variant: "legacy" | "nft"): IptablesStore {
     const store = new Iptables({ family, variant, lock: { timeoutSeconds: 10, probeMs: 50 } });
     return {
       family,
@@ -283,7 +283,7 @@ export class DataplaneHost implements AsyncDisposable {
       variant: backend,
       features,
       ipsets,
-      iptables: (family) => this.#iptables(family, backend),
+      iptables: (family) => this.iptables(family, backend),
       ruleset,
     };
   }

@@ -1,6 +1,11 @@
 // What the kernel refused and stand-ins are written for: rules by their place, and sets with every rule that names them.
-import { namesSet, type Rule, type SetId } from "../rules/rule.ts";
-import type { RuleAt } from "./prepared-chain.ts";
+import { namesSet, type Rule, type SetId } from "./rule.ts";
+
+/** The place of a rule of the tree: in a chain, by the kernel's name of that, counted over all of `chainRules`. */
+export interface RuleAt {
+  readonly chain: string;
+  readonly index: number;
+}
 
 export class Aside {
   readonly #rules = new Map<string, Set<number>>();
