@@ -6,7 +6,7 @@ import type { CniContext } from "./context.ts";
 import { removePodInterface } from "./datapath.ts";
 import { deleteEndpoint, deletionOf, getEndpoint, type StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
-import { behindGate, gatedStore } from "./gated-store.ts";
+import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
 import { legacyHandle, onStore, releaseAddresses } from "./ipam-plugin.ts";
@@ -49,8 +49,7 @@ async function giveBack(context: CniContext, ready: Promise<void>): Promise<void
       const endpoint = await found;
       return endpoint === undefined ? [] : [deletionOf(endpoint)];
     };
-    const gated = onStore(context, gatedStore(store, ready));
-    const others = await releaseAddresses(gated, undefined, also);
+    const others = await releaseAddresses(onGatedStore(context, ready), undefined, also);
     await ready;
     const endpoint = await found;
     if (endpoint === undefined || others === "written") return;

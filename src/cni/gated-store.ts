@@ -47,5 +47,13 @@ export async function behindGate(context: CniContext, gate: Promise<unknown>): P
     await gate;
     return context;
   }
-  return onStore(context, gatedStore(context.store, gate));
+  return onGatedStore(context, gate);
+}
+
+/** Where nobody waits to write behind a gate that stays shut. */
+export function onGatedStore(context: CniContext, gate: Promise<unknown>): CniContext {
+  const shut = new AbortController();
+  gate.catch((reason: unknown) => shut.abort(reason));
+  const signal = context.signal === undefined ? shut.signal : AbortSignal.any([context.signal, shut.signal]);
+  return { ...onStore(context, gatedStore(context.store, gate)), signal };
 }

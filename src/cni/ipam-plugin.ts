@@ -46,6 +46,8 @@ export interface IpamContext {
   readonly now: () => Date;
   /** Runs one allocation of this process at a time. */
   readonly serialise?: <T>(action: () => Promise<T>) => Promise<T>;
+  /** When it ends nobody waits for the lock any longer. */
+  readonly signal?: AbortSignal | undefined;
   /** The host's lock, where several requests of a process hold it at once; absent: the file itself. */
   readonly hostLock?: typeof lockFile;
 }
@@ -176,8 +178,11 @@ async function withHostLock<T>(context: IpamContext, action: () => Promise<T>): 
   let lock: Disposable | undefined;
   try {
     const take = context.hostLock ?? lockFile;
-    lock = await take(context.conf.ipamLockFile, { signal: AbortSignal.timeout(LOCK_WAIT_MS) });
+    const long = AbortSignal.timeout(LOCK_WAIT_MS);
+    const signal = context.signal === undefined ? long : AbortSignal.any([long, context.signal]);
+    lock = await take(context.conf.ipamLockFile, { signal });
   } catch (error) {
+    context.signal?.throwIfAborted();
     context.log.warn("Going on without the host's IPAM lock", { file: context.conf.ipamLockFile, error });
   }
   try {

@@ -1,6 +1,6 @@
 // From a request to everything it needs: configuration, identity, datastore, IPAM. Used by the plugin process; the
 // node-local service has its own datastore and builds the rest the same way.
-import { chooseDatastore, openDatastore } from "../datastore/index.ts";
+import { chooseDatastore, type Datastore, openDatastore } from "../datastore/index.ts";
 import { Ipam, IpamMemory } from "../ipam/index.ts";
 import { NetworkNamespace } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
@@ -8,11 +8,13 @@ import { apiConfig } from "./api-config.ts";
 import { ROLLBACK_SHARE } from "./attach.ts";
 import type { CniContext } from "./context.ts";
 import { CniError, INVALID_NETNS } from "./error.ts";
+import { GATE_TIMEOUT_SECONDS } from "./gates.ts";
 import { identify } from "./identity.ts";
 import { openKubernetes } from "./kubernetes-client.ts";
 import type { NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
 import type { MarkStep } from "./step-times.ts";
+import { Deadline, timedStore } from "./timed-store.ts";
 
 export async function openContext(options: {
   readonly request: CniRequest;
@@ -32,13 +34,25 @@ export async function openContext(options: {
   });
   mark("datastore opened");
   const openNetns = (): NetworkNamespace => NetworkNamespace.open(request.netns);
-  return buildContext({ request, conf, log, now, store, openNetns, env, mark });
+  const signal = deadlineOf(store, request, conf)?.signal; // the process ends before it, or soon after
+  const timed = signal === undefined ? { store } : { store: timedStore(store, signal), untimed: store, signal };
+  return buildContext({ request, conf, log, now, ...timed, openNetns, env, mark });
 }
 
 export function buildContext(
   parts: Pick<
     CniContext,
-    "request" | "conf" | "log" | "now" | "store" | "openNetns" | "untimed" | "serialise" | "hostLock" | "mark"
+    | "request"
+    | "conf"
+    | "log"
+    | "now"
+    | "store"
+    | "openNetns"
+    | "untimed"
+    | "signal"
+    | "serialise"
+    | "hostLock"
+    | "mark"
   > &
     Partial<Pick<CniContext, "kubernetes" | "memory">> & { readonly env: Environment },
 ): CniContext {
@@ -60,6 +74,13 @@ export function buildContext(
       return (await (await kubernetes()).namespace(identity.namespace)).metadata.labels;
     },
   };
+}
+
+/** Where a request is one or two journeys; of Kubernetes, and of what has much to do, each has a time of its own. */
+export function deadlineOf(store: Datastore, request: CniRequest, conf: NetConf): Deadline | undefined {
+  if (store.name !== "etcdv3" || request.command === "GC") return undefined;
+  const gates = conf.readinessGates.length * GATE_TIMEOUT_SECONDS;
+  return new Deadline(store, gates + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
 }
 
 /** A pod in the plugin's own namespace would take the host's network apart. */

@@ -5,21 +5,19 @@ import { type Datastore, type DatastoreConfig, GroupCommit, type KubeApi } from 
 import { IpamMemory } from "../ipam/index.ts";
 import { NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
-import { ROLLBACK_SHARE } from "./attach.ts";
 import { runCommand } from "./commands.ts";
 import { asCniError, errorReply } from "./error.ts";
-import { GATE_TIMEOUT_SECONDS } from "./gates.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
 import { identify } from "./identity.ts";
 import { agentKubernetes, readerOf } from "./kubernetes-client.ts";
 import { type NetConf, parseNetConf } from "./net-conf.ts";
-import { buildContext } from "./open-context.ts";
+import { buildContext, deadlineOf } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
 import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
 import { SharedLock } from "./shared-lock.ts";
 import { appendTimes, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
-import { Deadline, timedStore } from "./timed-store.ts";
+import { timedStore } from "./timed-store.ts";
 import { type WarmContext, WarmReads } from "./warm-reads.ts";
 
 export const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
@@ -117,13 +115,6 @@ type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
 const gathering = (store: Datastore, memory: IpamMemory): Datastore =>
   store.name === "etcdv3" ? GroupCommit.on(store, () => memory.passTurn()) : store;
 
-/** Where a request is one or two journeys; of Kubernetes, and of what has much to do, each has a time of its own. */
-function deadlineOf(store: Datastore, request: CniRequest, conf: NetConf): Deadline | undefined {
-  if (store.name !== "etcdv3" || request.command === "GC") return undefined;
-  const gates = conf.readinessGates.length * GATE_TIMEOUT_SECONDS;
-  return new Deadline(store, gates + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
-}
-
 async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequest): Promise<string> {
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
   let request: CniRequest | undefined;
@@ -150,6 +141,7 @@ async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequ
       conf,
       store: signal === undefined ? untimed : timedStore(untimed, signal),
       untimed,
+      signal,
       log: options.log,
       now: options.now ?? (() => new Date()),
       env: options.env ?? process.env,

@@ -14,6 +14,7 @@ import {
   openRouteKernel,
   type RouteKernel,
 } from "../../../src/kernel/index.ts";
+import { parseCidr } from "../../../src/lib/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
 
 export const isRoot = process.getuid?.() === 0;
@@ -92,6 +93,13 @@ export class CniHost implements AsyncDisposable {
     this.kernel.links.set("uplinkp", { up: true });
     const link = this.kernel.links.get("uplink")!.index;
     for (const version of [4, 6] as const) this.kernel.routes.add({ destination: defaultDestination(version), link });
+  }
+
+  /** 192.0.2.1 swallows packets: the route leads to a wire nobody answers on. */
+  addHole(): void {
+    this.kernel.links.create({ name: "hole", up: true, type: { kind: "veth", peer: { name: "holep" } } });
+    this.kernel.links.set("holep", { up: true });
+    this.kernel.routes.add({ destination: parseCidr("192.0.2.0/24"), link: this.kernel.links.get("hole")!.index });
   }
 
   static async create(): Promise<CniHost> {

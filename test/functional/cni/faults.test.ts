@@ -177,10 +177,7 @@ describe.skipIf(!canRun)("a killed ADD", () => {
 describe.skipIf(!canRun)("a datastore that is gone", () => {
   test("ADD and DEL answer within the deadline with code 11: try again later", async () => {
     await using host = await CniHost.create();
-    // 192.0.2.1 swallows packets: the route leads to a wire nobody answers on.
-    host.kernel.links.create({ name: "hole", up: true, type: { kind: "veth", peer: { name: "holep" } } });
-    host.kernel.links.set("holep", { up: true });
-    host.kernel.routes.add({ destination: parseCidr("192.0.2.0/24"), link: host.kernel.links.get("hole")!.index });
+    host.addHole();
     for (const endpoint of ["http://127.0.0.1:9", "http://192.0.2.1:2379"])
       for (const command of ["ADD", "DEL"]) {
         const conf = { datastore_type: "etcdv3", etcd_endpoints: endpoint, datastore_timeout_seconds: 2 };
@@ -189,5 +186,17 @@ describe.skipIf(!canRun)("a datastore that is gone", () => {
         expect(run).toMatchObject({ code: 1, json: { code: 11 } });
         expect(performance.now() - start).toBeLessThan(4000);
       }
+  }, 60_000);
+
+  test("pods that come together do not wait for each other's deadlines", async () => {
+    await using host = await CniHost.create();
+    host.addHole();
+    const conf = { datastore_type: "etcdv3", etcd_endpoints: "http://192.0.2.1:2379", datastore_timeout_seconds: 3 };
+    for (const command of ["ADD", "DEL"]) {
+      const start = performance.now();
+      const runs = await Promise.all(Array.from({ length: 6 }, () => host.call(command, host.pod(), { conf })));
+      expect(runs.map(({ json }) => json["code"])).toEqual(runs.map(() => 11));
+      expect(performance.now() - start).toBeLessThan(6000); // one after the other: twelve seconds
+    }
   }, 60_000);
 });
