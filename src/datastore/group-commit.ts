@@ -42,13 +42,21 @@ interface Row {
 class Batch {
   readonly members: Member[] = [];
   readonly rows = new Map<string, Row>();
-  readonly conditions = new Map<string, Condition>();
   readonly arrived = Promise.withResolvers<void>();
+  /** Of the members so far, once there is more than one: mostly all have the same. */
+  readonly #conditions = new Map<string, Condition>();
+  #counted = 0;
+
+  get conditions(): ReadonlyMap<string, Condition> {
+    for (const { conditions } of this.members.slice(this.#counted))
+      for (const condition of conditions) this.#conditions.set(JSON.stringify(condition), condition);
+    this.#counted = this.members.length;
+    return this.#conditions;
+  }
 
   hasRoomFor(writes: readonly Write[], conditions: readonly Condition[]): boolean {
-    return (
-      this.rows.size + this.conditions.size + writes.length + conditions.length <= MOST || this.members.length === 0
-    );
+    if (this.members.length === 0) return true;
+    return this.rows.size + this.conditions.size + writes.length + conditions.length <= MOST;
   }
 }
 
@@ -177,7 +185,10 @@ export class GroupCommit implements Datastore {
     if (first !== undefined && batch.members.length === 1) return this.#writeAlone(batch, first).catch(() => {});
     const rows = [...batch.rows.values()];
     const writes = rows.map(({ write, before }) => rewritten(write, before && this.#known(before)));
-    const conditions = [...batch.conditions.values()].map((condition) => this.#translated(condition));
+    // What the batch itself writes is compared where it is written.
+    const conditions = [...batch.conditions.values()]
+      .filter((condition) => condition.is !== "unchanged" || !batch.rows.has(keyPath(condition.key)))
+      .map((condition) => this.#translated(condition));
     let outcome: Together = { done: false, refused: [] };
     try {
       if (!writes.some((write) => isUnknown(expectedBy(write))) && !conditions.some(isOutdated))
@@ -284,11 +295,6 @@ function add(batch: Batch, member: Member): void {
     const earlier = batch.rows.get(path);
     const before = earlier === undefined ? expectedBy(write) : earlier.before;
     batch.rows.set(path, { key, before, write, token: member.tokens[i] ?? "", by: member });
-  }
-  for (const condition of member.conditions) {
-    // What the batch itself writes is compared where it is written.
-    const isOwn = condition.is === "unchanged" && batch.rows.has(keyPath(condition.key));
-    if (!isOwn) batch.conditions.set(JSON.stringify(condition), condition);
   }
 }
 
