@@ -33,8 +33,14 @@ const home = globalThis as { [HOME]?: Shared };
 const READY_WITHIN_MS = 10_000;
 
 /** What the API server writes for itself, all the time. */
-const ITS_OWN =
-  /^\/registry\/(masterleases|leases|events|apiregistration\.k8s\.io|flowschemas|prioritylevelconfigurations)\/|^\/registry\/(services\/endpoints|endpointslices)\/default\/kubernetes$|legacy-service-account-token-tracking$/;
+const ITS_OWN = new RegExp(
+  [
+    "^/registry/(masterleases|events|apiregistration\\.k8s\\.io|flowschemas|prioritylevelconfigurations)/",
+    "^/registry/leases/kube-system/apiserver-",
+    "^/registry/(services/endpoints|endpointslices)/default/kubernetes$",
+    "legacy-service-account-token-tracking$",
+  ].join("|"),
+);
 
 /**
  * The one server, made when it is first wanted; undefined while somebody else of this process holds it.
