@@ -78,7 +78,7 @@ export function buildContext(
 
 /** Where a request is one or two journeys; of Kubernetes, and of what has much to do, each has a time of its own. */
 export function deadlineOf(store: Datastore, request: CniRequest, conf: NetConf): Deadline | undefined {
-  if (store.name !== "etcdv3" || request.command === "GC") return undefined;
+  if (store.name === "kubernetes" || request.command === "GC") return undefined;
   const gates = conf.readinessGates.length * GATE_TIMEOUT_SECONDS;
   return new Deadline(store, gates + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
 }

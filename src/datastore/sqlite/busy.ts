@@ -1,5 +1,5 @@
 // Several processes share the file: a write that meets another one's waits its turn, and says so when it never comes.
-import { setTimeout as sleep } from "node:timers/promises";
+import { delay } from "../../lib/retry.ts";
 import { Unavailable } from "../errors.ts";
 
 /** SQLite itself waits this long, blocking the event loop; the rest of a wait lets others run. */
@@ -19,10 +19,14 @@ export async function retryBusy<T>(
     } catch (error) {
       if (sqliteCode(error) === "") throw error;
       if (!isBusy(error)) throw new Unavailable(file, describe(error), { cause: error });
-      const waitedMs = Math.round(performance.now() - started);
-      if (waitedMs >= timeoutMs)
-        throw new Unavailable(file, `another process held it for ${waitedMs} ms`, { cause: error });
-      await sleep(1 + Math.random() * 9, undefined, signal === undefined ? {} : { signal });
+      const held = (): Unavailable => {
+        const waitedMs = Math.round(performance.now() - started);
+        return new Unavailable(file, `another process held it for ${waitedMs} ms`, { cause: error });
+      };
+      if (performance.now() - started >= timeoutMs) throw held();
+      await delay(1 + Math.random() * 9, signal).catch((reason: unknown) => {
+        throw reason instanceof Unavailable ? held() : reason; // a deadline does not know what was in the way
+      });
     }
   }
 }

@@ -1,4 +1,5 @@
 // The node-local service: the same results as the plugin alone, and the plugin goes on without it.
+import { Database } from "bun:sqlite";
 import { once } from "node:events";
 import { join } from "node:path";
 import { statSync } from "node:fs";
@@ -62,6 +63,29 @@ describe.skipIf(!canRun)("service", () => {
     const gone = await Promise.all(pods.map((pod, i) => host.del(pod, { conf, ...k8s("ns1", `p${i}`) })));
     expect(gone.every((run) => run.code === 0)).toBeTrue();
     expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
+  });
+
+  test("while another process holds the datastore ADD and DEL say so in time, all at once; afterwards nothing is left", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    await startService(host, socket).ready;
+    const conf = { service_socket: socket, datastore_timeout_seconds: 3 };
+    const pods = Array.from({ length: 4 }, () => host.pod());
+    expect(await host.add(pods[0]!, { conf })).toMatchObject({ code: 0 });
+    const other = new Database(host.sqlitePath);
+    other.run("BEGIN EXCLUSIVE");
+    const started = performance.now();
+    const refused = await Promise.all([
+      ...pods.slice(1).map((pod) => host.add(pod, { conf })),
+      host.del(pods[0]!, { conf }),
+    ]);
+    const seconds = (performance.now() - started) / 1000;
+    other.run("ROLLBACK");
+    other.close();
+    expect(refused.map(({ code, json }) => [code, json["code"]])).toEqual(refused.map(() => [1, 11]));
+    expect(seconds).toBeLessThan(3.5);
+    for (const pod of pods) expect(await host.del(pod, { conf })).toMatchObject({ code: 0 });
+    expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
   });
 
   test("what the service cannot do the plugin does: host programs, another datastore, a dead service", async () => {
