@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from "bun:test";
 import type { Block, BlockKey } from "../model/index.ts";
 import { parseCidr } from "../lib/ip.ts";
 import type { Datastore, Together, TogetherOptions, Write } from "./datastore.ts";
-import { NotFound, Unavailable } from "./errors.ts";
+import { NotFound, Unavailable, ValidationFailed } from "./errors.ts";
 import { GroupCommit } from "./group-commit.ts";
 import { openSqliteInMemory } from "./sqlite/open.ts";
 
@@ -185,4 +185,15 @@ test("whoever only asks whether something still holds is answered, and nobody bu
   await letThrough();
   expect((await one).done).toBe(true);
   expect(taken).toBe(1);
+});
+
+test("a name that has no place is refused, and nobody else with it", async () => {
+  const one = step("a");
+  await Bun.sleep(1);
+  const two = step("b");
+  await expect(gathered.together!([create("c"), create("no/place")])).rejects.toThrow(ValidationFailed);
+  await letThrough();
+  await letThrough();
+  expect((await Promise.all([one, two])).map(({ done }) => done)).toEqual([true, true]);
+  await expect(store.get(handle("c"))).rejects.toThrow(NotFound);
 });

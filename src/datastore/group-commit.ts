@@ -10,6 +10,7 @@ import { keyMatches, keyPath, type StoredKey, type StoredQuery } from "../model/
 import type { CallOptions, Condition, Datastore, DeleteOptions, Entry, KeyOfQuery, ListOptions } from "./datastore.ts";
 import type { ListResult, ReadOptions, Removed, Revision, Stored, Together, TogetherOptions } from "./datastore.ts";
 import type { UpdateOptions, Watch, WatchOptions, Write } from "./datastore.ts";
+import { pathOf } from "./codec.ts";
 import { Conflict, Unavailable } from "./errors.ts";
 import { nameOfKey } from "./key-name.ts";
 
@@ -23,6 +24,8 @@ const TOKEN = "gathering ";
 
 interface Member {
   readonly writes: readonly Write[];
+  /** Where each of them stands. */
+  readonly paths: readonly string[];
   readonly conditions: readonly Condition[];
   /** What each write's entry is called until its revision is known. */
   readonly tokens: readonly Revision[];
@@ -91,6 +94,7 @@ export class GroupCommit implements Datastore {
   async together(writes: readonly Write[], options: TogetherOptions = {}): Promise<Together> {
     const { conditions = [], signal } = options;
     signal?.throwIfAborted();
+    const paths = writes.map((write) => pathOf(keyOf(write))); // what has no place is refused before it touches others
     let batch = (this.#gathering ??= new Batch());
     while (!batch.hasRoomFor(writes, conditions)) {
       await batch.arrived.promise;
@@ -103,7 +107,7 @@ export class GroupCommit implements Datastore {
     }
     const { promise, resolve, reject } = Promise.withResolvers<Together>();
     const tokens = writes.map(() => `${TOKEN}${++this.#count}`);
-    const member: Member = { writes, conditions, tokens, resolve, reject };
+    const member: Member = { writes, paths, conditions, tokens, resolve, reject };
     add(batch, member);
     if (writes.length > 0) this.#onTaken(); // else it only asked whether something still holds, and goes on
     if (this.#sending === undefined) this.#send(batch);
@@ -171,15 +175,17 @@ export class GroupCommit implements Datastore {
   #send(batch: Batch): void {
     this.#gathering = undefined;
     this.#sending = batch;
-    void this.#write(batch).finally(() => {
-      this.#sending = undefined;
-      batch.arrived.resolve();
-      const next = this.#gathering;
-      if (next !== undefined) this.#send(next);
-    });
+    void this.#write(batch)
+      .catch((error: unknown) => this.#failAll(batch.members, error)) // whatever it was, nobody waits for ever
+      .finally(() => {
+        this.#sending = undefined;
+        batch.arrived.resolve();
+        const next = this.#gathering;
+        if (next !== undefined) this.#send(next);
+      });
   }
 
-  /** Never rejects: the members are told. */
+  /** The members are told what became of it. */
   async #write(batch: Batch): Promise<void> {
     const [first] = batch.members;
     if (first !== undefined && batch.members.length === 1) return this.#writeAlone(batch, first).catch(() => {});
@@ -232,8 +238,7 @@ export class GroupCommit implements Datastore {
   }
 
   #succeed(batch: Batch, member: Member): void {
-    const revisions = member.writes.map((write, i) => {
-      const path = keyPath(keyOf(write));
+    const revisions = member.paths.map((path, i) => {
       const isLast = batch.rows.get(path)?.by === member && this.#gathering?.rows.has(path) !== true;
       const revision = this.#known(member.tokens[i] ?? "");
       return isLast && !isUnknown(revision) ? revision : SUPERSEDED;
@@ -291,7 +296,7 @@ function add(batch: Batch, member: Member): void {
   batch.members.push(member);
   for (const [i, write] of member.writes.entries()) {
     const key = keyOf(write);
-    const path = keyPath(key);
+    const path = member.paths[i] ?? "";
     const earlier = batch.rows.get(path);
     const before = earlier === undefined ? expectedBy(write) : earlier.before;
     batch.rows.set(path, { key, before, write, token: member.tokens[i] ?? "", by: member });
