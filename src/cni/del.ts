@@ -8,6 +8,7 @@ import { deleteEndpoint, deletionOf, getEndpoint, type StoredEndpoint } from "./
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
 import { checkDatastoreReady } from "./gates.ts";
+import { gateTimeoutMs } from "./open-context.ts";
 import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
 import { legacyHandle, onStore, releaseAddresses } from "./ipam-plugin.ts";
 
@@ -27,7 +28,7 @@ async function delTogether(context: CniContext): Promise<void> {
     context.store,
     async (store) => {
       const here = onStore(context, store);
-      const ready = checkDatastoreReady(store).then(() => mark("gates open"));
+      const ready = checkDatastoreReady(store, gateTimeoutMs(context)).then(() => mark("gates open"));
       ready.then(() => begun.resolve()).catch(() => {});
       await giveBack(here, ready);
     },
@@ -68,7 +69,7 @@ async function ownEndpoint({ store, identity }: CniContext): Promise<StoredEndpo
 
 async function delInSteps(context: CniContext): Promise<void> {
   const { mark } = context;
-  const ready = checkDatastoreReady(context.store).then(() => mark("gates open"));
+  const ready = checkDatastoreReady(context.store, gateTimeoutMs(context)).then(() => mark("gates open"));
   ready.catch(() => {}); // everything below waits for it
   const deleted = deleteOwnEndpoint({ ...context, store: gatedStore(context.store, ready) }).then(() =>
     mark("endpoint deleted"),
@@ -79,7 +80,10 @@ async function delInSteps(context: CniContext): Promise<void> {
   const released = behindGate(context, first)
     .then((gated) => ipamDel(gated))
     .then(() => mark("address released"));
-  await all([ready, deleted, removed, released]);
+  const steps = [deleted, removed, released];
+  for (const step of steps) step.catch(() => {}); // behind a gate that stays shut none does anything
+  await ready;
+  await all(steps);
 }
 
 /** Waits for every step, then throws what the first of the failed ones threw. */

@@ -7,10 +7,12 @@ const GATE_INTERVAL_MS = 5000;
 export const GATE_TIMEOUT_SECONDS = 30;
 const GATE_TIMEOUT_MS = GATE_TIMEOUT_SECONDS * 1000;
 
-export async function checkDatastoreReady(store: Datastore): Promise<void> {
+/** @param timeoutMs for this question alone: who is never answered need ask no other */
+export async function checkDatastoreReady(store: Datastore, timeoutMs?: number): Promise<void> {
   let spec: { readonly datastoreReady?: unknown };
   try {
-    const stored = await store.get({ type: "resource", kind: "ClusterInformation", name: "default" });
+    const options = timeoutMs === undefined ? {} : { signal: AbortSignal.timeout(timeoutMs) };
+    const stored = await store.get({ type: "resource", kind: "ClusterInformation", name: "default" }, options);
     spec = stored.value.spec as typeof spec;
   } catch (error) {
     if (!(error instanceof NotFound)) throw error;

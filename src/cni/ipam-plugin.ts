@@ -22,6 +22,7 @@ import {
   tryParseCidr,
 } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
+import { untilAborted } from "../lib/retry.ts";
 import type { Labels } from "../model/index.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { type EndpointIdentity, ipamHandle } from "./identity.ts";
@@ -45,8 +46,8 @@ export interface IpamContext {
   readonly log: Logger;
   readonly now: () => Date;
   /** Runs one allocation of this process at a time. */
-  readonly serialise?: <T>(action: () => Promise<T>) => Promise<T>;
-  /** When it ends nobody waits for the lock any longer. */
+  readonly serialise?: <T>(action: () => Promise<T>, signal: AbortSignal | undefined) => Promise<T>;
+  /** When it ends nobody waits any longer: for the turn, the lock, or an answer. */
   readonly signal?: AbortSignal | undefined;
   /** The host's lock, where several requests of a process hold it at once; absent: the file itself. */
   readonly hostLock?: typeof lockFile;
@@ -171,7 +172,7 @@ export async function releaseAddresses(
 /** One allocation at a time per host keeps its pods out of each other's way; correctness does not depend on it. */
 function locked<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
   const inLock = (): Promise<T> => withHostLock(context, action);
-  return context.serialise === undefined ? inLock() : context.serialise(inLock);
+  return context.serialise === undefined ? inLock() : context.serialise(inLock, context.signal);
 }
 
 async function withHostLock<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
@@ -186,7 +187,7 @@ async function withHostLock<T>(context: IpamContext, action: () => Promise<T>): 
     context.log.warn("Going on without the host's IPAM lock", { file: context.conf.ipamLockFile, error });
   }
   try {
-    return await action();
+    return await untilAborted(action(), context.signal);
   } finally {
     lock?.[Symbol.dispose]();
   }

@@ -83,6 +83,10 @@ export function deadlineOf(store: Datastore, request: CniRequest, conf: NetConf)
   return new Deadline(store, gates + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
 }
 
+/** What the first question has, where not all have one time together. */
+export const gateTimeoutMs = ({ store, conf }: Pick<CniContext, "store" | "conf">): number | undefined =>
+  store.name === "kubernetes" ? conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000 : undefined;
+
 /** A pod in the plugin's own namespace would take the host's network apart. */
 export function refuseOwnNetns(context: CniContext): void {
   const { request } = context;

@@ -146,7 +146,7 @@ async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequ
       now: options.now ?? (() => new Date()),
       env: options.env ?? process.env,
       // One after the other: pods of one host would only get in each other's way at the same block.
-      serialise: (action) => options.memory.inTurn("addresses of this host", signal, action),
+      serialise: (action, until) => options.memory.inTurn("addresses of this host", until, action),
       hostLock: options.hostLock,
       mark,
       memory: options.memory,

@@ -26,6 +26,7 @@ import {
   UnreadableEntry,
   Unsupported,
   ValidationFailed,
+  Unavailable,
 } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { resolveAccess } from "./access.ts";
@@ -50,17 +51,21 @@ export async function openKubernetes(
     ...(config.clientQps === undefined ? {} : { qps: config.clientQps }),
     ...(config.clientBurst === undefined ? {} : { burst: config.clientBurst }),
   });
-  return new KubernetesDatastore(api, await apiGroup(api, config.apiGroup), config, options);
+  return new KubernetesDatastore(api, await apiGroup(api, config.apiGroup, options), config, options);
 }
 
-/** The native group only where it alone is served; whatever cannot be found out means the old one. */
-async function apiGroup(api: KubeApi, wanted: string | undefined): Promise<ApiGroup> {
+/**
+ * The native group only where it alone is served; whatever cannot be found out means the old one. Who has but one
+ * request need not hear twice that nobody answers.
+ */
+async function apiGroup(api: KubeApi, wanted: string | undefined, { oneShot }: OpenOptions): Promise<ApiGroup> {
   if (wanted !== undefined) return wanted === CRD_V3 ? CRD_V3 : CRD_V1;
   try {
     const served = await api.get<KubeObject & { readonly groups: readonly { readonly name: string }[] }>("/apis");
     const names = new Set(served.groups.map(({ name }) => name));
     return names.has("projectcalico.org") && !names.has("crd.projectcalico.org") ? CRD_V3 : CRD_V1;
-  } catch {
+  } catch (error) {
+    if (oneShot === true && error instanceof Unavailable) throw error;
     return CRD_V1;
   }
 }

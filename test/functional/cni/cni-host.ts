@@ -14,7 +14,7 @@ import {
   openRouteKernel,
   type RouteKernel,
 } from "../../../src/kernel/index.ts";
-import { parseCidr } from "../../../src/lib/ip.ts";
+import { parseAddress, parseCidr } from "../../../src/lib/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
 
 export const isRoot = process.getuid?.() === 0;
@@ -99,7 +99,9 @@ export class CniHost implements AsyncDisposable {
   addHole(): void {
     this.kernel.links.create({ name: "hole", up: true, type: { kind: "veth", peer: { name: "holep" } } });
     this.kernel.links.set("holep", { up: true });
-    this.kernel.routes.add({ destination: parseCidr("192.0.2.0/24"), link: this.kernel.links.get("hole")!.index });
+    const link = this.kernel.links.get("hole")!.index;
+    this.kernel.routes.add({ destination: parseCidr("192.0.2.0/24"), link });
+    this.kernel.neighbours.set({ link, address: parseAddress("192.0.2.1"), mac: "02:00:00:00:00:01" });
   }
 
   static async create(): Promise<CniHost> {

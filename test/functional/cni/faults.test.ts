@@ -1,8 +1,10 @@
 // What goes wrong: the right code on standard output, and nothing left behind.
 import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import fc from "fast-check";
 import { parseCidr } from "../../../src/lib/ip.ts";
-import { type CallOptions, canRun, CniHost, k8s } from "./cni-host.ts";
+import { type CallOptions, canRun, CniHost, DIST, eventually, k8s } from "./cni-host.ts";
 
 async function isClean(host: CniHost): Promise<void> {
   expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
@@ -174,6 +176,15 @@ describe.skipIf(!canRun)("a killed ADD", () => {
   }, 120_000);
 });
 
+const SILENT_API = JSON.stringify({
+  apiVersion: "v1",
+  kind: "Config",
+  clusters: [{ name: "c", cluster: { server: "http://192.0.2.1:6443" } }],
+  contexts: [{ name: "c", context: { cluster: "c", user: "u" } }],
+  "current-context": "c",
+  users: [{ name: "u", user: { token: "t" } }],
+});
+
 describe.skipIf(!canRun)("a datastore that is gone", () => {
   test("ADD and DEL answer within the deadline with code 11: try again later", async () => {
     await using host = await CniHost.create();
@@ -187,6 +198,41 @@ describe.skipIf(!canRun)("a datastore that is gone", () => {
         expect(performance.now() - start).toBeLessThan(4000);
       }
   }, 60_000);
+
+  for (const path of ["in process", "by the service"])
+    test(`a Kubernetes API that never answers, ${path}: all hear of it in time`, async () => {
+      await using host = await CniHost.create();
+      host.addHole();
+      const kubeconfig = join(host.folder, "kubeconfig");
+      writeFileSync(kubeconfig, SILENT_API);
+      const conf: Record<string, unknown> = {
+        datastore_type: "kubernetes",
+        kubernetes: { kubeconfig },
+        policy: { type: "k8s" },
+        datastore_timeout_seconds: 3,
+      };
+      if (path === "by the service") {
+        conf["service_socket"] = join(host.folder, "run/cni.sock");
+        const env = {
+          DATASTORE_TYPE: "kubernetes",
+          KUBECONFIG: kubeconfig,
+          CALICO_API_GROUP: "crd.projectcalico.org/v1",
+        };
+        const args = ["cni-service", "--socket", String(conf["service_socket"])];
+        let log = "";
+        host.start(join(DIST, "calico"), args, env).stderr?.on("data", (chunk: Buffer) => (log += chunk.toString()));
+        await eventually(() => log.includes("listens"), 20_000);
+      }
+      for (const command of ["ADD", "DEL"]) {
+        const start = performance.now();
+        const calls = Array.from({ length: 3 }, (_, i) =>
+          host.call(command, host.pod(), { conf, ...k8s("ns1", `p${i}`) }),
+        );
+        const runs = await Promise.all(calls);
+        expect(runs.map(({ json }) => json["code"])).toEqual(runs.map(() => 11));
+        expect(performance.now() - start).toBeLessThan(4000);
+      }
+    }, 60_000);
 
   test("pods that come together do not wait for each other's deadlines", async () => {
     await using host = await CniHost.create();
