@@ -9,7 +9,7 @@ import { BACKENDS } from "./host.ts";
 const SEED = Number(process.env["CALICO_FUZZ_SEED"] ?? Math.floor(Math.random() * 1e9));
 /** On each renderer. */
 const PACKETS = 10_000;
-const PACKETS_PER_STATE = 400;
+const PACKETS_PER_STATE = 800;
 
 for (const backend of BACKENDS)
   test(`${backend}: the kernel does what the evaluator says`, async () => {
