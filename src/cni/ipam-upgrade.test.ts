@@ -5,7 +5,7 @@ import { expect, test } from "bun:test";
 import { type Datastore, type KubeApi, openSqliteInMemory } from "../datastore/index.ts";
 import { silentLogger } from "../lib/log.ts";
 import { API_VERSION, type KindName, type Resource } from "../model/index.ts";
-import { upgradeFromHostLocal } from "./ipam-upgrade.ts";
+import { main, upgradeFromHostLocal } from "./ipam-upgrade.ts";
 
 async function seed(): Promise<Datastore> {
   const store = await openSqliteInMemory();
@@ -96,3 +96,8 @@ test("CI-082 an empty directory is removed and nothing else happens", () =>
     await upgradeFromHostLocal({ node: "n1", store: await seed(), api, log: silentLogger, reservations, plugins });
     expect([existsSync(reservations), existsSync(join(plugins, "calico"))]).toEqual([false, true]);
   }));
+
+test("CI-082 without a node's name, or a way to the API, it ends and says so", async () => {
+  expect(await main({})).toBe(1);
+  expect(await main({ KUBERNETES_NODE_NAME: "n1", KUBECONFIG: "/nowhere/kubeconfig" })).toBe(1);
+});

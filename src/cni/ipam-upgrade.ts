@@ -7,6 +7,7 @@ import {
   chooseDatastore,
   configFromEnvironment,
   type Datastore,
+  InvalidConfig,
   type KubeApi,
   openDatastore,
   openKubeApi,
@@ -150,15 +151,25 @@ export async function main(env: Environment): Promise<number> {
     log.error("KUBERNETES_NODE_NAME is not set: name the node to move");
     return 1;
   }
-  const config = chooseDatastore({ ...configFromEnvironment(env), datastoreType: "kubernetes" }, { env });
-  if (config.type !== "kubernetes") return 1;
-  const [store, api] = [await openDatastore(config), await openKubeApi(config, env)];
+  let cluster: Pick<UpgradeOptions, "store" | "api">;
+  try {
+    cluster = await openCluster(env);
+  } catch (error) {
+    log.error("Cannot move from host-local without the Kubernetes API", { error });
+    return 1;
+  }
   for (;;)
     try {
-      await upgradeFromHostLocal({ node, store, api, log });
+      await upgradeFromHostLocal({ node, ...cluster, log });
       return 0;
     } catch (error) {
       log.warn("Moving from host-local failed; trying again", { error });
       await delay(RETRY_MS);
     }
+}
+
+async function openCluster(env: Environment): Promise<Pick<UpgradeOptions, "store" | "api">> {
+  const config = chooseDatastore({ ...configFromEnvironment(env), datastoreType: "kubernetes" }, { env });
+  if (config.type !== "kubernetes") throw new InvalidConfig(`the datastore is ${config.type}`);
+  return { store: await openDatastore(config), api: await openKubeApi(config, env) };
 }
