@@ -1,8 +1,9 @@
 // `calico lab …`: the command line of the lab.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
+import { type FileLock, lockFile } from "../kernel/index.ts";
 import { describeError } from "../lib/log.ts";
 import { demonstrate } from "./demo.ts";
 import { down } from "./down.ts";
@@ -58,6 +59,7 @@ async function run(argv: readonly string[]): Promise<number> {
   const terminal = openTerminal();
   const name = labName(values.name ?? DEFAULT_OPTIONS.name);
   const json = values.output === "json";
+  if (!json && values.output !== undefined) throw new UsageError(`-o ${values.output}: want json, or nothing`);
   const print = (value: unknown, text: () => string) => terminal.line(json ? JSON.stringify(value, null, 2) : text());
   switch (command) {
     case "up": {
@@ -89,10 +91,12 @@ async function run(argv: readonly string[]): Promise<number> {
       const cells = await measureMatrix(lab, {
         protocol: protocolOf(values.protocol ?? "tcp"),
         port: portOf(values.port ?? "80"),
-        version: values.version === "6" ? 6 : 4,
+        version: versionOf(values.version ?? "4"),
         timeoutMs: 600,
         namespace: values.namespace,
       });
+      if (cells.length === 0 && (values.namespace !== undefined || values.version === "6"))
+        throw new UsageError(`lab ${name} has no such pod; calico lab pod list`);
       print(cells, () => renderMatrix(cells, terminal.colour));
       return 0;
     }
@@ -100,8 +104,10 @@ async function run(argv: readonly string[]): Promise<number> {
       return execute(Lab.open(name), positionals[0], inner);
     case "capture":
       return capture(Lab.open(name), positionals[0], inner);
-    case "pod":
+    case "pod": {
+      using _ = positionals[0] === "list" ? undefined : await soleWriter(name);
       return pod(Lab.open(name), positionals, values, (value, text) => print(value, text));
+    }
     case "apply": {
       if (values.filename === undefined) throw new UsageError("apply -f FILE");
       const text = readFileSync(values.filename === "-" ? 0 : values.filename, "utf8");
@@ -111,18 +117,23 @@ async function run(argv: readonly string[]): Promise<number> {
     case "set": {
       requireRoot();
       const [node = "", ...words] = positionals;
+      using _ = await soleWriter(name);
       const started = performance.now();
       await changeSettings(Lab.open(name), node, words);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
       terminal.line(`calico-node on ${node} runs with ${words.join(" ")}, ready after ${seconds} s`);
       return 0;
     }
-    case "break":
+    case "break": {
+      using _ = await soleWriter(name);
       terminal.line(breakLab(Lab.open(name), positionals));
       return 0;
-    case "heal":
+    }
+    case "heal": {
+      using _ = await soleWriter(name);
       for (const line of await healLab(Lab.open(name))) terminal.line(line);
       return 0;
+    }
     case "help":
     case "-h":
     case "--help":
@@ -132,6 +143,9 @@ async function run(argv: readonly string[]): Promise<number> {
       throw new UsageError(`no command ${command}; calico lab help`);
   }
 }
+
+/** Two commands at once would each write the lab's record without what the other put there. */
+const soleWriter = (name: string): Promise<FileLock> => lockFile(join(Lab.open(name).folder.path, "lock"));
 
 function parse(args: readonly string[]) {
   try {
@@ -185,6 +199,8 @@ function pod(
     lab.host(wanted.node);
     addPods(lab, [wanted]);
     const added = lab.pod(`${wanted.namespace}/${wanted.name}`);
+    if (options.node !== undefined && added.node !== options.node)
+      throw new UsageError(`pod ${podNamespace(added)} is on ${added.node} already; calico lab pod del it first`);
     print(added, () => `pod ${podNamespace(added)} on ${added.node}: ${added.addresses.join(", ")}`);
     return 0;
   }
@@ -291,6 +307,11 @@ function protocolOf(text: string) {
   const protocol = (["tcp", "udp", "icmp", "sctp"] as const).find((p) => p === text);
   if (protocol === undefined) throw new UsageError(`--protocol ${text}: want tcp, udp, icmp or sctp`);
   return protocol;
+}
+
+function versionOf(text: string): 4 | 6 {
+  if (text !== "4" && text !== "6") throw new UsageError(`--version ${text}: want 4 or 6`);
+  return text === "4" ? 4 : 6;
 }
 
 function portOf(text: string): number {

@@ -4,7 +4,7 @@ import { readdirSync } from "node:fs";
 import { deleteNamedNamespace, listNamedNamespaces, NetworkNamespace } from "../kernel/index.ts";
 import { LabFolder } from "./folder.ts";
 import { removeGroups } from "./kubernetes/cgroups.ts";
-import { endProcesses, findProcess, processesIn } from "./process.ts";
+import { endProcesses, findProcess, processesOf } from "./process.ts";
 import type { Terminal } from "./terminal.ts";
 
 const GRACE_MS = 500;
@@ -20,11 +20,11 @@ export async function down(name: string, terminal: Terminal): Promise<Removed> {
   const inside = new Set(namespaces.map(identityOf));
   // Pods are namespaces known only inside their hosts: everything a host's holder can see goes with it.
   for (const host of holders(folder)) for (const pod of podNamespaces(host)) inside.add(pod);
-  const processes = processesIn(inside);
+  const processes = processesOf(folder, inside);
   await terminal.step(`${processes.length} processes`, async () => {
     await endProcesses(processes, GRACE_MS);
     // What was being started while we looked.
-    await endProcesses(processesIn(inside), 0);
+    await endProcesses(processesOf(folder, inside), 0);
   });
   await terminal.step(`${namespaces.length} namespaces`, async () => {
     for (const namespace of namespaces) deleteNamedNamespace(namespace);

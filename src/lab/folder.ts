@@ -5,6 +5,8 @@ import { join } from "node:path";
 import type { LabOptions } from "./options.ts";
 
 export const LAB_ROOT = "/var/lib/calico-lab";
+/** Where a host sees the folder that all hosts of its lab share. */
+export const HOST_DATASTORE = "/var/lib/calico/datastore";
 
 export interface LabPod {
   readonly namespace: string;

@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { dirname } from "node:path";
 import { delay } from "../lib/retry.ts";
-import type { LabFolder } from "./folder.ts";
+import { HOST_DATASTORE, LAB_ROOT, type LabFolder } from "./folder.ts";
 
 export interface Identity {
   readonly pid: number;
@@ -87,16 +87,32 @@ function signalProcess(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-/** Every process in one of these network namespaces, whoever started it. */
-export function processesIn(namespaces: ReadonlySet<string>): Identity[] {
+/**
+ * Every process in one of these network namespaces, whoever started it, and every one that sees the lab's shared folder
+ * as its host's datastore: a pod's program is still found when all of its host was killed.
+ */
+export function processesOf(folder: LabFolder, namespaces: ReadonlySet<string>): Identity[] {
   return readdirSync("/proc")
     .filter((entry) => /^\d+$/.test(entry))
     .map(Number)
-    .filter((pid) => pid !== process.pid && namespaces.has(namespaceOf(pid)))
+    .filter((pid) => pid !== process.pid && (namespaces.has(namespaceOf(pid)) || isMountedIn(folder, pid)))
     .flatMap((pid) => {
       const startTime = startTimeOf(pid);
       return startTime === undefined ? [] : [{ pid, startTime }];
     });
+}
+
+/** Fields 4 and 5 of a line of mountinfo: what of its file system is mounted, and where. */
+function isMountedIn(folder: LabFolder, pid: number): boolean {
+  const source = folder.shared.slice(dirname(LAB_ROOT).length); // /var/lib may be a file system of its own
+  try {
+    return readFileSync(`/proc/${pid}/mountinfo`, "utf8")
+      .split("\n")
+      .map((line) => line.split(" "))
+      .some(([, , , root, where]) => where === HOST_DATASTORE && root?.endsWith(source) === true);
+  } catch {
+    return false; // ended meanwhile
+  }
 }
 
 function namespaceOf(pid: number): string {

@@ -3,9 +3,10 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { listNamedNamespaces } from "../../../src/kernel/index.ts";
 import { down } from "../../../src/lab/down.ts";
-import type { Lab } from "../../../src/lab/lab.ts";
+import { Lab } from "../../../src/lab/lab.ts";
 import { measureMatrix } from "../../../src/lab/matrix.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
+import { rolePath } from "../../../src/lab/programs.ts";
 import { openTerminal } from "../../../src/lab/terminal.ts";
 import { up } from "../../../src/lab/up.ts";
 import { API_VERSION } from "../../../src/model/index.ts";
@@ -103,3 +104,42 @@ async function eventually(holds: () => boolean | Promise<boolean>, withinMs = 20
     await Bun.sleep(50);
   }
 }
+
+describe("a lab of one host", () => {
+  const options: LabOptions = { ...DEFAULT_OPTIONS, name: "testone", nodes: 1, podsPerNode: 1 };
+  beforeAll(() => up(options, quiet), 90_000);
+  afterAll(() => down(options.name, quiet), 30_000);
+  const calico = (...words: string[]) =>
+    Bun.spawn([rolePath("calico"), "lab", ...words], { stdin: "ignore", stdout: "pipe", stderr: "pipe" });
+
+  test("remembers every pod of those added at once", async () => {
+    const names = ["a", "b", "c"];
+    const added = names.map((name) => calico("pod", "add", name, "--name", options.name));
+    expect(await Promise.all(added.map((child) => child.exited))).toEqual([0, 0, 0]);
+    expect(Lab.open(options.name).pods.map((pod) => pod.name)).toEqual(expect.arrayContaining(names));
+  }, 30_000);
+
+  for (const words of ["matrix -o yaml", "matrix --version 5", "matrix --version 6", "matrix -n nobody"])
+    test(`refuses ${words}`, async () => {
+      expect(await calico(...words.split(" "), "--name", options.name).exited).toBe(2);
+    });
+
+  test("leaves no program of a pod whose host was killed first", async () => {
+    const program = calico("exec", "pod1", "--name", options.name, "--", "sleep", "1000");
+    const sleeping = () =>
+      Bun.spawnSync(["pgrep", "-P", String(program.pid)])
+        .stdout.toString()
+        .trim();
+    await eventually(() => sleeping() !== "");
+    const pid = sleeping();
+    const isIn = () => readFileSync(`/proc/${pid}/cmdline`, "utf8").startsWith("sleep");
+    await eventually(isIn);
+    const holder = Lab.open(options.name).host("node1").holder?.pid ?? 0;
+    expect(holder).toBeGreaterThan(0);
+    process.kill(holder, "SIGKILL");
+    await eventually(() => !existsSync(`/proc/${holder}/root/run/netns`));
+    await down(options.name, quiet);
+    await program.exited;
+    expect(existsSync(`/proc/${pid}`)).toBe(false);
+  }, 30_000);
+});
