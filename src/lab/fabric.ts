@@ -10,7 +10,7 @@ import {
 } from "../kernel/index.ts";
 import { parseAddress, parseCidr, parseNetwork } from "../lib/ip.ts";
 import type { LabFolder } from "./folder.ts";
-import type { LabPlan, PlannedHost, PlannedInterface } from "./plan.ts";
+import type { LabPlan, PlannedHost, PlannedInterface, PlannedRoute } from "./plan.ts";
 
 export const FABRIC = "fabric";
 
@@ -36,6 +36,7 @@ export function buildFabric(folder: LabFolder, plan: LabPlan): void {
     kernel.links.set(name, { up: true });
   }
   addAddresses(kernel, bridgeName(plan.control.segment), plan.control.addresses);
+  addRoutes(kernel, plan.control.routes ?? []);
 }
 
 /** A host's namespace with its interfaces plugged in, addresses and routes set, forwarding on. */
@@ -68,11 +69,7 @@ export function connectHost(folder: LabFolder, host: PlannedHost): void {
     kernel.links.set(nic.name, { up: true });
     addAddresses(kernel, nic.name, nic.addresses);
   }
-  for (const route of host.routes)
-    kernel.routes.replace({
-      destination: parseCidr(route.destination),
-      gateway: parseAddress(route.via),
-    });
+  addRoutes(kernel, host.routes);
 }
 
 /** Pulls the plug of one interface, or puts it back. */
@@ -94,4 +91,9 @@ function addAddresses(kernel: ReturnType<typeof openRouteKernel>, link: string, 
   if (index === undefined) throw new Error(`no interface ${link}`);
   for (const text of addresses)
     kernel.addresses.replace({ link: index, ...parseNetwork(text), noDuplicateDetection: true });
+}
+
+function addRoutes(kernel: ReturnType<typeof openRouteKernel>, routes: readonly PlannedRoute[]): void {
+  for (const route of routes)
+    kernel.routes.replace({ destination: parseCidr(route.destination), gateway: parseAddress(route.via) });
 }

@@ -26,6 +26,7 @@ test("racks: every node has its router as neighbour and way out, routers know on
   expect(plan.nodes[3]?.routes).toEqual([{ destination: "0.0.0.0/0", via: "10.81.0.1" }]);
   expect(plan.routers[1]?.neighbours).toContainEqual({ address: "10.81.0.14", asNumber: 65002 });
   expect(plan.routers[1]?.neighbours).toContainEqual({ address: "10.79.0.11", asNumber: 65101 });
+  expect(plan.control.routes).toContainEqual({ destination: "10.81.0.0/24", via: "10.79.0.12" });
 });
 
 test("reflectors: two nodes reflect, the mesh is off", () => {

@@ -44,7 +44,12 @@ export interface LabPlan {
   readonly routers: readonly PlannedRouter[];
   readonly resources: readonly Resource[];
   /** Where an etcd of the lab listens: an address on the first segment. */
-  readonly control: { readonly segment: string; readonly addresses: readonly string[] };
+  readonly control: {
+    readonly segment: string;
+    readonly addresses: readonly string[];
+    /** Back to hosts of other segments. */
+    readonly routes?: readonly PlannedRoute[];
+  };
 }
 
 export const POD_CIDR = { v4: "10.65.0.0/16", v6: "fd65::/64" } as const;
@@ -188,7 +193,11 @@ function planRacks(options: LabOptions): LabPlan {
         ),
       ),
     ],
-    control: { segment: "spine", addresses: addresses(options, 79, 1) },
+    control: {
+      segment: "spine",
+      addresses: addresses(options, 79, 1),
+      routes: racks.map((rack) => ({ destination: `10.${80 + rack}.0.0/24`, via: `10.79.0.${11 + rack}` })),
+    },
   };
 }
 

@@ -75,17 +75,19 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   return lab;
 }
 
-/** Every host has learned a way to every pod. In a rack its way out is one: the router knows the rest. */
+/** Every host has learned a way to every pod. In a rack its way out is one: the routers know the rest. */
 async function untilRouted(lab: Lab): Promise<void> {
   const addresses = lab.record.pods.flatMap((pod) => pod.addresses.map(parseAddress));
   const isRack = lab.options.topology === "racks";
   const deadline = performance.now() + READY_WAIT_MS;
-  for (const { name } of lab.plan.nodes) {
+  const routers = isRack && lab.options.backend === "bird" ? lab.plan.routers : [];
+  for (const { name } of [...lab.plan.nodes, ...routers]) {
+    const isDefaultEnough = isRack && !routers.some((router) => router.name === name);
     using namespace = NetworkNamespace.named(lab.folder.namespace(name));
     using kernel = openRouteKernel(namespace);
     const isRouted = (address: IpAddress) => {
       const route = kernel.routes.lookup(address);
-      return route !== undefined && route.type === "unicast" && (isRack || cidrLength(route.destination) > 0);
+      return route !== undefined && route.type === "unicast" && (isDefaultEnough || cidrLength(route.destination) > 0);
     };
     while (!addresses.every(isRouted)) {
       const missing = addresses.filter((address) => !isRouted(address));
