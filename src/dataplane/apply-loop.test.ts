@@ -9,7 +9,7 @@ import { Throttle } from "./throttle.ts";
 /** A loop whose parts write down when they were called. */
 function testLoop(
   failing: { name?: string; error?: Error; times?: number } = {},
-  more: Partial<ApplyLoopOptions> & { readonly hang?: boolean } = {},
+  more: Partial<ApplyLoopOptions> & { readonly hang?: boolean; readonly withLeftovers?: boolean } = {},
 ) {
   const calls: string[] = [];
   const seen: ManagerMessage[] = [];
@@ -44,10 +44,15 @@ function testLoop(
     },
   });
   const set = { ...part("set"), applyDeletions: (): ApplyOutcome => (calls.push("delete sets"), {}) };
+  const leftovers = {
+    ...part("leftovers"),
+    needsWholeRules: true,
+    applyDeletions: (): ApplyOutcome => (calls.push("sweep"), {}),
+  };
   const loop = new ApplyLoop({
     parts: {
       managers: [manager],
-      sets: [set],
+      sets: more.withLeftovers === true ? [set, leftovers] : [set],
       tables: [part("table")],
       links: [part("link")],
       routes: [part("route")],
@@ -185,6 +190,36 @@ test("FD-006 a failing part does not stop the others, and the round is tried aga
   await until(() => calls.filter((call) => call === "manager").length === 2);
   stop.abort();
   await running;
+});
+
+test("what the other backend left is removed only in a round that wrote every set and every table", async () => {
+  for (const name of ["set", "table"]) {
+    const { loop, calls, reports } = testLoop({ name, times: 2 }, { withLeftovers: true });
+    const stop = new AbortController();
+    const running = loop.run(stop.signal);
+    loop.interfacesInSync();
+    loop.send({ type: "inSync" });
+    await until(() => calls.includes("sweep"));
+    stop.abort();
+    await running;
+    expect(reports.length).toBeGreaterThan(0);
+    const rules = calls.filter((call) => ["table", "delete sets", "sweep"].includes(call));
+    // Two rounds that failed, which delete sets of ours all the same, and the first that did not.
+    expect(rules).toEqual(["table", "delete sets", "table", "delete sets", "table", "delete sets", "sweep"]);
+  }
+});
+
+test("the other backend's leftovers go in the round whose rules were taken at the second try", async () => {
+  const error = new FatalDataplaneError("no such set");
+  const { loop, calls } = testLoop({ name: "table", error, times: 1 }, { withLeftovers: true });
+  const stop = new AbortController();
+  const running = loop.run(stop.signal);
+  loop.interfacesInSync();
+  loop.send({ type: "inSync" });
+  await until(() => calls.includes("sweep"));
+  stop.abort();
+  await running;
+  expect(calls.filter((call) => call === "table")).toHaveLength(2);
 });
 
 test("FD-007 a fatal failure ends the loop", async () => {

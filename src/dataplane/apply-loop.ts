@@ -220,26 +220,36 @@ export class ApplyLoop implements DataplaneDriver {
     this.#needsApply = false;
     this.#applyAt = Number.POSITIVE_INFINITY;
     let failures = 0;
-    const attempt = async (what: string, work: () => Promise<ApplyOutcome | void> | ApplyOutcome | void) => {
+    /** Whether it succeeded. */
+    const attempt = async (
+      what: string,
+      work: () => Promise<ApplyOutcome | void> | ApplyOutcome | void,
+    ): Promise<boolean> => {
+      let isDone = true;
       try {
         const outcome = await work();
         if (outcome?.againInMs !== undefined)
           this.#applyAt = Math.min(this.#applyAt, performance.now() + outcome.againInMs);
       } catch (error) {
         if (signal.aborted || error instanceof FatalDataplaneError) throw error;
+        isDone = false;
         failures++;
         this.#log.warn("part of the dataplane failed; it is tried again", { part: what, error: describeError(error) });
       }
       this.#reportHealth(); // a round may take long: what counts is that it gets on
+      return isDone;
     };
     const { managers, sets, tables, links, routes } = this.#parts;
     for (const manager of managers) manager.resolve?.();
     for (const manager of managers) if (manager.apply) await attempt(manager.name, () => manager.apply?.(signal));
     const all = (parts: readonly Reconciler[]) =>
       Promise.all(parts.map((part) => attempt(part.name, () => part.apply(signal))));
+    let areRulesWhole = false;
     const writeRules = async (): Promise<unknown> => {
-      await all(sets); // a rule naming an unknown set is refused
+      const filled = await all(sets); // a rule naming an unknown set is refused
       const written = await Promise.allSettled(tables.map((part) => attempt(part.name, () => part.apply(signal))));
+      areRulesWhole =
+        filled.every((isDone) => isDone) && written.every((each) => each.status === "fulfilled" && each.value);
       return written.find((each) => each.status === "rejected")?.reason;
     };
     const setRules = async (): Promise<void> => {
@@ -251,8 +261,9 @@ export class ApplyLoop implements DataplaneDriver {
         refusal = await writeRules();
       }
       if (refusal !== undefined) throw refusal;
-      // A set in use cannot be deleted.
-      await Promise.all(sets.map((set) => attempt(set.name, () => set.applyDeletions(signal))));
+      // A set in use cannot be deleted. And what still protects stays until all of ours does.
+      const deletable = sets.filter((set) => areRulesWhole || set.needsWholeRules !== true);
+      await Promise.all(deletable.map((set) => attempt(set.name, () => set.applyDeletions(signal))));
     };
     const settingRules = setRules();
     const settingRoutes = all(links).then(() => all(routes));

@@ -55,6 +55,8 @@ export interface Reconciler {
 
 /** Sets of addresses that rules name: made and filled before the rules are written, deleted after. */
 export interface SetReconciler extends Reconciler {
+  /** Deletes what judges packets beside our rules: only in a round that wrote every set and every table. */
+  readonly needsWholeRules?: boolean;
   applyDeletions(signal: AbortSignal): Promise<ApplyOutcome> | ApplyOutcome;
 }
 

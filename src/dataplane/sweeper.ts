@@ -30,6 +30,7 @@ const ON_ITS_WAY_MS = 20;
 
 export class Sweeper implements SetReconciler {
   readonly name = "leftovers of the other backend";
+  readonly needsWholeRules = true;
   readonly #targets: SweepTargets;
   readonly #log: Logger;
   readonly #tables: readonly IptablesTable[];
