@@ -1,10 +1,11 @@
-// A lab that is made and taken down again and again leaves nothing: counted on the whole machine before and after.
+// A lab that is made and taken down again and again leaves nothing: counted on the whole machine while each stands and after.
 //   LAB_CYCLES=n   how often (default 50)
 import { expect, test } from "bun:test";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { down } from "../../src/lab/down.ts";
 import { LAB_ROOT } from "../../src/lab/folder.ts";
+import type { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { up } from "../../src/lab/up.ts";
@@ -21,14 +22,39 @@ interface Count {
   readonly files: number;
 }
 
-/** Every network namespace a lab of this name has had. A process outlives its name, not its namespace. */
+/**
+ * The namespaces of the lab that stands or stood last, by number: the hosts' networks and mounts, and the pods' networks,
+ * which only their hosts know by name. A process outlives its name, not its namespaces.
+ */
 const spaces = new Set<number>();
+function folder(path: string): string[] {
+  try {
+    return readdirSync(path);
+  } catch {
+    return [];
+  }
+}
+const hostSpaces = () => folder("/run/netns").filter((ns) => ns.includes(name));
 function inode(path: string): number {
   try {
     return statSync(path).ino;
   } catch {
     return -1; // it ended just now
   }
+}
+
+/** Notes the lab's namespaces in place of the last one's; returns how many are of pods. */
+function noteSpaces(lab: Lab): number {
+  spaces.clear();
+  for (const ns of hostSpaces()) spaces.add(inode(`/run/netns/${ns}`));
+  const pods = lab.hostNames.flatMap((host) => {
+    const holder = `/proc/${lab.host(host).holder?.pid}`;
+    spaces.add(inode(`${holder}/ns/mnt`));
+    return folder(`${holder}/root/run/netns`).map((pod) => inode(`${holder}/root/run/netns/${pod}`));
+  });
+  for (const pod of pods) spaces.add(pod);
+  spaces.delete(-1);
+  return new Set(pods).size;
 }
 
 /** In seconds of the machine's life. The kernel gives a number of a dead namespace to the next: what began later is not the lab's. */
@@ -44,21 +70,15 @@ const uptime = () => Number(readFileSync("/proc/uptime", "utf8").split(" ")[0]);
 /** Only what carries the lab's name, so that other labs may run beside it; all links of this network namespace. */
 function count(before = Number.POSITIVE_INFINITY): Count {
   const lines = (path: string) => readFileSync(path, "utf8").split("\n");
-  const folder = (path: string) => {
-    try {
-      return readdirSync(path);
-    } catch {
-      return [];
-    }
-  };
-  const namespaces = folder("/run/netns").filter((ns) => ns.includes(name));
-  for (const ns of namespaces) spaces.add(inode(`/run/netns/${ns}`));
   const processes = folder("/proc").filter(
-    (pid) => /^\d+$/.test(pid) && spaces.has(inode(`/proc/${pid}/ns/net`)) && startOf(pid) < before,
+    (pid) =>
+      /^\d+$/.test(pid) &&
+      ["net", "mnt"].some((kind) => spaces.has(inode(`/proc/${pid}/ns/${kind}`))) &&
+      startOf(pid) < before,
   );
   return {
     processes: processes.length,
-    namespaces: namespaces.length,
+    namespaces: hostSpaces().length,
     links: folder("/sys/class/net").length,
     mounts: lines("/proc/self/mountinfo").filter((line) => line.includes(name)).length,
     files: [LAB_ROOT, "/run", tmpdir()].flatMap(folder).filter((file) => file.includes(name)).length,
@@ -70,14 +90,23 @@ test(`${cycles} labs made and taken down leave nothing`, async () => {
   const before = count();
   const rss: number[] = [];
   const started = performance.now();
-  let busiest: Count = before;
+  const stood: Count[] = [];
   for (let i = 0; i < cycles; i++) {
     const topology = (["switch", "racks", "reflectors"] as const)[i % 3] ?? "switch";
-    await up(
+    const lab = await up(
       { ...DEFAULT_OPTIONS, name, nodes: 3, podsPerNode: 1, topology, dataplane: i % 2 === 0 ? "nft" : "iptables" },
       quiet,
     );
-    if (i === 0) busiest = count();
+    // The counting counts: every lab that stands is seen, with its hosts and all its pods.
+    const pods = noteSpaces(lab);
+    const standing = count();
+    expect({ cycle: i, pods, hosts: standing.namespaces }).toEqual({
+      cycle: i,
+      pods: 3,
+      hosts: lab.hostNames.length + 1,
+    });
+    expect(standing.processes).toBeGreaterThan(lab.hostNames.length + lab.plan.nodes.length);
+    stood.push(standing);
     const ended = uptime();
     await down(name, quiet);
     expect({ cycle: i, ...count(ended) }).toEqual({ cycle: i, ...before });
@@ -86,11 +115,9 @@ test(`${cycles} labs made and taken down leave nothing`, async () => {
   }
   const [early, late] = [rss[Math.min(9, cycles - 1)] ?? 0, rss.at(-1) ?? 0];
   console.log(
-    `cycles: ${cycles} in ${((performance.now() - started) / 1000).toFixed(0)} s; while one stood: ${JSON.stringify(busiest)}; ` +
+    `cycles: ${cycles} in ${((performance.now() - started) / 1000).toFixed(0)} s; while the first stood: ${JSON.stringify(stood[0])}; ` +
       `after each: ${JSON.stringify(before)}; memory ${early.toFixed(0)} MB after 10, ${late.toFixed(0)} MB at the end`,
   );
-  // The counting counts: a lab that stands is seen.
-  expect(busiest.processes).toBeGreaterThan(3);
-  expect(busiest.namespaces + busiest.mounts + busiest.files).toBeGreaterThan(0);
+  expect(stood.every(({ mounts, files }) => mounts + files > 0)).toBe(true);
   expect(late).toBeLessThan(early + 30);
 }, 1_800_000);
