@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { API_VERSION, type Resource } from "../model/index.ts";
 import { NetworkNamespace, openRouteKernel } from "../kernel/index.ts";
-import { cidrLength, type IpAddress, parseAddress } from "../lib/ip.ts";
+import { cidrLength, type IpAddress, parseAddress, parseNetwork } from "../lib/ip.ts";
 import { delay } from "../lib/retry.ts";
 import { buildFabric, connectHost } from "./fabric.ts";
 import { LabFolder, type LabPod, type NewPod } from "./folder.ts";
@@ -75,25 +75,39 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   return lab;
 }
 
-/** Every host has learned a way to every pod. In a rack its way out is one: the routers know the rest. */
+/**
+ * Every host has learned a way to every pod. With BGP a rack's way out is one: its router knows the rest. An overlay needs
+ * its own routes on the nodes, and of the routers only that they have learned the ways between the nodes.
+ */
 async function untilRouted(lab: Lab): Promise<void> {
-  const addresses = lab.record.pods.flatMap((pod) => pod.addresses.map(parseAddress));
+  const pods = lab.record.pods.flatMap((pod) => pod.addresses.map(parseAddress));
+  const nodes = lab.plan.nodes.flatMap(({ interfaces }) =>
+    interfaces.flatMap((nic) => nic.addresses.map((network) => parseNetwork(network).address)),
+  );
   const isRack = lab.options.topology === "racks";
+  const isOverlay = lab.options.backend === "vxlan";
   const deadline = performance.now() + READY_WAIT_MS;
-  const routers = isRack && lab.options.backend === "bird" ? lab.plan.routers : [];
-  for (const { name } of [...lab.plan.nodes, ...routers]) {
-    const isDefaultEnough = isRack && !routers.some((router) => router.name === name);
-    using namespace = NetworkNamespace.named(lab.folder.namespace(name));
-    using kernel = openRouteKernel(namespace);
-    const isRouted = (address: IpAddress) => {
-      const route = kernel.routes.lookup(address);
-      return route !== undefined && route.type === "unicast" && (isDefaultEnough || cidrLength(route.destination) > 0);
-    };
-    while (!addresses.every(isRouted)) {
-      const missing = addresses.filter((address) => !isRouted(address));
-      if (performance.now() > deadline) throw new Error(`${name} has no route to ${missing.slice(0, 3).join(", ")}`);
-      await delay(20);
-    }
+  for (const { name } of isRack ? lab.plan.routers : []) await untilWays(lab, name, isOverlay ? nodes : pods, deadline);
+  for (const { name } of lab.plan.nodes) await untilWays(lab, name, pods, deadline, isRack && !isOverlay);
+}
+
+async function untilWays(
+  lab: Lab,
+  host: string,
+  addresses: readonly IpAddress[],
+  deadline: number,
+  isDefaultEnough = false,
+): Promise<void> {
+  using namespace = NetworkNamespace.named(lab.folder.namespace(host));
+  using kernel = openRouteKernel(namespace);
+  const isRouted = (address: IpAddress) => {
+    const route = kernel.routes.lookup(address);
+    return route !== undefined && route.type === "unicast" && (isDefaultEnough || cidrLength(route.destination) > 0);
+  };
+  while (!addresses.every(isRouted)) {
+    const missing = addresses.filter((address) => !isRouted(address));
+    if (performance.now() > deadline) throw new Error(`${host} has no route to ${missing.slice(0, 3).join(", ")}`);
+    await delay(20);
   }
 }
 
