@@ -1,13 +1,13 @@
-// Random faults under traffic. Always: no packet that policy denies passes, and allowed traffic that the fault does not
-// touch loses nothing. After healing: everything that is allowed works again, and every kernel holds what it held after
-// the fresh start.
+// Random faults under traffic. Always, from before the fault until all is healed: no packet that policy denies passes,
+// and allowed traffic that the fault does not touch loses nothing. After healing: everything that is allowed works again,
+// and every kernel holds what it held after the fresh start.
 //   CHAOS_SEED=n      the same faults again
 //   CHAOS_ROUNDS=n    how many (default 12)
-//   CHAOS_DATAPLANE=nft|iptables
+//   CHAOS_DATAPLANE=nft|iptables, CHAOS_IPV6=yes|no     else the seed chooses
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { PacketProber, type ProbeRequest } from "../../src/kernel/index.ts";
+import { join } from "node:path";
+import { PacketProber } from "../../src/kernel/index.ts";
 import { down } from "../../src/lab/down.ts";
-import { breakLab, healLab } from "../../src/lab/faults.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS } from "../../src/lab/options.ts";
@@ -16,11 +16,10 @@ import { addPods, up } from "../../src/lab/up.ts";
 import { parseAddress } from "../../src/lib/ip.ts";
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 import { difference, type HostState, stateOf } from "./host-state.ts";
+import { type Pair, type Sighting, Watch } from "./watch.ts";
 
 const seed = Number(process.env["CHAOS_SEED"] ?? Date.now() % 1_000_000);
 const rounds = Number(process.env["CHAOS_ROUNDS"] ?? 12);
-const dataplane = process.env["CHAOS_DATAPLANE"] === "iptables" ? "iptables" : "nft";
-console.log(`chaos: CHAOS_SEED=${seed} CHAOS_ROUNDS=${rounds} CHAOS_DATAPLANE=${dataplane}`);
 
 /** The same numbers for the same seed, on every machine. */
 function randomNumbers(from: number): (below: number) => number {
@@ -33,8 +32,32 @@ function randomNumbers(from: number): (below: number) => number {
   };
 }
 
+const random = randomNumbers(seed);
+const isSeedNft = random(2) === 0;
+const isSeedIpv6 = random(2) === 0;
+const dataplane = (process.env["CHAOS_DATAPLANE"] ?? (isSeedNft ? "nft" : "iptables")) === "nft" ? "nft" : "iptables";
+const ipv6 = (process.env["CHAOS_IPV6"] ?? (isSeedIpv6 ? "yes" : "no")) === "yes";
+console.log(
+  `chaos: CHAOS_SEED=${seed} CHAOS_ROUNDS=${rounds} CHAOS_DATAPLANE=${dataplane} CHAOS_IPV6=${ipv6 ? "yes" : "no"}`,
+);
+
+/**
+ * How long a host whose packet filter somebody flushed may be open: the agent looks every ten seconds whether others
+ * wrote and reads at most once in ten; with iptables it looks ever more rarely, at last every IptablesRefreshInterval.
+ */
+const OPEN_MS = dataplane === "nft" ? 25_000 : 190_000;
+const HEAL_MS = 60_000;
+
 const quiet = openTerminal({ quiet: true });
-const options = { ...DEFAULT_OPTIONS, name: "chaos", nodes: 3, podsPerNode: 0, dataplane, datastore: "etcd" } as const;
+const options = {
+  ...DEFAULT_OPTIONS,
+  name: "chaos",
+  nodes: 3,
+  podsPerNode: 0,
+  dataplane,
+  datastore: "etcd",
+  ipv6,
+} as const;
 let lab: Lab;
 
 /** Servers accept clients only; nobody may talk to a client. */
@@ -75,65 +98,51 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => down(options.name, quiet), 60_000);
 
+/** @throws when it could not be done: a fault that did not happen proves nothing. */
+async function inOwnProcess(verb: "break" | "heal", words: readonly string[] = []): Promise<void> {
+  const command = [process.execPath, join(import.meta.dir, "fault.ts"), verb, options.name, ...words];
+  const child = Bun.spawn(command, { stdin: "ignore", stdout: "ignore", stderr: "pipe" });
+  const [code, said] = await Promise.all([child.exited, new Response(child.stderr).text()]);
+  if (code !== 0) throw new Error(`${verb} ${words.join(" ")} failed: ${said.trim()}`);
+}
+
+const nodesOf = () => lab.plan.nodes.map(({ name }) => name);
+
+/** Until every kernel holds again what it held. */
+async function restored(what: string, fresh: ReadonlyMap<string, HostState>): Promise<void> {
+  for (const deadline = performance.now() + HEAL_MS; ; await Bun.sleep(250)) {
+    const found = nodesOf().flatMap((node) => difference(fresh.get(node) ?? {}, stateOf(lab, node)));
+    if (found.length === 0) return;
+    if (performance.now() > deadline)
+      throw new Error(`${what}: the state is not that of a fresh start:\n${found.join("\n")}`);
+  }
+}
+
 test("no fault opens what policy closes, and all of them heal", async () => {
-  const random = randomNumbers(seed);
   using open = lab.openPods(lab.record.pods);
   using prober = new PacketProber();
   for (const target of open.targets.values()) for (const port of [80, 81]) prober.listen(target, "tcp", port);
   const pairs = lab.record.pods.flatMap((from) =>
-    lab.record.pods.filter((to) => to !== from).flatMap((to) => [80, 81].map((port) => ({ from, to, port }))),
+    lab.record.pods
+      .filter((to) => to !== from)
+      .flatMap((to) => to.addresses.flatMap((address) => [80, 81].map((port) => ({ to, address, port }))))
+      .map(
+        ({ to, address, port }): Pair => ({
+          from,
+          to,
+          isAllowed: isAllowed(from, to, port),
+          request: { from: open.targets.get(from)!, to: parseAddress(address), protocol: "tcp", port },
+        }),
+      ),
   );
-  const requests: ProbeRequest[] = pairs.map(({ from, to, port }) => ({
-    from: open.targets.get(from)!,
-    to: parseAddress(to.addresses[0] ?? ""),
-    protocol: "tcp",
-    port,
-  }));
-  const passes = async (timeoutMs: number) => {
-    const outcomes = await prober.probe(requests, { timeoutMs });
-    return pairs.filter((_, i) => outcomes[i]?.result === "reached");
-  };
-  const leaks = (passed: typeof pairs) =>
-    passed
-      .filter(({ from, to, port }) => !isAllowed(from, to, port))
-      .map(({ from, to, port }) => `${from.name} → ${to.name}:${port}`);
-  const allowed = pairs.filter(({ from, to, port }) => isAllowed(from, to, port)).length;
-
-  const settle = async (what: string, mayLeak = false) => {
-    const deadline = performance.now() + 60_000;
-    for (;;) {
-      const passed = await passes(400);
-      if (!mayLeak) expect({ what, leaks: leaks(passed) }).toEqual({ what, leaks: [] });
-      if (passed.length === allowed && leaks(passed).length === 0) return;
-      if (performance.now() > deadline)
-        throw new Error(`${what}: ${passed.length} of ${allowed} allowed connections work`);
-    }
-  };
-  /** A connection that did not get through at once has lost a packet: the next try of TCP comes after a second. */
-  const losses = (passed: typeof pairs, isTouched: (node: string) => boolean) =>
-    pairs
-      .filter(({ from, to, port }) => isAllowed(from, to, port) && !isTouched(from.node) && !isTouched(to.node))
-      .filter((pair) => !passed.includes(pair))
-      .map(({ from, to, port }) => `${from.name} → ${to.name}:${port}`);
-  const nodes = lab.plan.nodes.map(({ name }) => name);
-  const states = () => new Map(nodes.map((node): [string, HostState] => [node, stateOf(lab, node)]));
-  const restore = async (what: string, fresh: ReadonlyMap<string, HostState>) => {
-    const deadline = performance.now() + 60_000;
-    for (;;) {
-      const now = states();
-      const found = nodes.flatMap((node) => difference(fresh.get(node) ?? {}, now.get(node) ?? {}));
-      if (found.length === 0) return;
-      if (performance.now() > deadline)
-        throw new Error(`${what}: the state is not that of a fresh start:\n${found.join("\n")}`);
-      await Bun.sleep(250);
-    }
-  };
-  await settle("before any fault");
-  const fresh = states();
+  await using watch = new Watch(prober, pairs);
+  await watch.untilWhole("before any fault", HEAL_MS);
+  const nodes = nodesOf();
+  const fresh = new Map(nodes.map((node) => [node, stateOf(lab, node)]));
+  watch.take();
 
   for (let round = 0; round < rounds; round++) {
     const node = nodes[random(nodes.length)] ?? "node1";
-    // Only what cuts a wire or takes routes away may cost packets, and only those of that host.
     const faults = [
       ["link", node],
       ["process", node, "-felix"],
@@ -145,28 +154,32 @@ test("no fault opens what policy closes, and all of them heal", async () => {
       ["datastore"],
     ];
     const fault = faults[random(faults.length)] ?? ["routes", node];
+    const [kind = ""] = fault;
     const what = `round ${round}, ${fault.join(" ")}`;
-    try {
-      breakLab(lab, fault);
-    } catch (error) {
-      console.log(`chaos: ${what}: ${error instanceof Error ? error.message : error}`);
-      continue;
-    }
-    // A foreign flush of the packet filter opens that host until it is noticed, and there is nothing to hold it closed.
-    const isOpen = (pod: LabPod) => fault[0] === "rules" && pod.node === node;
-    const isTouched = (name: string) => ["link", "routes", "rules"].includes(fault[0] ?? "") && name === node;
-    const until = performance.now() + 500 + random(1500);
-    while (performance.now() < until) {
-      const passed = await passes(900);
-      expect({
-        what,
-        leaks: leaks(passed.filter(({ from, to }) => !isOpen(from) && !isOpen(to))),
-        losses: losses(passed, isTouched),
-      }).toEqual({ what, leaks: [], losses: [] });
-    }
-    await healLab(lab);
-    await settle(what, fault[0] === "rules");
-    await restore(what, fresh);
-    console.log(`chaos: ${what}: healed`);
+    const began = performance.now();
+    await inOwnProcess("break", fault);
+    const broken = performance.now();
+    await Bun.sleep(500 + random(1500));
+    await inOwnProcess("heal");
+    const whole = await watch.untilWhole(what, HEAL_MS + (kind === "rules" ? OPEN_MS : 0));
+    await restored(what, fresh);
+
+    // A foreign flush of the packet filter opens that host's pods until it is noticed: nothing is there to hold them
+    // closed. Ways to pods of other hosts are guarded there.
+    const mayPass = ({ at, pair }: Sighting) =>
+      kind === "rules" && pair.to.node === node && at >= began && at < Math.min(whole, broken + OPEN_MS);
+    // Only what cuts a wire or takes routes or rules away may cost packets, and only those of that host.
+    const mayBeLost = ({ pair }: Sighting) =>
+      ["link", "routes", "rules"].includes(kind) && [pair.from.node, pair.to.node].includes(node);
+    const told = ({ at, pair: { from, to, request } }: Sighting) =>
+      `${from.name} → ${to.name} ${request.to} port ${request.port}, ${Math.round(at - broken)} ms after the fault`;
+    const { leaks, losses } = watch.take();
+    const wrong = {
+      leaks: leaks.filter((seen) => !mayPass(seen)).map(told),
+      losses: losses.filter((seen) => !mayBeLost(seen)).map(told),
+    };
+    expect({ what, ...wrong }).toEqual({ what, leaks: [], losses: [] });
+    const openMs = Math.max(0, ...leaks.map(({ at }) => at - broken));
+    console.log(`chaos: ${what}: healed${leaks.length > 0 ? `, open for ${Math.round(openMs)} ms` : ""}`);
   }
-}, 600_000);
+}, 1_200_000);
