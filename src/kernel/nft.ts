@@ -25,6 +25,16 @@ import {
 } from "./nft-dump.ts";
 import { BatchEncoder, NFNL_SUBSYS_NFTABLES, NFT_MSG, putFamily } from "./nft-encode.ts";
 
+/** Resizing a table of a million members may take the kernel a second or more. */
+const LIST_ATTEMPTS = 500;
+const RESIZING_MS = 10;
+const STILL = new Int32Array(new SharedArrayBuffer(4));
+
+const latin1 = (bytes: Uint8Array): string =>
+  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
+const identityOf = ({ key, lastKey, isEnd }: DumpedElement): string =>
+  `${latin1(key)}${lastKey === undefined ? "" : latin1(lastKey)}${isEnd === true ? " end" : ""}`;
+
 /** A transaction the kernel refused: nothing of it was done. */
 export class NftError extends NetlinkError {
   constructor(
@@ -153,20 +163,31 @@ export class Nft implements NftRuleset, Disposable {
     return this.#dump(`list sets of ${table.family} ${table.name}`, NFT_MSG.getSet, table, parseSet);
   }
 
+  /**
+   * The kernel goes through a hash table from its beginning for every part of a list, passing over as many members as it
+   * has told. While it resizes the table, after many were added, the order changes: some come twice, and as many never.
+   */
   elements(table: TableRef, set: string): DumpedElement[] {
     const what = `list elements of ${table.family} ${table.name} ${set}`;
-    const batches = this.#dump(
-      what,
-      NFT_MSG.getElement,
-      table,
-      (message) => {
-        const elements: DumpedElement[] = [];
-        parseElements(message, elements);
-        return elements;
-      },
-      (w) => w.string(2, set), // NFTA_SET_ELEM_LIST_SET
-    );
-    return batches.length === 1 ? (batches[0] ?? []) : batches.flat();
+    for (let attempt = 1; attempt <= LIST_ATTEMPTS; attempt++) {
+      const parts = this.#dump(
+        what,
+        NFT_MSG.getElement,
+        table,
+        (message) => {
+          const elements: DumpedElement[] = [];
+          parseElements(message, elements);
+          return elements;
+        },
+        (w) => w.string(2, set), // NFTA_SET_ELEM_LIST_SET
+      );
+      const elements = parts.length === 1 ? (parts[0] ?? []) : parts.flat();
+      if (new Set(elements.map(identityOf)).size === elements.length) return elements;
+      Atomics.wait(STILL, 0, 0, RESIZING_MS);
+    }
+    throw new NetlinkError(what, "EINTR", {
+      message: `the kernel was resizing it during all of ${LIST_ATTEMPTS} lists`,
+    });
   }
 
   flowtables(table: TableRef): DumpedFlowtable[] {

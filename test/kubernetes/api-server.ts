@@ -1,7 +1,7 @@
 // A real kube-apiserver on a real etcd, on loopback, with TLS and RBAC, for the length of a test. The program is taken
 // from PATH, or from a cache outside the repository where it is built once as an ordinary Go module.
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -45,8 +45,12 @@ export interface ApiServer extends AsyncDisposable {
 const AUDIT_POLICY = {
   apiVersion: "audit.k8s.io/v1",
   kind: "Policy",
-  omitStages: ["RequestReceived", "ResponseStarted"],
-  rules: [{ level: "Metadata" }],
+  omitStages: ["RequestReceived"],
+  // A watch is told of when it begins and when it ends, all else once.
+  rules: [
+    { level: "Metadata", verbs: ["watch"] },
+    { level: "Metadata", omitStages: ["ResponseStarted"] },
+  ],
 };
 
 class ServerEnded extends Error {
@@ -160,13 +164,23 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
     auditLog,
     start,
     stop,
-    freeze: () => void server?.kill("SIGSTOP"),
+    freeze: () => {
+      if (server?.pid === undefined) return;
+      server.kill("SIGSTOP");
+      while (!hasStopped(server.pid)); // its threads stop one by one
+    },
     thaw: () => void server?.kill("SIGCONT"),
     unref: () => {
       for (const child of [server, etcd]) child?.unref();
     },
     [Symbol.asyncDispose]: dispose,
   };
+}
+
+function hasStopped(pid: number): boolean {
+  return readdirSync(`/proc/${pid}/task`).every((task) =>
+    /\) [TtZX] /.test(readFileSync(`/proc/${pid}/task/${task}/stat`, "utf8")),
+  );
 }
 
 /** However this process ends: a shell notices, ends the programs whose ids stand in the folder, and removes it. */

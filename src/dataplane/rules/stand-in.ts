@@ -52,10 +52,12 @@ const HARMLESS: ReadonlySet<Action["kind"]> = new Set([
 export function neededFor({ match = [], action }: Rule): string | undefined {
   const needs = [
     ...match.map((m) => MATCH_NEEDS[m.kind]),
-    action === undefined ? undefined : ACTION_NEEDS[action.kind],
+    action === undefined ? undefined : ACTION_NEEDS[recordsFlows(action) ? "nflog" : action.kind],
   ];
   return needs.filter((need) => need !== undefined).join("; ") || undefined;
 }
+
+const recordsFlows = (action: Action): boolean => action.kind === "decide" && action.nflog !== undefined;
 
 const MATCH_NEEDS: Readonly<Partial<Record<Match["kind"], string>>> = {
   connectionsAbove:

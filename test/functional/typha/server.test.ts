@@ -16,8 +16,8 @@ test("TC-T06 a client gets the snapshot, then every change, and the status when 
   server.felix.onStatus("in-sync");
   await eventually(() => early.status === "in-sync");
   server.felix.onUpdates([set("s1", "b", "updated"), set("s2", undefined), set("new", "c")]);
-  await using late = TestConsumer.connect(server.address);
   await eventually(() => early.state.size === 2500 && early.state.has("/calico/v1/netset/new"));
+  await using late = TestConsumer.connect(server.address);
   await eventually(() => late.status === "in-sync");
   expect(stateOf(late)).toEqual(stateOf(early));
   expect(late.log.every((line) => line.startsWith("new "))).toBe(true);
