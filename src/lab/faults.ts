@@ -40,8 +40,10 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
       const host = lab.host(node);
       remember();
       host.run(["nft", "flush", "ruleset"]);
+      // Calico takes the legacy tables where the host has both; who asks an unused one for its rules makes it.
+      const tools = ["iptables-legacy", ...(lab.options.ipv6 ? ["ip6tables-legacy"] : []), "iptables", "ip6tables"];
       if (lab.options.dataplane === "iptables")
-        for (const tool of ["iptables", "ip6tables"])
+        for (const tool of tools)
           for (const table of ["raw", "mangle", "nat", "filter"]) host.run([tool, "-t", table, "-F"]);
       return `all packet filter rules on ${node} are gone`;
     }

@@ -23,6 +23,8 @@ export function stateOf(lab: Lab, node: string): HostState {
       : {
           iptables: saved(lines(["iptables-save"])),
           ip6tables: saved(lines(["ip6tables-save"])),
+          legacy: saved(lines(["iptables-legacy-save"])),
+          legacy6: saved(lines(["ip6tables-legacy-save"])),
           ipset: lines(["ipset", "save"]).sort(),
         };
   return { ...filter, routes: routes("-4"), routes6: routes("-6") };
