@@ -10,7 +10,14 @@ export const NAMED_PORTS = PROBE_PROTOCOLS.flatMap((protocol) =>
   PORTS.map((port) => ({ name: `serve-${port}-${protocol}`, protocol: protocol.toUpperCase(), port })),
 );
 
-export interface Case {
+/** Which cells a case is measured by, beyond pods to pods: all of IPv4, and TCP on the first port of IPv6. */
+export interface Scope {
+  /** Also from and to the hosts. */
+  readonly withHosts?: boolean;
+  /** IPv6 with all that IPv4 is tried with. */
+  readonly everyFamily?: boolean;
+}
+export interface Case extends Scope {
   readonly name: string;
   /** One after the other; the matrix is measured after each. */
   readonly steps: readonly Step[];
@@ -23,13 +30,16 @@ export interface Step {
   readonly namespaceLabels?: Readonly<Record<string, Readonly<Record<string, string>>>>;
 }
 
-type Rule = Readonly<Record<string, unknown>>;
-type Direction = "ingress" | "egress";
-const DIRECTIONS: readonly Direction[] = ["ingress", "egress"];
-const TYPE = { ingress: "Ingress", egress: "Egress" } as const;
+/** Of a pod (`x/a`) or a host (`node1`); IPv4 unless told. */
+export type AddressOf = (name: string, version?: 4 | 6) => string;
+
+export type Rule = Readonly<Record<string, unknown>>;
+export type Direction = "ingress" | "egress";
+export const DIRECTIONS: readonly Direction[] = ["ingress", "egress"];
+export const TYPE = { ingress: "Ingress", egress: "Egress" } as const;
 /** The far end of a rule: who sends on ingress, who receives on egress. */
-const PEER = { ingress: "source", egress: "destination" } as const;
-const PROTOCOLS = ["TCP", "UDP", "SCTP"] as const;
+export const PEER = { ingress: "source", egress: "destination" } as const;
+export const PROTOCOLS = ["TCP", "UDP", "SCTP"] as const;
 
 export const POD_SELECTORS = [
   "pod == 'a'",
@@ -56,7 +66,7 @@ const NAMESPACE_SELECTORS = [
   "projectcalico.org/name == 'z'",
 ] as const;
 
-export function allCases(addressOf: (pod: string) => string): Case[] {
+export function allCases(addressOf: AddressOf): Case[] {
   return [
     ...defaults(),
     ...selectors(),
@@ -73,7 +83,7 @@ export function allCases(addressOf: (pod: string) => string): Case[] {
   ];
 }
 
-const one = (name: string, ...apply: Resource[]): Case => ({ name, steps: [{ apply }] });
+export const one = (name: string, ...apply: Resource[]): Case => ({ name, steps: [{ apply }] });
 
 export function networkPolicy(name: string, namespace: string, spec: object): Resource {
   return { apiVersion: API_VERSION, kind: "NetworkPolicy", metadata: { name, namespace }, spec };
@@ -81,7 +91,7 @@ export function networkPolicy(name: string, namespace: string, spec: object): Re
 export function globalPolicy(name: string, spec: object): Resource {
   return { apiVersion: API_VERSION, kind: "GlobalNetworkPolicy", metadata: { name }, spec };
 }
-const allow = (direction: Direction, peer: Rule, more: Rule = {}): Rule => ({
+export const allow = (direction: Direction, peer: Rule, more: Rule = {}): Rule => ({
   action: "Allow",
   [PEER[direction]]: peer,
   ...more,
@@ -237,7 +247,7 @@ function ports(): Case[] {
   );
 }
 
-function blocks(addressOf: (pod: string) => string): Case[] {
+function blocks(addressOf: AddressOf): Case[] {
   const [xa, yb, zc] = [addressOf("x/a"), addressOf("y/b"), addressOf("z/c")];
   const block = (address: string) => `${address.split(".").slice(0, 3).join(".")}.0/24`;
   const peers: [string, Rule][] = [
@@ -260,7 +270,7 @@ function blocks(addressOf: (pod: string) => string): Case[] {
   );
 }
 
-function sets(addressOf: (pod: string) => string): Case[] {
+function sets(addressOf: AddressOf): Case[] {
   const global: Resource = {
     apiVersion: API_VERSION,
     kind: "GlobalNetworkSet",
@@ -422,7 +432,7 @@ function globals(): Case[] {
   ]);
 }
 
-const kubernetesPolicy = (name: string, namespace: string, spec: object): Resource => ({
+export const kubernetesPolicy = (name: string, namespace: string, spec: object): Resource => ({
   apiVersion: "networking.k8s.io/v1",
   kind: "KubernetesNetworkPolicy",
   metadata: { name, namespace },
@@ -430,7 +440,7 @@ const kubernetesPolicy = (name: string, namespace: string, spec: object): Resour
 });
 
 /** NetworkPolicy of Kubernetes. */
-function kubernetes(addressOf: (pod: string) => string): Case[] {
+function kubernetes(addressOf: AddressOf): Case[] {
   const policy = (name: string, spec: object): Case => one(`Kubernetes: ${name}`, kubernetesPolicy("p", "x", spec));
   const pods = (matchLabels: object) => ({ podSelector: { matchLabels } });
   const namespaces = (matchLabels: object) => ({ namespaceSelector: { matchLabels } });

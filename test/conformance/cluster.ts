@@ -1,24 +1,32 @@
 // Three namespaces of three pods on a lab, whose policies and labels are set straight in the datastore or by kubectl, and
-// whose every connection is tried by packets and judged by the evaluator.
+// whose every connection, where a case wants it also from and to the hosts, is tried by packets and judged by the
+// evaluator.
+import { closeSync, openSync } from "node:fs";
 import { PacketProber, type ProbeProtocol, type ProbeTarget } from "../../src/kernel/index.ts";
-import { type IpAddress, parseAddress } from "../../src/lib/ip.ts";
+import { type IpAddress, ipVersion, parseAddress } from "../../src/lib/ip.ts";
 import { delay } from "../../src/lib/retry.ts";
 import { entriesFromResources, judge, PolicyState } from "../../src/policy/index.ts";
 import { down } from "../../src/lab/down.ts";
-import type { LabPod } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { addPods, up } from "../../src/lab/up.ts";
-import { NAMED_PORTS, NAMESPACES, PODS, PORTS, PROBE_PROTOCOLS, type Step } from "./cases.ts";
+import { NAMED_PORTS, NAMESPACES, PODS, PORTS, PROBE_PROTOCOLS, type Scope, type Step } from "./cases.ts";
 import { datastoreHand, type Hand, kubectlHand } from "./hands.ts";
 
 const NUMBER = { tcp: 6, udp: 17, sctp: 132, icmp: 1 } as const;
 const AT_ONCE = 250;
 
+/** A pod (`x/a`) or a host (`node1`). */
+interface End {
+  readonly name: string;
+  readonly isHost: boolean;
+  readonly addresses: readonly IpAddress[];
+  readonly target: ProbeTarget;
+}
 export interface Probe {
-  readonly from: LabPod;
-  readonly to: LabPod;
+  readonly from: End;
+  readonly to: End;
   readonly address: IpAddress;
   readonly protocol: ProbeProtocol;
   readonly port: number;
@@ -31,7 +39,7 @@ export interface Disagreement {
 }
 
 export class ConformanceCluster implements AsyncDisposable {
-  readonly #targets: ReadonlyMap<LabPod, ProbeTarget>;
+  readonly #ends: readonly End[];
   readonly #open: Disposable;
   readonly #prober = new PacketProber();
   probes = 0;
@@ -40,10 +48,10 @@ export class ConformanceCluster implements AsyncDisposable {
     readonly lab: Lab,
     readonly hand: Hand,
   ) {
-    const open = lab.openPods(lab.record.pods);
+    const { ends, ...open } = openEnds(lab);
+    this.#ends = ends;
     this.#open = open;
-    this.#targets = open.targets;
-    for (const target of open.targets.values())
+    for (const { target } of ends)
       for (const protocol of PROBE_PROTOCOLS) for (const port of PORTS) this.#prober.listen(target, protocol, port);
   }
 
@@ -74,8 +82,12 @@ export class ConformanceCluster implements AsyncDisposable {
     }
   }
 
-  addressOf(name: string): string {
-    return this.lab.pod(name).addresses.find((address) => !address.includes(":")) ?? "";
+  /** Of a pod or a host. */
+  addressOf(name: string, version: 4 | 6 = 4): string {
+    const end = this.#ends.find((each) => each.name === name);
+    const address = end === undefined ? undefined : ofVersion(end, version);
+    if (address === undefined) throw new Error(`${name} has no IPv${version} address`);
+    return address;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -104,9 +116,9 @@ export class ConformanceCluster implements AsyncDisposable {
    * Tries everything until packets and evaluator agree, then everything once more: a cell that is the same before and
    * after a change may have agreed before the rules were there. Each may take so long.
    */
-  async compare(withinMs: number): Promise<Disagreement[]> {
+  async compare(withinMs: number, scope: Scope): Promise<Disagreement[]> {
     const state = await this.#state();
-    const all = this.#allProbes();
+    const all = this.#allProbes(scope);
     const expected = new Map(all.map((probe) => [probe, judge(state, { packet: packetOf(probe) })]));
     const isAllowed = (probe: Probe) => expected.get(probe)?.action === "allow";
     let deadline = performance.now() + withinMs;
@@ -128,7 +140,7 @@ export class ConformanceCluster implements AsyncDisposable {
     return wrong.map((probe) => {
       const verdict = expected.get(probe);
       return {
-        probe: `${nameOf(probe.from)} → ${nameOf(probe.to)} ${probe.protocol} ${probe.port} (${probe.address})`,
+        probe: `${probe.from.name} → ${probe.to.name} ${probe.protocol} ${probe.port} (${probe.address})`,
         evaluator: verdict?.action ?? "deny",
         packet: verdict?.action === "allow" ? "does not get through" : "gets through",
         because: verdict?.because ?? "",
@@ -145,10 +157,11 @@ export class ConformanceCluster implements AsyncDisposable {
     for (let i = 0; i < probes.length; i += AT_ONCE) {
       const part = probes.slice(i, i + AT_ONCE);
       const requests = part.map(({ from, address, protocol, port }) => ({
-        from: this.#target(from),
+        from: from.target,
         to: address,
         protocol,
         port,
+        ...(from.isHost ? { source: sourceOf(from, address) } : {}), // else by where it goes
       }));
       const outcomes = await this.#prober.probe(requests, { timeoutMs });
       this.probes += part.length;
@@ -157,22 +170,16 @@ export class ConformanceCluster implements AsyncDisposable {
     return wrong;
   }
 
-  #target(pod: LabPod): ProbeTarget {
-    const target = this.#targets.get(pod);
-    if (target === undefined) throw new Error(`pod ${nameOf(pod)} has no namespace open`);
-    return target;
-  }
-
-  /** IPv4 with every protocol and port; IPv6, where there is one, with TCP on the first. */
-  #allProbes(): Probe[] {
-    const pods = this.lab.record.pods;
-    return pods.flatMap((from) =>
-      pods
+  /** IPv4 with every protocol and port; IPv6, unless all is asked for, with TCP on the first. */
+  #allProbes({ withHosts = false, everyFamily = false }: Scope): Probe[] {
+    const ends = this.#ends.filter(({ isHost }) => withHosts || !isHost);
+    return ends.flatMap((from) =>
+      ends
         .filter((to) => to !== from)
         .flatMap((to) =>
-          to.addresses.flatMap((text) => {
-            const address = parseAddress(text);
-            if (text.includes(":")) return [{ from, to, address, protocol: "tcp" as const, port: PORTS[0] }];
+          to.addresses.flatMap((address): Probe[] => {
+            if (ipVersion(address) === 6 && !everyFamily)
+              return [{ from, to, address, protocol: "tcp", port: PORTS[0] }];
             return PROBE_PROTOCOLS.flatMap((protocol) => PORTS.map((port) => ({ from, to, address, protocol, port })));
           }),
         ),
@@ -189,9 +196,8 @@ export class ConformanceCluster implements AsyncDisposable {
 }
 
 function packetOf(probe: Probe) {
-  const source = probe.from.addresses.find((address) => address.includes(":") === probe.address.includes(":")) ?? "";
   return {
-    source: parseAddress(source),
+    source: sourceOf(probe.from, probe.address),
     destination: probe.address,
     protocol: NUMBER[probe.protocol],
     sourcePort: 40000,
@@ -199,4 +205,39 @@ function packetOf(probe: Probe) {
   };
 }
 
-const nameOf = (pod: LabPod): string => `${pod.namespace}/${pod.name}`;
+function openEnds(lab: Lab): { readonly ends: readonly End[] } & Disposable {
+  const pods = lab.openPods(lab.record.pods);
+  const hosts: End[] = [];
+  const close = () => {
+    pods[Symbol.dispose]();
+    for (const { target } of hosts) closeSync(target.namespace);
+  };
+  try {
+    for (const { name, interfaces } of lab.plan.nodes) {
+      const holder = lab.host(name).holder;
+      if (holder === undefined) throw new Error(`host ${name} is down`);
+      const addresses = interfaces
+        .flatMap((each) => each.addresses)
+        .map((text) => parseAddress(text.split("/")[0] ?? ""));
+      const namespace = openSync(`/proc/${holder.pid}/ns/net`, "r");
+      hosts.push({ name, isHost: true, addresses, target: { namespace, name } });
+    }
+  } catch (error) {
+    close();
+    throw error;
+  }
+  const ends = [...pods.targets].map(([pod, target]): End => {
+    const addresses = pod.addresses.map((text) => parseAddress(text));
+    return { name: target.name, isHost: false, addresses, target };
+  });
+  return { ends: [...ends, ...hosts], [Symbol.dispose]: close };
+}
+
+const ofVersion = (end: End, version: 4 | 6): IpAddress | undefined =>
+  end.addresses.find((address) => ipVersion(address) === version);
+
+function sourceOf(from: End, destination: IpAddress): IpAddress {
+  const source = ofVersion(from, ipVersion(destination));
+  if (source === undefined) throw new Error(`${from.name} has no address to reach ${destination} from`);
+  return source;
+}

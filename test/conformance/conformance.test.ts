@@ -3,12 +3,15 @@
 //   CONFORMANCE_DATASTORE=kubernetes     on a real API server, everything made and changed by kubectl
 //   CONFORMANCE_ONLY=text                only cases whose name holds the text
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { allCases } from "./cases.ts";
+import { type AddressOf, allCases, type Case } from "./cases.ts";
 import { ConformanceCluster } from "./cluster.ts";
+import { hostCases } from "./host-cases.ts";
 
 const only = process.env["CONFORMANCE_ONLY"] ?? "";
 const datastore = process.env["CONFORMANCE_DATASTORE"] === "kubernetes" ? "kubernetes" : "sqlite";
 const dataplanes = (["nft", "iptables"] as const).filter((d) => (process.env["CONFORMANCE_DATAPLANE"] ?? d) === d);
+
+const casesWith = (addressOf: AddressOf): readonly Case[] => [...allCases(addressOf), ...hostCases(addressOf)];
 
 for (const dataplane of dataplanes)
   describe(`conformance on ${dataplane}, ${datastore}`, () => {
@@ -28,15 +31,15 @@ for (const dataplane of dataplanes)
     }, 60_000);
 
     // Addresses are known only once the pods are there; the number and names of the cases are not theirs to decide.
-    const placeholder = allCases(() => "10.65.0.1");
+    const placeholder = casesWith((_, version) => (version === 6 ? "fd65::1" : "10.65.0.1"));
     for (const [i, { name }] of placeholder.entries()) {
       if (!name.includes(only)) continue;
       test(name, async () => {
-        const { steps } = allCases((pod) => cluster.addressOf(pod))[i]!;
+        const { steps, ...scope } = casesWith((end, version) => cluster.addressOf(end, version))[i]!;
         try {
           for (const [n, step] of steps.entries()) {
             await cluster.take(step);
-            expect({ step: n, differ: await cluster.compare(5000) }).toEqual({ step: n, differ: [] });
+            expect({ step: n, differ: await cluster.compare(5000, scope) }).toEqual({ step: n, differ: [] });
           }
         } finally {
           await cluster.undo(steps);
