@@ -5,13 +5,18 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type AddressOf, allCases, type Case } from "./cases.ts";
 import { ConformanceCluster } from "./cluster.ts";
+import { familyCases } from "./family-cases.ts";
 import { hostCases } from "./host-cases.ts";
 
 const only = process.env["CONFORMANCE_ONLY"] ?? "";
 const datastore = process.env["CONFORMANCE_DATASTORE"] === "kubernetes" ? "kubernetes" : "sqlite";
 const dataplanes = (["nft", "iptables"] as const).filter((d) => (process.env["CONFORMANCE_DATAPLANE"] ?? d) === d);
 
-const casesWith = (addressOf: AddressOf): readonly Case[] => [...allCases(addressOf), ...hostCases(addressOf)];
+const casesWith = (addressOf: AddressOf): readonly Case[] => [
+  ...allCases(addressOf),
+  ...familyCases(addressOf),
+  ...hostCases(addressOf),
+];
 
 for (const dataplane of dataplanes)
   describe(`conformance on ${dataplane}, ${datastore}`, () => {
