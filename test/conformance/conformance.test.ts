@@ -7,6 +7,7 @@ import { type AddressOf, allCases, type Case } from "./cases.ts";
 import { ConformanceCluster } from "./cluster.ts";
 import { familyCases } from "./family-cases.ts";
 import { hostCases } from "./host-cases.ts";
+import { serviceCases } from "./service-cases.ts";
 
 const only = process.env["CONFORMANCE_ONLY"] ?? "";
 const datastore = process.env["CONFORMANCE_DATASTORE"] === "kubernetes" ? "kubernetes" : "sqlite";
@@ -16,6 +17,7 @@ const casesWith = (addressOf: AddressOf): readonly Case[] => [
   ...allCases(addressOf),
   ...familyCases(addressOf),
   ...hostCases(addressOf),
+  ...(datastore === "kubernetes" ? serviceCases(addressOf) : []),
 ];
 
 for (const dataplane of dataplanes)

@@ -115,7 +115,7 @@ export async function kubectlHand(lab: Lab): Promise<Hand> {
       });
       apply("dress", [...namespaces, ...pods]);
     },
-    resources: () => listed(client, store, STATE_KINDS, ["KubernetesNetworkPolicy"]),
+    resources: () => listed(client, store, STATE_KINDS, ["KubernetesNetworkPolicy", "KubernetesEndpointSlice"]),
     async [Symbol.asyncDispose]() {
       await store.close();
       reach[Symbol.dispose]();
@@ -138,6 +138,9 @@ async function listed(client: Client, store: Datastore, kinds: readonly KindName
 function asKubectlObject({ kind, metadata, spec }: Resource): object {
   if (kind === "KubernetesNetworkPolicy")
     return { apiVersion: "networking.k8s.io/v1", kind: "NetworkPolicy", metadata, spec };
+  if (kind === "KubernetesService") return { apiVersion: "v1", kind: "Service", metadata, spec };
+  if (kind === "KubernetesEndpointSlice")
+    return { apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", metadata, ...(spec as object) };
   return { apiVersion: "crd.projectcalico.org/v1", kind, metadata, spec };
 }
 

@@ -1,0 +1,72 @@
+// Rules that name a service. What stands behind one is told by Kubernetes' EndpointSlices, which no other datastore
+// holds, so these cases are for Kubernetes only.
+import { API_VERSION, type Resource } from "../../src/model/index.ts";
+import { type AddressOf, type Case, globalPolicy, networkPolicy, type Rule, type Step } from "./cases.ts";
+
+interface Port {
+  readonly protocol: "TCP" | "UDP" | "SCTP";
+  readonly port: number;
+}
+const TCP80: Port = { protocol: "TCP", port: 80 };
+const UDP81: Port = { protocol: "UDP", port: 81 };
+const nameOf = ({ protocol, port }: Port): string => `${protocol.toLowerCase()}-${port}`;
+
+export function serviceCases(addressOf: AddressOf): readonly Case[] {
+  /** Without a selector: its endpoints are those of the slices, one of each family. */
+  const service = (namespace: string, ports: readonly Port[]): Resource => ({
+    apiVersion: API_VERSION,
+    kind: "KubernetesService",
+    metadata: { name: "shop", namespace },
+    spec: { ports: ports.map((port) => ({ ...port, name: nameOf(port), targetPort: port.port })) },
+  });
+  const slices = (namespace: string, pods: readonly string[], ports: readonly Port[]): readonly Resource[] =>
+    ([4, 6] as const).map((version) => ({
+      apiVersion: API_VERSION,
+      kind: "KubernetesEndpointSlice",
+      metadata: { name: `shop-v${version}`, namespace, labels: { "kubernetes.io/service-name": "shop" } },
+      spec: {
+        addressType: `IPv${version}`,
+        endpoints: pods.map((pod) => ({ addresses: [addressOf(`${namespace}/${pod}`, version)] })),
+        ports: ports.map((port) => ({ ...port, name: nameOf(port) })),
+      },
+    }));
+  const shop = (namespace: string, pods: readonly string[], ports: readonly Port[]): readonly Resource[] => [
+    service(namespace, ports),
+    ...slices(namespace, pods, ports),
+  ];
+  const inX = (types: readonly string[], rules: object): Resource => networkPolicy("p", "x", { types, ...rules });
+  const to = (services: object): object => ({ egress: [{ action: "Allow", destination: { services } }] });
+  const from = (services: object, more: Rule = {}): object => ({
+    ingress: [{ action: "Allow", source: { services }, ...more }],
+  });
+  const y = { name: "shop", namespace: "y" };
+  const changing = (name: string, ...steps: Step[]): Case => ({ name: `services: ${name}`, everyFamily: true, steps });
+  const one = (name: string, ...apply: Resource[]): Case => changing(name, { apply });
+  return [
+    one("egress to one", ...shop("y", ["b"], [TCP80]), inX(["Egress"], to(y))),
+    one("egress to one of two pods and ports", ...shop("y", ["a", "c"], [TCP80, UDP81]), inX(["Egress"], to(y))),
+    one(
+      "egress to one of the policy's own namespace",
+      ...shop("x", ["b"], [UDP81]),
+      inX(["Egress"], to({ name: "shop" })),
+    ),
+    one("egress to one that is not there", inX(["Egress"], to(y))),
+    one("ingress from one", ...shop("y", ["b"], [TCP80]), inX(["Ingress"], from(y))),
+    one("ingress from one, by UDP", ...shop("y", ["a", "b"], [TCP80]), inX(["Ingress"], from(y, { protocol: "UDP" }))),
+    one(
+      "a global policy denies one",
+      ...shop("y", ["b"], [TCP80]),
+      globalPolicy("p", {
+        selector: "has(pod)",
+        types: ["Egress"],
+        egress: [{ action: "Deny", destination: { services: y } }, { action: "Allow" }],
+      }),
+    ),
+    changing(
+      "endpoints change, then go",
+      { apply: [...shop("y", ["a"], [TCP80]), inX(["Egress"], to(y))] },
+      { apply: slices("y", ["b", "c"], [TCP80]) },
+      { remove: slices("y", ["b", "c"], [TCP80]) },
+    ),
+  ];
+}
