@@ -21,7 +21,7 @@ const roles = [
   "check-status",
   "install",
 ];
-/** Threads are entries of their own; in the executable they lie at /$bunfs/root/<path>.js. */
+/** Threads are entries of their own, which the executable keeps by their paths under src/. */
 const workers = ["kernel/event-worker.ts", "kernel/request-worker.ts"];
 
 const version = (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string }).version;

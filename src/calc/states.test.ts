@@ -106,7 +106,7 @@ test("FC-107 an update given again says nothing new", () => {
   }
 });
 
-/** A random walk over parts of states: any update of any state may come, change or go at any time. */
+/** A random walk over parts of states: every update of every state may come, change or go at any time. */
 const arbWalk = (group: readonly NamedState[]) => {
   const updates = group.flatMap(({ state }) => state);
   return fc.record({

@@ -73,34 +73,46 @@ async function until(condition: () => boolean): Promise<void> {
   expect(condition()).toBe(true);
 }
 
+/** Runs the loop while `body` does; ends it, and throws what it ended with. */
+async function whileRunning(loop: ApplyLoop, body: () => Promise<void>): Promise<void> {
+  const stop = new AbortController();
+  const running = loop.run(stop.signal);
+  try {
+    await body();
+  } finally {
+    stop.abort();
+    await running;
+  }
+}
+
+/** The same with datastore and interfaces in sync. */
+const whileInSync = (loop: ApplyLoop, body: () => Promise<void>): Promise<void> =>
+  whileRunning(loop, () => {
+    loop.interfacesInSync();
+    loop.send({ type: "inSync" });
+    return body();
+  });
+
 test("FD-002 nothing is written before both the datastore and the interfaces are in sync", async () => {
   for (const order of ["datastore first", "interfaces first"]) {
     const { loop, calls } = testLoop();
-    const stop = new AbortController();
-    const running = loop.run(stop.signal);
-    const [first, second] =
-      order === "datastore first"
-        ? [() => loop.send({ type: "inSync" }), () => loop.interfacesInSync()]
-        : [() => loop.interfacesInSync(), () => loop.send({ type: "inSync" })];
-    first();
-    await Bun.sleep(5);
-    expect(calls).toEqual([]);
-    second();
-    await until(() => calls.includes("delete sets"));
-    stop.abort();
-    await running;
+    await whileRunning(loop, async () => {
+      const [first, second] =
+        order === "datastore first"
+          ? [() => loop.send({ type: "inSync" }), () => loop.interfacesInSync()]
+          : [() => loop.interfacesInSync(), () => loop.send({ type: "inSync" })];
+      first();
+      await Bun.sleep(5);
+      expect(calls).toEqual([]);
+      second();
+      await until(() => calls.includes("delete sets"));
+    });
   }
 });
 
 test("FD-003 sets are made before the rules that name them and deleted after", async () => {
   const { loop, calls, reports } = testLoop();
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  loop.interfacesInSync();
-  loop.send({ type: "inSync" });
-  await until(() => reports.length === 2);
-  stop.abort();
-  await running;
+  await whileInSync(loop, () => until(() => reports.length === 2));
   const order = ["resolve", "manager", "set", "table", "delete sets"].map((name) => calls.indexOf(name));
   expect(order).toEqual([...order].sort((a, b) => a - b));
   expect(calls.indexOf("link")).toBeLessThan(calls.indexOf("route"));
@@ -108,32 +120,24 @@ test("FD-003 sets are made before the rules that name them and deleted after", a
 
 test("FD-009 the first round is reported once, after the endpoints' statuses", async () => {
   const { loop, reports } = testLoop();
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  loop.interfacesInSync();
-  loop.send({ type: "inSync" });
-  await until(() => reports.length === 2);
-  expect(reports.map((r) => r.type)).toEqual(["hostEndpointStatus", "dataplaneInSync"]);
-  loop.send({ type: "ipSetRemove", id: "s:x" });
-  await until(() => reports.length === 3);
-  expect(reports[2]?.type).toBe("hostEndpointStatus");
-  stop.abort();
-  await running;
+  await whileInSync(loop, async () => {
+    await until(() => reports.length === 2);
+    expect(reports.map((r) => r.type)).toEqual(["hostEndpointStatus", "dataplaneInSync"]);
+    loop.send({ type: "ipSetRemove", id: "s:x" });
+    await until(() => reports.length === 3);
+    expect(reports[2]?.type).toBe("hostEndpointStatus");
+  });
 });
 
 test("FD-001 every message reaches every manager, in order, before anything is applied", async () => {
   const { loop, calls, seen } = testLoop();
-  const stop = new AbortController();
   const messages: ManagerMessage[] = Array.from({ length: 50 }, (_, i) => ({ type: "ipSetRemove", id: `s:${i}` }));
   for (const message of messages) if (message.type === "ipSetRemove") loop.send(message);
   loop.interfacesInSync();
   loop.send({ type: "inSync" });
-  const running = loop.run(stop.signal);
-  await until(() => calls.includes("delete sets"));
+  await whileRunning(loop, () => until(() => calls.includes("delete sets")));
   expect(seen).toEqual([...messages, { type: "inSync" }]);
   expect(calls.filter((c) => c === "manager")).toHaveLength(1);
-  stop.abort();
-  await running;
 });
 
 test("FD-004 the queue holds a hundred messages and then asks the sender to wait", async () => {
@@ -145,24 +149,18 @@ test("FD-004 the queue holds a hundred messages and then asks the sender to wait
   void loop.ready().then(() => (isReady = true));
   await Bun.sleep(2);
   expect(isReady).toBe(false);
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  await until(() => isReady);
-  stop.abort();
-  await running;
+  await whileRunning(loop, () => until(() => isReady));
 });
 
 test("FD-004 messages are taken while nothing may be applied yet", async () => {
   const { loop, seen } = testLoop();
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  for (let i = 0; i < 1000; i++) {
-    await loop.ready();
-    loop.send({ type: "ipSetRemove", id: `s:${i}` });
-  }
-  await until(() => seen.length === 1000);
-  stop.abort();
-  await running;
+  await whileRunning(loop, async () => {
+    for (let i = 0; i < 1000; i++) {
+      await loop.ready();
+      loop.send({ type: "ipSetRemove", id: `s:${i}` });
+    }
+    await until(() => seen.length === 1000);
+  });
 });
 
 test("FD-004 ten rounds at once, then one every tenth of a second", () => {
@@ -180,28 +178,18 @@ test("FD-004 ten rounds at once, then one every tenth of a second", () => {
 
 test("FD-006 a failing part does not stop the others, and the round is tried again", async () => {
   const { loop, calls, reports } = testLoop({ name: "manager", times: 1 });
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  loop.interfacesInSync();
-  loop.send({ type: "inSync" });
-  await until(() => reports.length >= 2);
-  expect(calls).toContain("route");
-  expect(calls).toContain("delete sets");
-  await until(() => calls.filter((call) => call === "manager").length === 2);
-  stop.abort();
-  await running;
+  await whileInSync(loop, async () => {
+    await until(() => reports.length >= 2);
+    expect(calls).toContain("route");
+    expect(calls).toContain("delete sets");
+    await until(() => calls.filter((call) => call === "manager").length === 2);
+  });
 });
 
 test("what the other backend left is removed only in a round that wrote every set and every table", async () => {
   for (const name of ["set", "table"]) {
     const { loop, calls, reports } = testLoop({ name, times: 2 }, { withLeftovers: true });
-    const stop = new AbortController();
-    const running = loop.run(stop.signal);
-    loop.interfacesInSync();
-    loop.send({ type: "inSync" });
-    await until(() => calls.includes("sweep"));
-    stop.abort();
-    await running;
+    await whileInSync(loop, () => until(() => calls.includes("sweep")));
     expect(reports.length).toBeGreaterThan(0);
     const rules = calls.filter((call) => ["table", "delete sets", "sweep"].includes(call));
     // Two rounds that failed, which delete sets of ours all the same, and the first that did not.
@@ -212,13 +200,7 @@ test("what the other backend left is removed only in a round that wrote every se
 test("the other backend's leftovers go in the round whose rules were taken at the second try", async () => {
   const error = new FatalDataplaneError("no such set");
   const { loop, calls } = testLoop({ name: "table", error, times: 1 }, { withLeftovers: true });
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  loop.interfacesInSync();
-  loop.send({ type: "inSync" });
-  await until(() => calls.includes("sweep"));
-  stop.abort();
-  await running;
+  await whileInSync(loop, () => until(() => calls.includes("sweep")));
   expect(calls.filter((call) => call === "table")).toHaveLength(2);
 });
 
@@ -231,21 +213,16 @@ test("FD-007 a fatal failure ends the loop", async () => {
 
 test("rules that are refused for good are tried once more after a fresh look at the sets they name", async () => {
   const { loop, calls, reports } = testLoop({ name: "table", error: new FatalDataplaneError("no such set"), times: 1 });
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  loop.interfacesInSync();
-  loop.send({ type: "inSync" });
-  await until(() => reports.some(({ type }) => type === "dataplaneInSync"));
-  expect(calls.filter((call) => /set|table/.test(call))).toEqual([
-    ...["set", "table"], // refused
-    ...["resync set", "set", "table", "delete sets"],
-  ]);
-  stop.abort();
-  await running;
+  await whileInSync(loop, async () => {
+    await until(() => reports.some(({ type }) => type === "dataplaneInSync"));
+    expect(calls.filter((call) => /set|table/.test(call))).toEqual([
+      ...["set", "table"], // refused
+      ...["resync set", "set", "table", "delete sets"],
+    ]);
+  });
 });
 
 test("a write that is cut off because the agent ends is no failure", async () => {
-  const stop = new AbortController();
   let isWriting = false;
   const slow = {
     name: "table",
@@ -263,55 +240,38 @@ test("a write that is cut off because the agent ends is no failure", async () =>
     setRefreshMs: 0,
     routeRefreshMs: 0,
   });
-  const running = loop.run(stop.signal);
-  loop.send({ type: "inSync" });
-  loop.interfacesInSync();
-  await until(() => isWriting);
-  stop.abort();
-  await running;
+  await whileInSync(loop, () => until(() => isWriting));
 });
 
 test("FD-005 sets and routes are looked at again by timers of their own, up to a tenth late; never when off", async () => {
   for (const random of [0, 0.999]) {
     const { loop, calls } = testLoop({}, { setRefreshMs: 40, routeRefreshMs: 0, random: () => random });
-    const stop = new AbortController();
-    const running = loop.run(stop.signal);
-    loop.interfacesInSync();
-    loop.send({ type: "inSync" });
-    const started = performance.now();
-    await until(() => calls.includes("resync set"));
-    expect(performance.now() - started).toBeGreaterThan(30 * (1 + 0.1 * random));
-    await until(() => calls.filter((call) => call === "resync set").length === 2); // again and again
-    expect(calls).not.toContain("resync route");
-    stop.abort();
-    await running;
+    await whileInSync(loop, async () => {
+      const started = performance.now();
+      await until(() => calls.includes("resync set"));
+      expect(performance.now() - started).toBeGreaterThan(30 * (1 + 0.1 * random));
+      await until(() => calls.filter((call) => call === "resync set").length === 2); // again and again
+      expect(calls).not.toContain("resync route");
+    });
   }
   const routes = testLoop({}, { setRefreshMs: -1, routeRefreshMs: 20 });
-  const stop = new AbortController();
-  const running = routes.loop.run(stop.signal);
-  routes.loop.interfacesInSync();
-  routes.loop.send({ type: "inSync" });
-  await until(() => routes.calls.includes("resync route"));
+  await whileInSync(routes.loop, () => until(() => routes.calls.includes("resync route")));
   expect(routes.calls).toContain("resync link");
   expect(routes.calls).not.toContain("resync set");
-  stop.abort();
-  await running;
 });
 
 test("FD-008 live from the start, ready after the first round even if it failed, silent when a part hangs", async () => {
   const health: HealthReport[] = [];
   const { loop, reports } = testLoop({ name: "table", times: 1 }, { health: (report) => health.push(report) });
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  await until(() => health.length > 0);
-  loop.interfacesInSync();
-  await Bun.sleep(3);
-  expect(health.every((report) => report.live === true && report.ready === false)).toBe(true);
-  loop.send({ type: "inSync" });
-  await until(() => reports.some((report) => report.type === "dataplaneInSync"));
-  await until(() => health.at(-1)?.ready === true);
-  stop.abort();
-  await running;
+  await whileRunning(loop, async () => {
+    await until(() => health.length > 0);
+    loop.interfacesInSync();
+    await Bun.sleep(3);
+    expect(health.every((report) => report.live === true && report.ready === false)).toBe(true);
+    loop.send({ type: "inSync" });
+    await until(() => reports.some((report) => report.type === "dataplaneInSync"));
+    await until(() => health.at(-1)?.ready === true);
+  });
 
   // A part that never returns: no report comes any more, and after the watchdog's time the agent is not live.
   let now = 0;
@@ -340,41 +300,27 @@ test("FD-008 live from the start, ready after the first round even if it failed,
 test("FC-105 a loop told to hang writes and reports nothing more, and still ends when asked", async () => {
   const health: HealthReport[] = [];
   const { loop, calls, reports, seen } = testLoop({}, { health: (report) => health.push(report) });
-  const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  loop.interfacesInSync();
-  loop.send({ type: "inSync" });
-  await until(() => reports.some((report) => report.type === "dataplaneInSync") && health.at(-1)?.ready === true);
-  loop.hang();
-  await Bun.sleep(1);
-  const before = [calls.length, health.length, seen.length];
-  loop.send({ type: "vtepRemove", node: "n" });
-  loop.applySoon();
-  await Bun.sleep(20);
-  expect([calls.length, health.length, seen.length]).toEqual(before);
-  stop.abort();
-  await running;
+  await whileInSync(loop, async () => {
+    await until(() => reports.some((report) => report.type === "dataplaneInSync") && health.at(-1)?.ready === true);
+    loop.hang();
+    await Bun.sleep(1);
+    const before = [calls.length, health.length, seen.length];
+    loop.send({ type: "vtepRemove", node: "n" });
+    loop.applySoon();
+    await Bun.sleep(20);
+    expect([calls.length, health.length, seen.length]).toEqual(before);
+  });
 });
 
 test("FC-105 a slow dataplane waits before every round, and not when it is to end", async () => {
   const { loop, calls } = testLoop({}, { applyDelayMs: 30 });
-  const stop = new AbortController();
   const started = performance.now();
-  const running = loop.run(stop.signal);
-  loop.interfacesInSync();
-  loop.send({ type: "inSync" });
-  await until(() => calls.includes("delete sets"));
-  expect(performance.now() - started).toBeGreaterThanOrEqual(29);
-  stop.abort();
-  await running;
+  await whileInSync(loop, async () => {
+    await until(() => calls.includes("delete sets"));
+    expect(performance.now() - started).toBeGreaterThanOrEqual(29);
+  });
 
   const slow = testLoop({}, { applyDelayMs: 60_000 });
-  const slowStop = new AbortController();
-  const waiting = slow.loop.run(slowStop.signal);
-  slow.loop.interfacesInSync();
-  slow.loop.send({ type: "inSync" });
-  await Bun.sleep(5);
-  slowStop.abort();
-  await waiting;
+  await whileInSync(slow.loop, () => Bun.sleep(5));
   expect(slow.calls).toEqual([]);
 });

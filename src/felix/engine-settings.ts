@@ -5,6 +5,7 @@
 // nothing back to an agent that then waits; a collection every now and then because a second has passed is most of what
 // an idle agent uses; believing the machine small keeps the heap near what it holds; and letting a small heap grow by
 // half more before it is collected saves a third of the collections of a start, for some 10 MB.
+import { BUILD } from "../lib/build.ts";
 
 const SETTINGS: Readonly<Record<string, string>> = {
   BUN_GC_TIMER_DISABLE: "1",
@@ -24,7 +25,7 @@ export function wantedEnvironment(
 
 /** Does not return when the engine has to be started anew. Run from sources everything stays as it is. */
 export function applyEngineSettings(): void {
-  if (process.argv[1]?.startsWith("/$bunfs/") !== true || process.execve === undefined) return;
+  if (BUILD.isSource || process.execve === undefined) return;
   const env = wantedEnvironment(process.env);
   if (env !== undefined) process.execve(process.execPath, [process.argv0, ...process.argv.slice(2)], env);
 }

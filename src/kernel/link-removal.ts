@@ -2,7 +2,7 @@
 // the request only returns after the kernel has waited for all processors to forget it (15 ms and more). So the
 // request is sent by another thread, and we are done when nobody can see the link any more.
 //
-// Whether it can still be seen is asked of a file: any question over netlink waits for the lock under which the kernel
+// Whether it can still be seen is asked of a file: a question over netlink waits for the lock under which the kernel
 // takes the link away, and this thread with it.
 import { closeSync, openSync, readSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -212,7 +212,7 @@ export function exitNow(code: number): never {
   throw new Error("still here after _exit");
 }
 
-/** For programs that live for milliseconds: any call by its number, and memory for all they hand to the kernel. */
+/** For programs that live for milliseconds: a call by its number, and memory for all they hand to the kernel. */
 export interface BriefLibc {
   /** The result, or minus the errno. */
   call(number: number, a: number, b: number, c: number, d: number, e: number, f?: number): number;

@@ -1,10 +1,11 @@
 // Removes a lab: every process in its namespaces, the namespaces, its control groups, the folder. Goes by names, not by records, so that it
 // works after a crash at any point, twice, and on a lab that never came up.
 import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { deleteNamedNamespace, listNamedNamespaces, NetworkNamespace } from "../kernel/index.ts";
 import { LabFolder } from "./folder.ts";
 import { removeGroups } from "./kubernetes/cgroups.ts";
-import { endProcesses, findProcess, processesOf } from "./process.ts";
+import { endProcesses, findProcess, namespacesSeenBy, processesOf } from "./process.ts";
 import type { Terminal } from "./terminal.ts";
 
 const GRACE_MS = 500;
@@ -50,10 +51,10 @@ function holders(folder: LabFolder): number[] {
 
 /** `net:[inode]` of each named namespace a host made for itself. */
 function podNamespaces(holder: number): string[] {
-  const folder = `/proc/${holder}/root/run/netns`;
+  const folder = namespacesSeenBy(holder);
   try {
     return readdirSync(folder).map((name) => {
-      using namespace = NetworkNamespace.open(`${folder}/${name}`);
+      using namespace = NetworkNamespace.open(join(folder, name));
       return linkText(namespace);
     });
   } catch {

@@ -1,5 +1,5 @@
 // Where a lab keeps what it must remember, and how everything it owns is named: from the lab's name alone, so that a
-// lab whose `up` was killed halfway is found and removed as completely as any other.
+// lab whose `up` was killed halfway is found and removed as completely as every other.
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { LabOptions } from "./options.ts";

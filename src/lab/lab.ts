@@ -1,5 +1,6 @@
 // A lab that exists: what it was asked to be, how it is laid out, what runs in it.
 import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
 import type { ProbeTarget } from "../kernel/index.ts";
 import type { Resource } from "../model/index.ts";
 import { LabFolder, type LabPod, type LabRecord, listLabs } from "./folder.ts";
@@ -10,6 +11,7 @@ import { clusterPods, podNamespaceNames } from "./kubernetes/pods.ts";
 import { type LabOptions, UsageError } from "./options.ts";
 import { type LabPlan, planLab } from "./plan.ts";
 import { parsePodName, podNamespace } from "./pods.ts";
+import { namespacesSeenBy } from "./process.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
 
 /** How `break datastore` is remembered. */
@@ -109,8 +111,7 @@ export class Lab {
       for (const [pod, name] of this.namespaceNames(pods)) {
         const holder = this.host(pod.node).holder;
         if (holder === undefined) throw new Error(`host ${pod.node} is down`);
-        // The pod's name exists only in its host's mount namespace, which /proc lets us look into.
-        const namespace = openSync(`/proc/${holder.pid}/root/run/netns/${name}`, "r");
+        const namespace = openSync(join(namespacesSeenBy(holder.pid), name), "r");
         targets.set(pod, { namespace, name: `${pod.namespace}/${pod.name}` });
       }
     } catch (error) {

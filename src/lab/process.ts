@@ -11,7 +11,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { delay } from "../lib/retry.ts";
 import { HOST_DATASTORE, LAB_ROOT, type LabFolder } from "./folder.ts";
 
@@ -56,6 +56,9 @@ export function findProcess(folder: LabFolder, name: string): Identity | undefin
   const identity = { pid: Number(pid), startTime: startTime ?? "" };
   return isRunning(identity) ? identity : undefined;
 }
+
+/** Named network namespaces as a process sees them: names made on a host exist in its mount namespace only. */
+export const namespacesSeenBy = (pid: number): string => join("/proc", String(pid), "root/run/netns");
 
 export function isRunning({ pid, startTime }: Identity): boolean {
   return startTimeOf(pid) === startTime;

@@ -4,5 +4,6 @@ declare const BUILD_COMMIT: string | undefined;
 
 export const BUILD = {
   version: typeof BUILD_VERSION === "string" ? BUILD_VERSION : "v0.0.0-source",
+  isSource: typeof BUILD_VERSION !== "string",
   commit: typeof BUILD_COMMIT === "string" ? BUILD_COMMIT : "unknown",
 } as const;

@@ -232,7 +232,7 @@ const anyKey: fc.Arbitrary<Key> = fc.oneof(
 test("law: parsing inverts printing, so distinct keys have distinct paths", () =>
   fc.assert(fc.property(anyKey, (key) => void expect(parseKeyPath(keyPath(key))).toEqual(key))));
 
-test("law: any text parses to nothing or to a key whose path it is", () =>
+test("law: every text parses to nothing or to a key whose path it is", () =>
   fc.assert(
     fc.property(
       fc.array(

@@ -1,8 +1,9 @@
 // Which parts of a node run as processes of their own, by what the environment asks for.
 import { existsSync, statSync } from "node:fs";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import type { Environment } from "../datastore/index.ts";
 import { openRouteKernel } from "../kernel/index.ts";
+import { BUILD } from "../lib/build.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Backend } from "./settings.ts";
 import type { ChildPlan } from "./supervisor.ts";
@@ -61,8 +62,7 @@ const RTPROT_BIRD = 12;
 
 /** Ourselves, by another flag. A run from source has its script between. */
 function self(flag: string): Pick<ChildPlan, "command" | "argv0"> {
-  const isSource = basename(process.execPath).startsWith("bun");
-  const script = isSource ? [join(import.meta.dir, "../main.ts")] : [];
+  const script = BUILD.isSource ? [join(import.meta.dir, "../main.ts")] : [];
   return { command: [process.execPath, ...script, flag], argv0: "calico-node" };
 }
 

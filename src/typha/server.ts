@@ -15,7 +15,7 @@ import { generationOf, loadContext, peerFault, type TlsSettings } from "./tls.ts
 export interface TyphaServerOptions {
   readonly caches: ReadonlyMap<SyncerName, SnapshotCache>;
   readonly host?: string;
-  /** 0: any that is free. */
+  /** 0: one that is free. */
   readonly port: number;
   readonly tls?: TlsSettings | undefined;
   readonly timings?: Partial<ServerTimings>;

@@ -85,6 +85,15 @@ export function allCases(addressOf: AddressOf): Case[] {
 
 export const one = (name: string, ...apply: Resource[]): Case => ({ name, steps: [{ apply }] });
 
+/** In both directions, a policy for all of namespace x with each of these lists of rules. */
+export function eachWay(lists: (direction: Direction) => readonly (readonly [what: string, rules: Rule[]])[]): Case[] {
+  return DIRECTIONS.flatMap((direction) =>
+    lists(direction).map(([what, rules]) =>
+      one(`${direction}: ${what}`, networkPolicy("p", "x", { types: [TYPE[direction]], [direction]: rules })),
+    ),
+  );
+}
+
 export function networkPolicy(name: string, namespace: string, spec: object): Resource {
   return { apiVersion: API_VERSION, kind: "NetworkPolicy", metadata: { name, namespace }, spec };
 }
@@ -191,11 +200,7 @@ function combinations(): Case[] {
       [allow(direction, { namespaceSelector: "ns != 'y'", selector: "pod != 'a'", notSelector: "pod == 'c'" })],
     ],
   ];
-  return DIRECTIONS.flatMap((direction) =>
-    rules(direction).map(([what, list]) =>
-      one(`${direction}: ${what}`, networkPolicy("p", "x", { types: [TYPE[direction]], [direction]: list })),
-    ),
-  ).concat([
+  return eachWay(rules).concat([
     one(
       "two policies add up",
       networkPolicy("first", "x", {
@@ -237,14 +242,7 @@ function ports(): Case[] {
     ],
     [`${protocol} by a name nobody has`, { protocol, destination: { ports: ["nobody"] } }],
   ]);
-  return DIRECTIONS.flatMap((direction) =>
-    matches.map(([what, match]) =>
-      one(
-        `${direction}: ${what}`,
-        networkPolicy("p", "x", { types: [TYPE[direction]], [direction]: [{ action: "Allow", ...match }] }),
-      ),
-    ),
-  );
+  return eachWay(() => matches.map(([what, match]) => [what, [{ action: "Allow", ...match }]]));
 }
 
 function blocks(addressOf: AddressOf): Case[] {
@@ -260,14 +258,7 @@ function blocks(addressOf: AddressOf): Case[] {
     ["a block that is elsewhere", { nets: ["192.0.2.0/24"] }],
     ["a block and a selector", { nets: ["10.65.0.0/16"], selector: "pod == 'b'" }],
   ];
-  return DIRECTIONS.flatMap((direction) =>
-    peers.map(([what, peer]) =>
-      one(
-        `${direction}: ${what}`,
-        networkPolicy("p", "x", { types: [TYPE[direction]], [direction]: [allow(direction, peer)] }),
-      ),
-    ),
-  );
+  return eachWay((direction) => peers.map(([what, peer]) => [what, [allow(direction, peer)]]));
 }
 
 function sets(addressOf: AddressOf): Case[] {

@@ -5,6 +5,7 @@ import {
   allow,
   type Case,
   DIRECTIONS,
+  eachWay,
   kubernetesPolicy,
   networkPolicy,
   one,
@@ -28,14 +29,7 @@ function defaults(): Case[] {
     ...[["Ingress"], ["Egress"], ["Ingress", "Egress"]].map((types) =>
       one(`default deny ${types.join(" and ")} in x`, networkPolicy("deny", "x", { selector: "all()", types })),
     ),
-    ...DIRECTIONS.flatMap((direction) =>
-      ([4, 6] as const).map((ipVersion) =>
-        one(
-          `${direction}: only IPv${ipVersion}`,
-          networkPolicy("p", "x", { types: [TYPE[direction]], [direction]: [{ action: "Allow", ipVersion }] }),
-        ),
-      ),
-    ),
+    ...eachWay(() => [4, 6].map((ipVersion) => [`only IPv${ipVersion}`, [{ action: "Allow", ipVersion }]])),
   ];
 }
 
@@ -45,14 +39,7 @@ function ports(): Case[] {
     [`${protocol} by name`, { protocol, destination: { ports: [`serve-80-${protocol.toLowerCase()}`] } }],
     [`${protocol} not by name`, { protocol, destination: { notPorts: [`serve-80-${protocol.toLowerCase()}`] } }],
   ]);
-  return DIRECTIONS.flatMap((direction) =>
-    matches.map(([what, match]) =>
-      one(
-        `${direction}: ${what}`,
-        networkPolicy("p", "x", { types: [TYPE[direction]], [direction]: [{ action: "Allow", ...match }] }),
-      ),
-    ),
-  );
+  return eachWay(() => matches.map(([what, match]) => [what, [{ action: "Allow", ...match }]]));
 }
 
 function blocks(addressOf: AddressOf): Case[] {
@@ -75,14 +62,7 @@ function blocks(addressOf: AddressOf): Case[] {
       ],
     ],
   ];
-  return DIRECTIONS.flatMap((direction) =>
-    peers.map(([what, list]) =>
-      one(
-        `${direction}: ${what}`,
-        networkPolicy("p", "x", { types: [TYPE[direction]], [direction]: list.map((peer) => allow(direction, peer)) }),
-      ),
-    ),
-  );
+  return eachWay((direction) => peers.map(([what, list]) => [what, list.map((peer) => allow(direction, peer))]));
 }
 
 function sets(addressOf: AddressOf): Case[] {

@@ -14,7 +14,7 @@ interface Rules {
   readonly ingress?: readonly Rule[];
   readonly egress?: readonly Rule[];
 }
-const only = (match: Rule): readonly Rule[] => [{ action: "Allow", ...match }];
+const letting = (match: Rule): readonly Rule[] => [{ action: "Allow", ...match }];
 const allBut = (match: Rule): readonly Rule[] => [{ action: "Deny", ...match }, ALLOW];
 
 /** Both directions; the one that is not given is open. */
@@ -45,7 +45,7 @@ export function hostCases(addressOf: AddressOf): readonly Case[] {
   const everywhere = GUARDED.map((node) => endpoint(node, { interfaceName: "*", profiles: [ALLOW_PROFILE] }));
   /** A rule names addresses of one family only. */
   const onlyHost = (side: "source" | "destination", node: string): readonly Rule[] =>
-    [`${addressOf(node, 4)}/32`, `${addressOf(node, 6)}/128`].flatMap((net) => only({ [side]: { nets: [net] } }));
+    [`${addressOf(node, 4)}/32`, `${addressOf(node, 6)}/128`].flatMap((net) => letting({ [side]: { nets: [net] } }));
   // Policies first: an endpoint without any is closed.
   const one = (name: string, policies: readonly Resource[], endpoints: readonly Resource[] = named): Case => ({
     name: `hosts: ${name}`,
@@ -62,18 +62,18 @@ export function hostCases(addressOf: AddressOf): readonly Case[] {
     { ...one("nothing comes in", [guard("p", { ingress: [] })]), everyFamily: true },
     { ...one("nothing goes out", [guard("p", { egress: [] })]), everyFamily: true },
     one("nothing comes in or goes out", [guard("p", { ingress: [], egress: [] })]),
-    one("in from pods b", [guard("p", { ingress: only({ source: { selector: "pod == 'b'" } }) })]),
-    one("in from namespace y", [guard("p", { ingress: only({ source: { namespaceSelector: "ns == 'y'" } }) })]),
-    one("in from other host endpoints", [guard("p", { ingress: only({ source: { selector: SELECTOR } }) })]),
+    one("in from pods b", [guard("p", { ingress: letting({ source: { selector: "pod == 'b'" } }) })]),
+    one("in from namespace y", [guard("p", { ingress: letting({ source: { namespaceSelector: "ns == 'y'" } }) })]),
+    one("in from other host endpoints", [guard("p", { ingress: letting({ source: { selector: SELECTOR } }) })]),
     one("in from a host by its addresses", [guard("p", { ingress: onlyHost("source", "node3") })]),
-    one("in by TCP 80", [guard("p", { ingress: only({ protocol: "TCP", destination: { ports: [80] } }) })]),
+    one("in by TCP 80", [guard("p", { ingress: letting({ protocol: "TCP", destination: { ports: [80] } }) })]),
     one("in but for UDP 81", [guard("p", { ingress: allBut({ protocol: "UDP", destination: { ports: [81] } }) })]),
-    one("out to pods a", [guard("p", { egress: only({ destination: { selector: "pod == 'a'" } }) })]),
+    one("out to pods a", [guard("p", { egress: letting({ destination: { selector: "pod == 'a'" } }) })]),
     one("out to all but host endpoints", [guard("p", { egress: allBut({ destination: { selector: SELECTOR } }) })]),
     one("out to a host by its addresses", [guard("p", { egress: onlyHost("destination", "node3") })]),
     one("out by SCTP and TCP 81", [
       guard("p", {
-        egress: [...only({ protocol: "SCTP" }), ...only({ protocol: "TCP", destination: { ports: [81] } })],
+        egress: [...letting({ protocol: "SCTP" }), ...letting({ protocol: "TCP", destination: { ports: [81] } })],
       }),
     ]),
     one("one host's own policy before that of all", [
@@ -81,26 +81,28 @@ export function hostCases(addressOf: AddressOf): readonly Case[] {
         selector: "node == 'node1'",
         order: 1,
         types: ["Ingress"],
-        ingress: only({ protocol: "TCP" }),
+        ingress: letting({ protocol: "TCP" }),
       }),
       guard("p", { ingress: [] }),
     ]),
     one("forwarded: none comes in from pods b", [
       guard("p", { ingress: allBut({ source: { selector: "pod == 'b'" } }) }, { applyOnForward: true }),
     ]),
-    one("forwarded: only TCP goes out", [guard("p", { egress: only({ protocol: "TCP" }) }, { applyOnForward: true })]),
+    one("forwarded: only TCP goes out", [
+      guard("p", { egress: letting({ protocol: "TCP" }) }, { applyOnForward: true }),
+    ]),
     one("forwarded: nothing comes in", [guard("p", { ingress: [] }, { applyOnForward: true })]),
     one("before DNAT: none from pods c", [
       preDnat([{ action: "Deny", source: { selector: "pod == 'c'" } }]),
       guard("p", {}),
     ]),
     one("before DNAT: what it allows is not asked again", [
-      preDnat(only({ protocol: "TCP", destination: { ports: [80] } })),
+      preDnat(letting({ protocol: "TCP", destination: { ports: [80] } })),
       guard("p", { ingress: [] }),
     ]),
     one("all interfaces: a profile that allows everything", [], everywhere),
     one("all interfaces: nothing comes in", [guard("p", { ingress: [] })], everywhere),
-    one("all interfaces: out by TCP", [guard("p", { egress: only({ protocol: "TCP" }) })], everywhere),
+    one("all interfaces: out by TCP", [guard("p", { egress: letting({ protocol: "TCP" }) })], everywhere),
     one(
       "all interfaces, forwarded: none from pods b",
       [guard("p", { ingress: allBut({ source: { selector: "pod == 'b'" } }) }, { applyOnForward: true })],
@@ -116,7 +118,7 @@ export function hostCases(addressOf: AddressOf): readonly Case[] {
       withHosts: true,
       steps: [
         { apply: [guard("p", { ingress: [] }), ...named] },
-        { apply: [guard("p", { egress: only({ protocol: "TCP" }) })] },
+        { apply: [guard("p", { egress: letting({ protocol: "TCP" }) })] },
         { remove: named },
       ],
     },

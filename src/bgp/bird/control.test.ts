@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
@@ -7,6 +7,7 @@ import { BirdControl, BirdRefused, BirdUnreachable, connectBird } from "./contro
 
 const folder = mkdtempSync(join(tmpdir(), "calico-bird-"));
 const servers: Server[] = [];
+afterAll(() => rmSync(folder, { recursive: true }));
 afterEach(() => {
   for (const server of servers.splice(0)) server.close();
   rmSync(join(folder, "ctl"), { force: true });

@@ -88,7 +88,7 @@ export class LabelTable {
     this.release(pair);
   }
 
-  /** Forgets a pair nobody has any more. */
+  /** Forgets a pair that is no longer in use. */
   release(pair: LabelPair): void {
     if (!pair.isUnused || !pair.name.pairs.delete(pair.value)) return;
     this.#ids.giveBack(pair.id);

@@ -276,7 +276,7 @@ export class RouteTable implements Reconciler {
     for (const route of routes.list({ version: this.version, table })) {
       const name = route.link === undefined ? undefined : this.#names.get(route.link);
       const key = this.#key(route.destination, route.priority);
-      // A foreign route in our place is replaced, as any route with the same key would be.
+      // A foreign route in our place is replaced, like every route with the same key would be.
       const isWanted = this.#wanted.has(key);
       if (!isWanted && !ownership.isOurs(route, name)) continue;
       this.#actual.set(key, route);

@@ -50,7 +50,7 @@ export class PeerBook {
     return this.#options.encryptsHosts ? this.#nodes.get(this.#options.hostname)?.address : undefined;
   }
 
-  /** Nodes of which something changed, and prefixes no node has any more; asked once per change. */
+  /** Nodes of which something changed, and prefixes no node has now; asked once per change. */
   takeChanges(): { readonly nodes: ReadonlySet<string>; readonly freed: ReadonlySet<Cidr> } {
     const nodes = new Set(this.#changed);
     const freed = new Set([...this.#freed].filter((prefix) => !this.#nodeOfPrefix.has(prefix)));

@@ -3,6 +3,7 @@
 import { readdirSync } from "node:fs";
 import { NetworkNamespace, openRouteKernel } from "../../kernel/index.ts";
 import type { LabPod, NewPod } from "../folder.ts";
+import { namespacesSeenBy } from "../process.ts";
 import type { KubernetesCluster } from "./cluster.ts";
 import { AGNHOST_IMAGE } from "./image-names.ts";
 
@@ -71,7 +72,7 @@ export function podNamespaceNames(cluster: KubernetesCluster, pods: readonly Lab
     if (own.length === 0) continue;
     const holder = host.holder;
     if (holder === undefined) throw new Error(`node ${host.name} is down`);
-    const names = namesByAddress(`/proc/${holder.pid}/root/run/netns`);
+    const names = namesByAddress(namespacesSeenBy(holder.pid));
     for (const pod of own) {
       const name = pod.addresses.map((address) => names.get(address)).find((each) => each !== undefined);
       if (name === undefined)

@@ -44,7 +44,7 @@ export interface KindDefinition<K extends KindName, S extends z.ZodMiniType, T e
   readonly prepare?: (spec: Record<string, unknown>) => void;
   /** Rules across fields. */
   readonly rules?: (spec: Stored<S>, context: RuleContext) => void;
-  /** What is wrong with a name; absent: any DNS subdomain will do. */
+  /** What is wrong with a name; absent: every DNS subdomain will do. */
   readonly nameRule?: (name: string) => string | undefined;
   readonly printerColumns?: readonly PrinterColumn[];
 }

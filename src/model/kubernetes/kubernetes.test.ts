@@ -42,7 +42,7 @@ test("DM-060 pods on the host's network or without a node are no workloads", () 
   expect(() => convert({ spec: { nodeName: "" } })).toThrow("nodeName");
 });
 
-describe("DM-061 a pod's addresses come from the first source that has any", () => {
+describe("DM-061 a pod's addresses come from the first source that gives one", () => {
   const annotations = {
     "cni.projectcalico.org/podIPs": "10.0.0.3/32,fd00::3",
     "cni.projectcalico.org/podIP": "10.0.0.4/32",

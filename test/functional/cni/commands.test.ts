@@ -141,7 +141,7 @@ describe.skipIf(!canRun)("programs and flags", () => {
     }
   });
 
-  test("CI-045 calico-ipam alone: any address, one by name, taken twice, and back", async () => {
+  test("CI-045 calico-ipam alone: some address, one by name, taken twice, and back", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     const ipam = (command: string, id: string, args = "", conf: Record<string, unknown> = {}) =>

@@ -4,6 +4,7 @@
 //   pod b ─ cali… ┼─ host ─ eth0 ── eth0 ─ outside
 //   …             ┘   192.0.2.10/24    192.0.2.99
 import { execFileSync } from "node:child_process";
+import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { DataplaneMessage, DataplaneReport, ProtoWorkloadEndpoint } from "../../../src/calc/index.ts";
@@ -43,6 +44,7 @@ import { ip, TestSpaces } from "./spaces.ts";
 
 export type Backend = "nftables" | "legacy" | "nft";
 export const BACKENDS: readonly Backend[] = ["nftables", "legacy", "nft"];
+export const MTU_FILE = join(tmpdir(), `calico-test-mtu-${process.pid}`);
 
 export interface Pod {
   readonly name: string;
@@ -224,7 +226,7 @@ export class DataplaneHost implements AsyncDisposable {
         namespace: this.handle,
         ...(this.#leftovers === undefined ? {} : { leftovers: this.#leftovers(backend) }),
       }),
-      mtuFile: join(tmpdir(), `calico-test-mtu-${process.pid}`),
+      mtuFile: MTU_FILE,
       logger: createLogger({
         level: "debug",
         write: (record) => {
@@ -338,6 +340,7 @@ export class DataplaneHost implements AsyncDisposable {
       this.prober[Symbol.dispose]();
       for (const part of this.#disposables) part[Symbol.dispose]();
       this.#spaces[Symbol.dispose]();
+      rmSync(MTU_FILE, { force: true });
     }
   }
 }

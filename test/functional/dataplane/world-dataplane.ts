@@ -1,4 +1,5 @@
 // A real dataplane on the host of a packet world: messages in, and any packet from anywhere to see what becomes of it.
+import { rmSync } from "node:fs";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { type DataplaneFacts, LinuxDataplane } from "../../../src/dataplane/index.ts";
 import { detectFeatures } from "../../../src/dataplane/iptables/detect.ts";
@@ -13,7 +14,7 @@ import {
 } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger, formatText, silentLogger } from "../../../src/lib/log.ts";
-import { type Backend, parametersOf } from "./host.ts";
+import { type Backend, MTU_FILE, parametersOf } from "./host.ts";
 import { PacketWorld, type WorldPod } from "./packet-world.ts";
 
 export class WorldDataplane implements AsyncDisposable {
@@ -89,7 +90,7 @@ export class WorldDataplane implements AsyncDisposable {
           : createLogger({ level: "debug", write: (record) => console.log(formatText(record)) }),
       report: () => {},
       roundMs: 1,
-      mtuFile: `/tmp/calico-test-mtu-${process.pid}`,
+      mtuFile: MTU_FILE,
       onApplied: ({ seconds }) => {
         this.#roundStartedAt = performance.now() - seconds * 1000;
       },
@@ -129,5 +130,6 @@ export class WorldDataplane implements AsyncDisposable {
     await this.#running.catch(() => {});
     for (const part of this.#disposables) part[Symbol.dispose]();
     this.world[Symbol.dispose]();
+    rmSync(MTU_FILE, { force: true });
   }
 }

@@ -85,7 +85,7 @@ for (const backend of ["legacy", "nft"] as const)
         });
         expect(await reached()).toEqual([false, false, true, true, true, false, false, false, true]);
 
-        // Without its endpoint the interface is as strange as any.
+        // Without its endpoint the interface is as strange as every other.
         const id = { orchestrator: "k8s", workload: "ns1/a", endpoint: "eth0" };
         await host.send({ type: "workloadEndpointRemove", id });
         expect((await reached()).slice(0, 4)).toEqual([false, false, false, false]);
