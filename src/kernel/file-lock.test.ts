@@ -48,3 +48,14 @@ test("CI-046 a killed holder's lock is free", () =>
     await child.exited;
     (await lockFile(path, { signal: AbortSignal.timeout(5000) }))[Symbol.dispose]();
   }));
+
+test("who waited for a lock file that its holder removed shares the lock of the next one", () =>
+  withFolder(async (folder) => {
+    const path = join(folder, "l");
+    const first = await lockFile(path);
+    const waiting = lockFile(path);
+    rmSync(path);
+    first[Symbol.dispose]();
+    using _second = await waiting;
+    await expect(lockFile(path, { signal: AbortSignal.timeout(30) })).rejects.toThrow();
+  }));

@@ -1,6 +1,7 @@
 // One process at a time: an advisory lock on a file, shared with any program that uses flock(2) on it. The kernel
-// takes it back when its holder ends, however it ends.
-import { closeSync, mkdirSync, openSync } from "node:fs";
+// takes it back when its holder ends, however it ends. A holder may remove the file: who waited for it then holds
+// nothing that others see, and takes the lock of the file that is there.
+import { closeSync, fstatSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { delay } from "../lib/retry.ts";
 import { EAGAIN, errnoName } from "./errno.ts";
@@ -17,12 +18,18 @@ export async function lockFile(
   path: string,
   options: { readonly signal?: AbortSignal; readonly random?: () => number } = {},
 ): Promise<FileLock> {
-  const fd = openLock(path);
+  let fd = openLock(path);
   try {
     for (let wait = FIRST_WAIT_MS; ; wait = Math.min(wait * 2, LONGEST_WAIT_MS)) {
       const result = tryLock(fd);
-      if (result === 0) return { [Symbol.dispose]: () => closeSync(fd) };
-      if (result !== -EAGAIN) throw new SyscallError(`lock ${path}`, errnoName(-result));
+      if (result !== 0 && result !== -EAGAIN) throw new SyscallError(`lock ${path}`, errnoName(-result));
+      if (result === 0) {
+        const held = fd;
+        if (isAt(path, held)) return { [Symbol.dispose]: () => closeSync(held) };
+        fd = openLock(path);
+        closeSync(held);
+        continue;
+      }
       await delay(wait * (0.5 + (options.random ?? Math.random)()), options.signal);
     }
   } catch (error) {
@@ -31,12 +38,22 @@ export async function lockFile(
   }
 }
 
+function isAt(path: string, fd: number): boolean {
+  const { ino, dev } = fstatSync(fd);
+  const there = statSync(path, { throwIfNoEntry: false });
+  return there?.ino === ino && there.dev === dev;
+}
+
+const MAKE_FOLDER_TRIES = 3;
+
+/** The folder may be removed by another between its making and ours. */
 function openLock(path: string): number {
-  try {
-    return openSync(path, "a", 0o600);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    mkdirSync(dirname(path), { recursive: true, mode: 0o777 });
-    return openSync(path, "a", 0o600);
+  for (let tries = 0; ; tries++) {
+    try {
+      return openSync(path, "a", 0o600);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT" || tries === MAKE_FOLDER_TRIES) throw error;
+      mkdirSync(dirname(path), { recursive: true, mode: 0o777 });
+    }
   }
 }
