@@ -1,16 +1,16 @@
 // `calico lab …`: the command line of the lab.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { parseArgs } from "node:util";
-import { type FileLock, lockFile } from "../kernel/index.ts";
+import { dirname } from "node:path";
 import { describeError } from "../lib/log.ts";
+import { parseArguments } from "./arguments.ts";
 import { demonstrate } from "./demo.ts";
 import { down } from "./down.ts";
 import { breakLab, FAULTS, healLab } from "./faults.ts";
 import { baseEnvironment } from "./host.ts";
 import { AGNHOST_IMAGE } from "./kubernetes/image-names.ts";
 import { Lab } from "./lab.ts";
+import { lockExisting } from "./lock.ts";
 import { measureMatrix, renderMatrix } from "./matrix.ts";
 import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
 import { parsePodName, podNamespace } from "./pods.ts";
@@ -51,19 +51,22 @@ export async function main(argv: readonly string[]): Promise<number> {
 }
 
 async function run(argv: readonly string[]): Promise<number> {
-  const [command = "help", ...rest] = argv;
+  const [given = "help", ...rest] = argv;
+  const command = ["-h", "--help"].includes(given) ? "help" : given;
   if (command === "kubectl") return kubectl(rest);
-  const split = rest.indexOf("--");
-  const [own, inner] = split < 0 ? [rest, []] : [rest.slice(0, split), rest.slice(split + 1)];
-  const { values, positionals } = parse(own);
+  const { options: values, words: positionals, inner, wantsHelp } = parseArguments(command, rest);
   const terminal = openTerminal();
+  if (command === "help" || wantsHelp) {
+    terminal.line(USAGE);
+    return 0;
+  }
+  if (!(command === "pod" && positionals[0] === "list")) requireRoot();
   const name = labName(values.name ?? DEFAULT_OPTIONS.name);
   const json = values.output === "json";
   if (!json && values.output !== undefined) throw new UsageError(`-o ${values.output}: want json, or nothing`);
   const print = (value: unknown, text: () => string) => terminal.line(json ? JSON.stringify(value, null, 2) : text());
   switch (command) {
     case "up": {
-      requireRoot();
       const started = performance.now();
       const lab = await up(parseLabOptions(values), terminal);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
@@ -71,12 +74,12 @@ async function run(argv: readonly string[]): Promise<number> {
       terminal.line(nextSteps(lab));
       return 0;
     }
-    case "demo":
-      requireRoot();
+    case "demo": {
+      using _ = await lockExisting(name);
       await demonstrate(Lab.open(name), terminal);
       return 0;
+    }
     case "down":
-      requireRoot();
       await down(name, terminal);
       terminal.line(`lab ${name} is gone`);
       return 0;
@@ -105,7 +108,7 @@ async function run(argv: readonly string[]): Promise<number> {
     case "capture":
       return capture(Lab.open(name), positionals[0], inner);
     case "pod": {
-      using _ = positionals[0] === "list" ? undefined : await soleWriter(name);
+      using _ = positionals[0] === "list" ? undefined : await lockExisting(name);
       return pod(Lab.open(name), positionals, values, (value, text) => print(value, text));
     }
     case "apply": {
@@ -115,9 +118,8 @@ async function run(argv: readonly string[]): Promise<number> {
       return 0;
     }
     case "set": {
-      requireRoot();
       const [node = "", ...words] = positionals;
-      using _ = await soleWriter(name);
+      using _ = await lockExisting(name);
       const started = performance.now();
       await changeSettings(Lab.open(name), node, words);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
@@ -125,55 +127,18 @@ async function run(argv: readonly string[]): Promise<number> {
       return 0;
     }
     case "break": {
-      using _ = await soleWriter(name);
+      using _ = await lockExisting(name);
       terminal.line(breakLab(Lab.open(name), positionals));
       return 0;
     }
     case "heal": {
-      using _ = await soleWriter(name);
-      for (const line of await healLab(Lab.open(name))) terminal.line(line);
+      using _ = await lockExisting(name);
+      const done = await healLab(Lab.open(name));
+      terminal.line(done.length === 0 ? "nothing is broken" : done.join("\n"));
       return 0;
     }
-    case "help":
-    case "-h":
-    case "--help":
-      terminal.line(USAGE);
-      return 0;
     default:
       throw new UsageError(`no command ${command}; calico lab help`);
-  }
-}
-
-/** Two commands at once would each write the lab's record without what the other put there. */
-const soleWriter = (name: string): Promise<FileLock> => lockFile(join(Lab.open(name).folder.path, "lock"));
-
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: {
-        name: { type: "string" },
-        nodes: { type: "string" },
-        pods: { type: "string" },
-        topology: { type: "string" },
-        backend: { type: "string" },
-        dataplane: { type: "string" },
-        datastore: { type: "string" },
-        kubernetes: { type: "boolean" },
-        ipv6: { type: "boolean" },
-        output: { type: "string", short: "o" },
-        filename: { type: "string", short: "f" },
-        node: { type: "string" },
-        labels: { type: "string" },
-        protocol: { type: "string" },
-        port: { type: "string" },
-        version: { type: "string" },
-        namespace: { type: "string", short: "n" },
-      },
-    });
-  } catch (error) {
-    throw new UsageError(`${error instanceof Error ? error.message : String(error)}; calico lab help`);
   }
 }
 
@@ -230,6 +195,7 @@ function execute(lab: Lab, where: string | undefined, command: readonly string[]
 
 /** Everything after the word, or after `--` when the lab is named, is kubectl's. */
 async function kubectl(args: readonly string[]): Promise<number> {
+  requireRoot();
   const split = args.indexOf("--");
   const isNamed = args[0] === "--name" && split === 2;
   const lab = Lab.open(labName(isNamed ? (args[1] ?? "") : DEFAULT_OPTIONS.name));

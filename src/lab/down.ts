@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { deleteNamedNamespace, listNamedNamespaces, NetworkNamespace } from "../kernel/index.ts";
 import { LabFolder } from "./folder.ts";
 import { removeGroups } from "./kubernetes/cgroups.ts";
+import { lockLab } from "./lock.ts";
 import { endProcesses, findProcess, namespacesSeenBy, processesOf } from "./process.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -17,6 +18,7 @@ export interface Removed {
 
 export async function down(name: string, terminal: Terminal): Promise<Removed> {
   const folder = new LabFolder(name);
+  using _ = await lockLab(folder);
   const namespaces = listNamedNamespaces().filter((ns) => ns.startsWith(folder.namespacePrefix));
   const inside = new Set(namespaces.map(identityOf));
   // Pods are namespaces known only inside their hosts: everything a host's holder can see goes with it.

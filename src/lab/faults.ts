@@ -1,6 +1,7 @@
 // Breaking things on purpose, each in a way that `heal` can undo: a fault is recorded as the words it was asked with
 // before it is made.
 import { setPlug } from "./fabric.ts";
+import type { LabHost } from "./host.ts";
 import { startControllers, startServer } from "./kubernetes/stand-in.ts";
 import { DATASTORE_FAULT, type Lab } from "./lab.ts";
 import { UsageError } from "./options.ts";
@@ -19,6 +20,9 @@ export const FAULTS = {
 /** Nobody else's business runs on them; SQLite is a file. */
 const DATASTORE_PROGRAMS = { sqlite: [], etcd: ["etcd"], kubernetes: ["kube-apiserver", "etcd"] } as const;
 
+/** Felix's and BIRD's, as the kernel counts them. */
+const ROUTE_PROTOCOLS = ["80", "12"];
+
 export function breakLab(lab: Lab, words: readonly string[]): string {
   const [kind = "", node = "", detail] = words;
   const remember = () => lab.update({ faults: [...lab.record.faults, words.join(" ")] });
@@ -33,24 +37,21 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
       const pids = processesNamed(lab, node, detail ?? "calico-node");
       remember();
       // By the host's own kill: a node of a Kubernetes cluster counts its processes by itself.
-      lab.host(node).run(["kill", "-KILL", ...pids.map(String)]);
+      const { code, stderr } = lab.host(node).run(["kill", "-KILL", ...pids.map(String)]);
+      if (code !== 0 && !stderr.includes("No such process")) throw new Error(`kill on ${node}: ${stderr.trim()}`);
       return `killed ${pids.length} process(es) on ${node}: ${pids.join(", ")}`;
     }
     case "rules": {
       const host = lab.host(node);
       remember();
-      host.run(["nft", "flush", "ruleset"]);
-      // Calico takes the legacy tables where the host has both; who asks an unused one for its rules makes it.
-      const tools = ["iptables-legacy", ...(lab.options.ipv6 ? ["ip6tables-legacy"] : []), "iptables", "ip6tables"];
-      if (lab.options.dataplane === "iptables")
-        for (const tool of tools)
-          for (const table of ["raw", "mangle", "nat", "filter"]) host.run([tool, "-t", table, "-F"]);
+      flushRules(lab, host);
       return `all packet filter rules on ${node} are gone`;
     }
     case "routes": {
       const host = lab.host(node);
       remember();
-      for (const protocol of ["80", "bird", "12"]) host.run(["ip", "route", "flush", "proto", protocol]);
+      for (const family of lab.options.ipv6 ? ["-4", "-6"] : ["-4"])
+        for (const protocol of ROUTE_PROTOCOLS) demand(host, ["ip", family, "route", "flush", "proto", protocol]);
       return `routes of Calico and BIRD on ${node} are gone`;
     }
     case "datastore": {
@@ -69,7 +70,9 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
       return `stopped: ${programs.map(({ program }) => program).join(", ")}`;
     }
     default:
-      throw new UsageError(`break what? ${Object.values(FAULTS).join("; ")}`);
+      throw new UsageError(
+        `break ${kind === "" ? "what" : kind}? There are ${Object.keys(FAULTS).join(", ")}; calico lab help`,
+      );
   }
 }
 
@@ -82,7 +85,8 @@ export async function healLab(lab: Lab): Promise<string[]> {
       const { host, nic } = interfaceOf(lab, node, detail);
       setPlug(lab.folder, host, nic, true);
       done.push(`${node} ${nic.name} is plugged in`);
-    }
+    } else if (kind === "rules" || kind === "routes")
+      done.push(`${kind} on ${node}: the agent writes them again by itself`);
   }
   if (lab.options.datastore === "etcd" && findProcess(lab.folder, "etcd") === undefined) {
     startEtcd(lab.folder, lab.plan);
@@ -117,16 +121,43 @@ function interfaceOf(lab: Lab, node: string, name = "eth0") {
   return { host, nic };
 }
 
+/** @throws when the host's tool could not do it: a fault that did not happen proves nothing */
+function demand(host: LabHost, command: readonly string[]): void {
+  const { code, stdout, stderr } = host.run(command);
+  if (code === 0) return;
+  const why = (stderr || stdout).trim().split("\n")[0] || `exit ${code}`;
+  throw new Error(`${command.join(" ")} on ${host.name}: ${why}`);
+}
+
+const isInstalled = (host: LabHost, tool: string): boolean =>
+  host.run(["sh", "-c", 'command -v "$1"', "look", tool]).code === 0;
+
+/** What `nft flush ruleset` and `iptables -F` in every table do; of the tools for iptables one will do. */
+function flushRules(lab: Lab, host: LabHost): void {
+  if (lab.options.dataplane === "nft") return demand(host, ["nft", "flush", "ruleset"]);
+  // Calico takes the legacy tables where the host has both; who asks an unused one for its rules makes it.
+  const families = lab.options.ipv6 ? ["ip", "ip6"] : ["ip"];
+  const tools = ["tables-legacy", "tables"].flatMap((tool) => families.map((family) => `${family}${tool}`));
+  const found = tools.filter((tool) => isInstalled(host, tool));
+  if (found.length === 0) throw new Error(`${host.name} has none of ${tools.join(", ")}`);
+  if (isInstalled(host, "nft")) demand(host, ["nft", "flush", "ruleset"]);
+  for (const tool of found)
+    for (const table of ["raw", "mangle", "nat", "filter"]) demand(host, [tool, "-t", table, "-F"]);
+}
+
 /** Processes of a host whose program or first arguments carry the name. */
 function processesNamed(lab: Lab, node: string, name: string): number[] {
   const host = lab.host(node);
+  if (name === "") throw new UsageError("process NODE NAME: the name is empty");
+  const holder = lab.options.kubelets ? undefined : host.holder?.pid; // a Kubernetes node counts by itself
   const listed = host.run(["ps", "-eo", "pid=,netns=,args="]).stdout;
   const own = host.run(["readlink", "/proc/self/ns/net"]).stdout.replace(/\D/g, "");
   const found = listed
     .split("\n")
     .map((line) => line.trim().split(/\s+/))
     .filter(([, namespace, ...command]) => namespace === own && command.slice(0, 3).some((word) => word.includes(name)))
-    .map(([pid]) => Number(pid));
+    .map(([pid]) => Number(pid))
+    .filter((pid) => pid !== holder); // with it the host would be gone
   if (found.length === 0) throw new UsageError(`no process ${name} runs on ${node}`);
   return found;
 }

@@ -1,6 +1,6 @@
 // Where a lab keeps what it must remember, and how everything it owns is named: from the lab's name alone, so that a
 // lab whose `up` was killed halfway is found and removed as completely as every other.
-import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { LabOptions } from "./options.ts";
 
@@ -51,6 +51,10 @@ export class LabFolder {
   log(process: string): string {
     return join(this.path, "log", `${process}.log`);
   }
+  /** Held by the one command that changes the lab. */
+  get lock(): string {
+    return `${this.path}.lock`;
+  }
   pidFile(process: string): string {
     return join(this.path, "pid", process);
   }
@@ -73,19 +77,23 @@ export class LabFolder {
     renameSync(`${file}.new`, file);
   }
 
+  /** With the lock: whoever waits for it finds its file gone and makes another. */
   remove(): void {
     rmSync(this.path, { recursive: true, force: true });
+    rmSync(this.lock, { force: true });
     try {
-      if (readdirSync(LAB_ROOT).length === 0) rmSync(LAB_ROOT, { recursive: true });
+      rmdirSync(LAB_ROOT);
     } catch {
-      // another lab is being made or removed right now
+      // there are other labs
     }
   }
 }
 
 export function listLabs(): string[] {
   try {
-    return readdirSync(LAB_ROOT).sort();
+    return readdirSync(LAB_ROOT)
+      .filter((entry) => !entry.includes("."))
+      .sort();
   } catch {
     return [];
   }

@@ -11,6 +11,7 @@ import { labPatience, LabHost } from "./host.ts";
 import { addClusterPods, deleteClusterPod } from "./kubernetes/pods.ts";
 import { addApiPods, deleteApiPod, obtainApi, startApi, startControllers } from "./kubernetes/stand-in.ts";
 import { Lab } from "./lab.ts";
+import { lockLab } from "./lock.ts";
 import { type LabOptions, UsageError } from "./options.ts";
 import { addPod, deletePod, endpointName } from "./pods.ts";
 import { rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
@@ -21,16 +22,17 @@ import type { Terminal } from "./terminal.ts";
 const READY_WAIT_MS = 30_000 * labPatience();
 
 export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> {
+  rolePath("calico-node"); // fails early when nothing is built
+  // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
+  const kubernetes = options.kubelets ? await import("./kubernetes/up.ts") : undefined;
+  kubernetes?.refuseHalfReady(options);
   const folder = new LabFolder(options.name);
+  using _ = await lockLab(folder);
   const existing = folder.read();
   if (existing !== undefined && JSON.stringify(existing.options) !== JSON.stringify(options))
     throw new UsageError(
       `lab ${options.name} exists with other settings; calico lab down --name ${options.name}, or another --name`,
     );
-  rolePath("calico-node"); // fails early when nothing is built
-  // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
-  const kubernetes = options.kubelets ? await import("./kubernetes/up.ts") : undefined;
-  kubernetes?.refuseHalfReady(options);
   folder.create();
   const lab = new Lab(folder, existing ?? { options, pods: [], faults: [] });
   const hosts = [...lab.plan.nodes, ...lab.plan.routers];

@@ -1,8 +1,9 @@
 // A whole cluster of two hosts: up, packets, a policy, down, and nothing left.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { listNamedNamespaces } from "../../../src/kernel/index.ts";
 import { down } from "../../../src/lab/down.ts";
+import { breakLab } from "../../../src/lab/faults.ts";
 import { Lab } from "../../../src/lab/lab.ts";
 import { measureMatrix } from "../../../src/lab/matrix.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
@@ -72,6 +73,54 @@ for (const shape of shapes)
       await eventually(async () => (await reached()).length === 16);
     }, 30_000);
 
+    test("broken routes are deleted in every family of the lab, and come again", async () => {
+      const families = options.ipv6 ? ["-4", "-6"] : ["-4"];
+      const host = lab.host("node1");
+      const routes = () =>
+        families
+          .flatMap((family) => host.run(["ip", family, "route", "show"]).stdout.split("\n"))
+          .filter((line) => /proto (80|bird)/.test(line))
+          .sort();
+      const before = routes();
+      for (const family of families)
+        expect(before.some((line) => line.startsWith("fd") === (family === "-6"))).toBe(true);
+      const [file, ...args] = host.enter(["ip", "-o", "monitor", "route"]);
+      const monitor = Bun.spawn([file, ...args], { stdin: "ignore", stdout: "pipe", stderr: "ignore" });
+      let seen = "";
+      const reading = (async () => {
+        for await (const chunk of monitor.stdout) seen += new TextDecoder().decode(chunk);
+      })();
+      try {
+        // It listens once it tells of something.
+        await eventually(() => {
+          host.run(["ip", "route", "replace", "192.0.2.0/24", "dev", "lo"]);
+          host.run(["ip", "route", "del", "192.0.2.0/24"]);
+          return seen.includes("192.0.2.0");
+        });
+        breakLab(lab, ["routes", "node1"]);
+        const destinations = before.map(
+          (line) => line.split(" proto ")[0]?.split(" dev ")[0]?.split(" via ")[0] ?? line,
+        );
+        await eventually(() => destinations.every((to) => seen.includes(`Deleted ${to} `)));
+      } finally {
+        monitor.kill();
+        await reading;
+      }
+      await eventually(() => JSON.stringify(routes()) === JSON.stringify(before), 40_000);
+    }, 60_000);
+
+    test("rules that could not be flushed are no fault that was made", () => {
+      const host = lab.host("node1");
+      const tool = options.dataplane === "nft" ? "nft" : "iptables-legacy";
+      const path = host.run(["sh", "-c", `readlink -f "$(command -v ${tool})"`]).stdout.trim();
+      expect(host.run(["mount", "--bind", "/bin/false", path]).code).toBe(0);
+      try {
+        expect(() => breakLab(lab, ["rules", "node1"])).toThrow(`${tool} `);
+      } finally {
+        host.run(["umount", path]);
+      }
+    });
+
     test("up again changes nothing", async () => {
       const before = lab.host("node1").program("calico-node")?.pid;
       await up(options, quiet);
@@ -92,6 +141,18 @@ for (const shape of shapes)
 function isAlive(pid: number): boolean {
   try {
     return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+  } catch {
+    return false;
+  }
+}
+
+/** A host's first process: nothing but a sleep in namespaces of its own, seen by the lab's folder in its mounts. */
+function isHolderOf(pid: string, lab: string): boolean {
+  try {
+    return (
+      readFileSync(`/proc/${pid}/cmdline`, "utf8").startsWith("sleep\0infinity") &&
+      readFileSync(`/proc/${pid}/mountinfo`, "utf8").includes(`/calico-lab/${lab}/shared`)
+    );
   } catch {
     return false;
   }
@@ -118,6 +179,42 @@ describe("a lab of one host", () => {
     expect(await Promise.all(added.map((child) => child.exited))).toEqual([0, 0, 0]);
     expect(Lab.open(options.name).pods.map((pod) => pod.name)).toEqual(expect.arrayContaining(names));
   }, 30_000);
+
+  test("takes the name of a process for what it is, dash or not", async () => {
+    const host = Lab.open(options.name).host("node1");
+    const inHost = ["--ns", String(host.holder?.pid), "--nslist", "net"];
+    const felix = () => host.run(["pgrep", ...inHost, "-f", "--", "-felix"]).stdout.trim();
+    const before = felix();
+    expect(before).not.toBe("");
+    expect(await calico("break", "process", "node1", "-felix", "--name", options.name).exited).toBe(0);
+    await eventually(() => felix() !== "" && felix() !== before);
+    expect(await calico("heal", "--name", options.name).exited).toBe(0);
+  }, 30_000);
+
+  test("two that bring it up at once do not meet", async () => {
+    const shape = ["--nodes", "1", "--pods", "1", "--name", "testtwo"];
+    try {
+      const both = [calico("up", ...shape), calico("up", ...shape)];
+      const said = await Promise.all(both.map((child) => new Response(child.stderr).text()));
+      expect({ said, codes: await Promise.all(both.map((child) => child.exited)) }).toMatchObject({ codes: [0, 0] });
+      expect(said.join("")).toContain("another command is changing lab testtwo");
+      expect(Lab.open("testtwo").pods.length).toBe(1);
+      const holders = readdirSync("/proc").filter((pid) => isHolderOf(pid, "testtwo"));
+      expect(holders.length).toBe(1);
+      // One removes it while the other still makes it: whichever was first, nothing of it is left in between.
+      const [made, removed] = [calico("up", ...shape), calico("down", "--name", "testtwo")];
+      expect([await made.exited, await removed.exited]).toEqual([0, 0]);
+    } finally {
+      await down("testtwo", quiet);
+    }
+    expect(existsSync("/var/lib/calico-lab/testtwo.lock")).toBe(false);
+    expect(existsSync("/var/lib/calico-lab/testtwo")).toBe(false);
+  }, 90_000);
+
+  test("down of another lab's name does not remove this one", async () => {
+    expect(await calico("down", options.name).exited).toBe(2);
+    expect(Lab.open(options.name).host("node1").holder).toBeDefined();
+  });
 
   for (const words of ["matrix -o yaml", "matrix --version 5", "matrix --version 6", "matrix -n nobody"])
     test(`refuses ${words}`, async () => {
