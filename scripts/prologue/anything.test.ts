@@ -60,14 +60,16 @@ describe.skipIf(!isHere)("anything", () => {
     await fc.assert(
       fc.asyncProperty(
         fc.uint8Array({ maxLength: 60 }),
-        fc.constantFrom("", "0", "0\n", "1\n"),
+        fc.constantFrom("", "0", "0\n", "1\n", " 0\n", "   1\n"),
         fc.constantFrom("", "\n"),
         async (bytes, before, after) => {
           const reply = Buffer.concat([Buffer.from(before), bytes, Buffer.from(after)]);
           host.service.answer = (connection) => connection.end(reply);
           const run = await host.call();
-          const isWhole = /^[01]\n/.test(reply.toString("latin1")) && reply.length > 2 && reply.at(-1) === 10;
-          if (isWhole) expect([run.code, run.stdout.equals(reply.subarray(2, -1))]).toEqual([reply[0]! - 48, true]);
+          const head = /^ *([01])\n/.exec(reply.toString("latin1"));
+          const isWhole = head !== null && reply.length > head[0].length && reply.at(-1) === 10;
+          if (isWhole)
+            expect([run.code, run.stdout.equals(reply.subarray(head[0].length, -1))]).toEqual([Number(head[1]), true]);
           else expectDeclined(run, host.conf(), true);
         },
       ),

@@ -59,4 +59,4 @@ MAX_PATH = 108          # with the byte that ends it
 HEAD = 0x200
 HEAD_LIMIT = 0xf000
 INPUT_LIMIT = 0xc0000
-REPLY_SECONDS = 180     # as the other client
+SILENCE_SECONDS = 4     # as the other client

@@ -13,7 +13,7 @@
     mov r12d, eax
     test eax, eax
     js decline
-    mov byte ptr [rbp + TIMEOUT], REPLY_SECONDS
+    mov byte ptr [rbp + TIMEOUT], SILENCE_SECONDS
     mov edx, SO_RCVTIMEO
     call set_timeout
     inc edx
@@ -79,6 +79,8 @@ send_more:
     syscall
     cmp eax, -EINTR
     je send_more
+    cmp eax, -EAGAIN
+    je silent
     test eax, eax
     jle decline
     add [rbp + PIECE], rax
@@ -92,7 +94,8 @@ end_request:
     test eax, eax
     jne decline
 
-# The reply: 0 or 1 and a newline, what is to be printed, a newline that tells that nothing is missing.
+# The reply: spaces as signs of life, 0 or 1 and a newline, what is to be printed, a newline that tells that nothing is
+# missing.
     mov r13, r15
 read_reply:
     lea rdx, [rbp + WORKSPACE]
@@ -104,24 +107,36 @@ read_reply:
     syscall
     cmp eax, -EINTR
     je read_reply
+    cmp eax, -EAGAIN
+    je silent
     test eax, eax
     js decline
     je end_reply
     add r13, rax
     jmp read_reply
+# No sign of life for so long. The runtime asks once more, and if that is in vain too, it says so.
+silent:
+    and dword ptr [rbp + ASKED], 0
+    jmp decline
 end_reply:
     dec r13
-    lea rsi, [r15 + 2]
-    cmp r13, rsi
-    jb decline
-    cmp byte ptr [r13], NEWLINE
-    jne decline
-    cmp byte ptr [r15 + 1], NEWLINE
-    jne decline
-    mov al, [r15]
+    mov rsi, r15
+skip_signs:
+    cmp rsi, r13
+    jae decline
+    lodsb
+    cmp al, ' '
+    je skip_signs
     sub al, '0'
     cmp al, 1
     ja decline
+    cmp rsi, r13
+    jae decline
+    cmp byte ptr [rsi], NEWLINE
+    jne decline
+    inc rsi
+    cmp byte ptr [r13], NEWLINE
+    jne decline
     movzx ebx, al
 
 # From here on there is no way back. Nobody reading our output is no reason to end by a signal.

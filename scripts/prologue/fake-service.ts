@@ -1,10 +1,11 @@
 // The node's service as tests need it: it keeps what it is asked and answers as it is told.
-import { createServer, type Socket } from "node:net";
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-export type Answer = (connection: Socket, request: Buffer) => void;
+export type Answer = (connection: Socket, request: Buffer) => unknown;
 
 export const say =
   (text: string): Answer =>
@@ -37,7 +38,7 @@ export class FakeService implements AsyncDisposable {
     connection.on("end", () => {
       const request = Buffer.concat(chunks);
       this.requests.push(request);
-      this.answer(connection, request);
+      void this.answer(connection, request);
     });
   }
 
@@ -45,5 +46,40 @@ export class FakeService implements AsyncDisposable {
     for (const connection of this.#connections) connection.destroy();
     await new Promise((resolve) => this.#server.close(resolve));
     rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** A process that listens and is stopped: what is sent to it waits, and soon who connects does too. */
+export class DeafService implements AsyncDisposable {
+  readonly #waiting: Socket[] = [];
+  private constructor(
+    readonly path: string,
+    readonly child: ReturnType<typeof Bun.spawn>,
+  ) {}
+
+  static async start(path: string): Promise<DeafService> {
+    const script = `require("node:net").createServer().listen({ path: process.argv[1], backlog: 1 }, () => console.log("listens"))`;
+    const child = Bun.spawn([process.execPath, "-e", script, path], { stdout: "pipe", stderr: "inherit" });
+    await child.stdout.getReader().read();
+    child.kill("SIGSTOP");
+    return new DeafService(path, child);
+  }
+
+  /** Connects until no more fit. */
+  async fill(): Promise<void> {
+    for (let fits = true; fits; ) {
+      const socket = connect(this.path);
+      this.#waiting.push(socket);
+      fits = await once(socket, "connect").then(
+        () => true,
+        () => false,
+      );
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#waiting) socket.destroy();
+    this.child.kill("SIGKILL");
+    await this.child.exited;
   }
 }

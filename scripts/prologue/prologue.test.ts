@@ -2,8 +2,8 @@
 import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { SERVICE_SOCKET } from "../../src/cni/index.ts";
-import { FakeService, say } from "./fake-service.ts";
+import { SERVICE_SOCKET, SILENCE_SECONDS } from "../../src/cni/index.ts";
+import { type Answer, DeafService, FakeService, say } from "./fake-service.ts";
 import { MARKS, PROBE_EXIT, writeMarkedProbe, writeProbe } from "./probe.ts";
 import { ADD, type Call, expectDeclined, HERMETIC, isHere, parts, ProbeHost, USUAL } from "./probe-host.ts";
 import { PROLOGUE } from "./prologue.ts";
@@ -16,7 +16,7 @@ beforeAll(async () => {
   marked = join(host.folder, "marked");
   impatient = join(host.folder, "impatient");
   writeMarkedProbe(marked, HERMETIC);
-  writeProbe(impatient, HERMETIC.replace("REPLY_SECONDS = 180", "REPLY_SECONDS = 1"));
+  writeProbe(impatient, HERMETIC.replace(`SILENCE_SECONDS = ${SILENCE_SECONDS}`, "SILENCE_SECONDS = 1"));
 });
 afterAll(() => host[Symbol.asyncDispose]());
 
@@ -114,6 +114,13 @@ describe.skipIf(!isHere)("prologue", () => {
       "00\n{}\n",
       "\n\n\n",
       '{"declined":"x"}\n\n',
+      " ",
+      "   ",
+      " 0",
+      " 0\n",
+      "  0\n{}",
+      "0 \n{}\n",
+      "\n0\n{}\n",
     ];
     for (const reply of replies) {
       host.service.answer = say(reply);
@@ -140,11 +147,38 @@ describe.skipIf(!isHere)("prologue", () => {
     expect([run.code, run.stdout.toString() === long]).toEqual([1, true]);
   });
 
-  test("who does not answer is not waited for for ever", async () => {
-    host.service.answer = () => {};
+  test("who gives no sign is not waited for, and the executable may ask again", async () => {
+    const mute: Answer = () => {};
+    const oneSign: Answer = (connection) => void connection.write(" ");
+    for (const answer of [mute, oneSign]) {
+      host.service.answer = answer;
+      const began = performance.now();
+      expectDeclined(await host.call({ program: impatient }), host.conf());
+      expect(performance.now() - began).toBeWithin(900, 4000);
+    }
+  });
+
+  test("a service that does not read is silent too, and so is one that does not accept", async () => {
+    await using deaf = await DeafService.start(join(host.folder, "deaf"));
+    const stdin = host.conf({ service_socket: deaf.path, comment: "x".repeat(700_000) });
+    expectDeclined(await host.call({ program: impatient, stdin }), stdin);
+    await deaf.fill();
+    const short = host.conf({ service_socket: deaf.path });
     const began = performance.now();
-    expectDeclined(await host.call({ program: impatient }), host.conf(), true);
-    expect(performance.now() - began).toBeGreaterThan(900);
+    expectDeclined(await host.call({ program: impatient, stdin: short }), short);
+    expect(performance.now() - began).toBeWithin(900, 4000);
+  });
+
+  test("who gives a sign now and then is waited for", async () => {
+    host.service.answer = async (connection) => {
+      for (let i = 0; i < 5; i++) {
+        await Bun.sleep(300);
+        connection.write(" ");
+      }
+      connection.end("0\nfine\n");
+    };
+    const run = await host.call({ program: impatient });
+    expect([run.code, run.stdout.toString()]).toEqual([0, "fine"]);
   });
 
   test("being stopped and continued while it waits does not disturb it", async () => {

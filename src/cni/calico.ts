@@ -16,6 +16,7 @@ export async function main(argv: readonly string[]): Promise<number> {
 async function run(argv: readonly string[], mark: MarkStep, atEnd?: () => Promise<void>): Promise<number> {
   const command = process.env["CNI_COMMAND"] ?? "";
   let input: string | undefined;
+  let isServiceSilent = false;
   if (argv.length === 0 && ["ADD", "DEL", "CHECK", "STATUS", "GC"].includes(command)) {
     const calls = BriefCalls.open();
     // Who was asked before the runtime started has said no, or nothing at all.
@@ -27,10 +28,11 @@ async function run(argv: readonly string[], mark: MarkStep, atEnd?: () => Promis
         calls.exit(code);
       }
       input = calls.input;
+      isServiceSilent = calls.wasSilent;
     }
   }
   const { runPlugin } = await import("./plugin.ts");
-  const code = await runPlugin("calico", argv, { mark, ...(input === undefined ? {} : { input }) });
+  const code = await runPlugin("calico", argv, { mark, isServiceSilent, ...(input === undefined ? {} : { input }) });
   if (atEnd !== undefined) await atEnd();
   return exitNow(code);
 }

@@ -19,13 +19,13 @@ export async function runCommand(context: CniContext): Promise<string> {
 }
 
 async function runCalico(context: CniContext): Promise<string> {
-  const { request, conf, identity, log } = context;
+  const { request, conf } = context;
   switch (request.command) {
     case "ADD": {
       checkNodenameFile(conf);
       refuseOwnNetns(context);
       const result = await add(context);
-      await waitForPolicy(conf, identity, log);
+      await waitForPolicy(context);
       return JSON.stringify(renderResult(result, request.cniVersion));
     }
     case "DEL":

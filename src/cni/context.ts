@@ -12,6 +12,8 @@ export interface CniContext extends IpamContext {
   readonly openNetns: () => NetworkNamespace;
   /** Only asked where the configuration says Kubernetes. */
   readonly kubernetes: () => Promise<KubernetesApi>;
+  /** Whether somebody still waits for the answer; absent: always. */
+  readonly isAwaited?: () => boolean;
   /** Hears which step is done. */
   readonly mark: MarkStep;
 }

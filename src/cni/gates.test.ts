@@ -78,13 +78,10 @@ test("CI-040 ADD waits for the agent's file, only while the agent lives, and onl
       containerId: "c",
       endpoint: "eth0",
     } as const;
-    const wait = async (policy_setup_timeout_seconds: number): Promise<number> => {
+    const wait = async (policy_setup_timeout_seconds: number, more = {}): Promise<number> => {
       const start = performance.now();
-      await waitForPolicy(
-        parseNetConf({ name: "n", endpoint_status_dir, policy_setup_timeout_seconds }),
-        identity,
-        log,
-      );
+      const conf = parseNetConf({ name: "n", endpoint_status_dir, policy_setup_timeout_seconds });
+      await waitForPolicy({ conf, identity, log, ...more });
       return performance.now() - start;
     };
     expect(await wait(10)).toBeLessThan(1000); // no agent
@@ -92,6 +89,7 @@ test("CI-040 ADD waits for the agent's file, only while the agent lives, and onl
     expect(await wait(0)).toBeLessThan(1000); // never
     expect(await wait(1)).toBeGreaterThanOrEqual(990);
     expect(records.map((r) => r.level)).toEqual(["warn"]);
+    expect(await wait(10, { isAwaited: () => false })).toBeLessThan(1000); // who asked has gone
     const waiting = wait(10);
     writeFileSync(join(endpoint_status_dir, "k8s ns%2Fp eth0"), "{}");
     expect(await waiting).toBeLessThan(2000);

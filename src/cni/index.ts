@@ -3,4 +3,5 @@ export type { KubernetesApi, KubernetesNamespace, KubernetesNode, KubernetesPod 
 export { MTU_FILE } from "./node-files.ts";
 export { FELIX_ALIVE_FILE } from "./policy-wait.ts";
 export { type CniServiceOptions, SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
+export { SILENCE_SECONDS } from "./service-client.ts";
 export { keepTokenFresh, type TokenRefreshOptions } from "./token-refresh.ts";

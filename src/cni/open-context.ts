@@ -52,6 +52,7 @@ export function buildContext(
     | "signal"
     | "serialise"
     | "hostLock"
+    | "isAwaited"
     | "mark"
   > &
     Partial<Pick<CniContext, "kubernetes" | "memory">> & { readonly env: Environment },

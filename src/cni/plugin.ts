@@ -1,18 +1,22 @@
 // The CNI plugins `calico` and `calico-ipam` as programs: environment and standard input in, one JSON text out.
 // Start-up is part of every pod's start: only what a command needs is loaded, and nothing waits for its clean end.
 import { readStandardInput, writeStandardError, writeStandardOutput } from "../kernel/index.ts";
-import { asCniError, CniError, errorReply, IO_FAILURE } from "./error.ts";
+import { asCniError, CniError, errorReply, IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER } from "./error.ts";
 import { parseNetConf } from "./net-conf.ts";
 import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
 
-/** @param given standard input, where it was read already; who wants to know when each step was done */
-export async function runPlugin(
-  program: CniProgram,
-  argv: readonly string[],
-  given: { readonly input?: string; readonly mark?: MarkStep } = {},
-): Promise<number> {
-  const { input, mark = noTimes } = given;
+interface Given {
+  /** Standard input, where it was read already. */
+  readonly input?: string;
+  /** Who wants to know when each step was done. */
+  readonly mark?: MarkStep;
+  /** The node's service listens and does not answer: what it may have begun is not ours to do. */
+  readonly isServiceSilent?: boolean;
+}
+
+export async function runPlugin(program: CniProgram, argv: readonly string[], given: Given = {}): Promise<number> {
+  const { input, mark = noTimes, isServiceSilent = false } = given;
   const env = process.env;
   const [flag] = argv;
   if (flag !== undefined) return runFlag(program, flag);
@@ -29,7 +33,7 @@ export async function runPlugin(
       return 0;
     }
     request = parseRequest(program, env, input ?? readInput());
-    print(await runRequest(request, mark));
+    print(await runRequest(request, mark, isServiceSilent));
     mark("result printed");
     return 0;
   } catch (error) {
@@ -38,7 +42,7 @@ export async function runPlugin(
   }
 }
 
-async function runRequest(request: CniRequest, mark: MarkStep): Promise<string> {
+async function runRequest(request: CniRequest, mark: MarkStep, isServiceSilent: boolean): Promise<string> {
   const conf = parseNetConf(request.config);
   const now = (): Date => new Date();
   const { openLog } = await import("./log.ts");
@@ -46,12 +50,20 @@ async function runRequest(request: CniRequest, mark: MarkStep): Promise<string> 
   const { openContext } = await import("./open-context.ts");
   const { runCommand } = await import("./commands.ts");
   try {
+    if (isServiceSilent) throw serviceIsSilent(request);
     return await runCommand(await openContext({ request, conf, env: process.env, log: log.logger, now, mark }));
   } catch (error) {
     log.logger.error(`${request.command} failed`, { containerID: request.containerId, error });
     throw error;
   }
 }
+
+const serviceIsSilent = ({ command }: CniRequest): CniError =>
+  new CniError(
+    command === "STATUS" ? NOT_AVAILABLE : TRY_AGAIN_LATER,
+    "the node's CNI service accepts connections but does not answer",
+    "is the node agent stopped or overloaded? the runtime may try again later",
+  );
 
 async function runFlag(program: CniProgram, flag: string): Promise<number> {
   if (flag === "-v" || flag === "--version") {

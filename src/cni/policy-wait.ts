@@ -2,11 +2,10 @@
 // is not running nobody waits, because the interface is closed until it comes.
 import { existsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import { endpointStatusFileName } from "../model/index.ts";
+import type { CniContext } from "./context.ts";
 import type { EndpointIdentity } from "./identity.ts";
-import type { NetConf } from "./net-conf.ts";
 
 /** Touched by the agent while it runs. */
 export const FELIX_ALIVE_FILE = "felix-alive";
@@ -14,12 +13,15 @@ const ALIVE_FOR_MS = 30_000;
 const FIRST_LOOK_MS = 2;
 const LONGEST_LOOK_MS = 100;
 
-export async function waitForPolicy(conf: NetConf, identity: EndpointIdentity, log: Logger): Promise<void> {
+export async function waitForPolicy(
+  context: Pick<CniContext, "conf" | "identity" | "log" | "isAwaited">,
+): Promise<void> {
+  const { conf, identity, log, isAwaited = () => true } = context;
   const seconds = conf.policySetupTimeoutSeconds;
   if (seconds <= 0 || !isAgentAlive(conf.endpointStatusDir)) return;
   const file = join(conf.endpointStatusDir, statusFile(identity));
   const end = performance.now() + seconds * 1000;
-  for (let wait = FIRST_LOOK_MS; !existsSync(file); wait = Math.min(wait * 1.5, LONGEST_LOOK_MS)) {
+  for (let wait = FIRST_LOOK_MS; !existsSync(file) && isAwaited(); wait = Math.min(wait * 1.5, LONGEST_LOOK_MS)) {
     if (performance.now() >= end) {
       log.warn("Policy was not programmed in time; the interface stays closed until it is", { seconds, file });
       return;

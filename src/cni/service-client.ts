@@ -5,9 +5,10 @@ import type { RequestHead, ServiceSocket } from "./service-protocol.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
 
 const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
-/** Longer than any ADD takes that still succeeds. */
-const REPLY_TIMEOUT_SECONDS = 180;
+/** A service that works gives a sign every second. */
+export const SILENCE_SECONDS = 4;
 const NEWLINE = 10;
+const SIGN_OF_LIFE = 32;
 const VARIABLES = [
   "CNI_COMMAND",
   "CNI_CONTAINERID",
@@ -19,11 +20,14 @@ const VARIABLES = [
   "FELIX_INTERFACEPREFIX",
 ];
 
-/** The exit code, what belongs to it printed; nothing when nobody listens, or when the service leaves it to us. */
+/**
+ * The exit code, what belongs to it printed; nothing when nobody listens, or when the service leaves it to us. When it was
+ * silent (`calls.wasSilent`) nobody may do its work: it may wake up and go on.
+ */
 export function askService(calls: BriefCalls, env: NodeJS.ProcessEnv, mark: MarkStep = noTimes): number | undefined {
   const path = socketPath(calls);
   if (path === "") return undefined;
-  const connection = calls.connect(path, REPLY_TIMEOUT_SECONDS);
+  const connection = calls.connect(path, SILENCE_SECONDS);
   if (connection === undefined) return undefined;
   const namespace = env["CNI_NETNS"] ?? "";
   // Each command says what a missing namespace means for it.
@@ -31,11 +35,13 @@ export function askService(calls: BriefCalls, env: NodeJS.ProcessEnv, mark: Mark
   if (!calls.send(connection, `${requestHead(env)}\n`, netns)) return undefined;
   mark("request sent");
   const length = calls.readReply(connection);
-  if (length === undefined || length < 3 || calls.replyByte(length - 1) !== NEWLINE) return undefined; // it died over it
-  const code = (calls.replyByte(0) ?? 0) - 48;
-  if ((code !== 0 && code !== 1) || calls.replyByte(1) !== NEWLINE) return undefined; // declined
+  if (length === undefined || calls.replyByte(length - 1) !== NEWLINE) return undefined; // it died over it
+  let from = 0;
+  while (calls.replyByte(from) === SIGN_OF_LIFE) from++;
+  const code = (calls.replyByte(from) ?? 0) - 48;
+  if (length < from + 3 || (code !== 0 && code !== 1) || calls.replyByte(from + 1) !== NEWLINE) return undefined; // declined
   mark("reply read");
-  calls.printReply(2, length - 1);
+  calls.printReply(from + 2, length - 1);
   return code;
 }
 

@@ -2,6 +2,11 @@
 // the runtime wrote, and what the runtime shall read. The reply's last byte is a newline that is not part of it: without
 // it the reply was cut short. Each side makes sure that the other is of its own user.
 //
+// While the service works it sends a space every second, before the reply. From one that is silent for four the plugin goes
+// away, asks once more if it was the prologue that asked, and then says "try again later": to do the service's work while it
+// may wake up and go on would make two owners. Whose plugin has gone is not begun (`RequestServer`); what was begun is ended
+// before anything else is done about the same attachment (`service.ts`).
+//
 // There are two clients: `service-client.ts`, and before the runtime starts `scripts/prologue/`, which knows of
 // replies only those whose head is 0 or 1 and leaves all others to the first. Types alone: the plugin loads as little as
 // it can, so each side has its own copy of the path, and the compiler holds them equal; a test holds the third one's.

@@ -16,6 +16,7 @@ import { buildContext, deadlineOf } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
 import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
 import { SharedLock } from "./shared-lock.ts";
+import { Turns } from "./turns.ts";
 import { appendTimes, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
 import { timedStore } from "./timed-store.ts";
 import { type WarmContext, WarmReads } from "./warm-reads.ts";
@@ -49,7 +50,7 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const agent = agentKubernetes(options.env ?? process.env);
   const kubernetes = options.kubernetes ?? (agent === undefined ? undefined : async () => readerOf(await agent()));
   const warm = new WarmNodes(options, options.store.name === "kubernetes" ? agent : undefined);
-  const all = { ...options, store: gathered, kubernetes, warm, memory, hostLock: lock.take };
+  const all = { ...options, store: gathered, kubernetes, warm, memory, hostLock: lock.take, turns: new Turns() };
   const server = new RequestServer({
     path: options.path ?? SERVICE_SOCKET,
     onRequest: (request) => answer(all, request),
@@ -109,13 +110,14 @@ type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
   readonly warm: WarmNodes;
   readonly memory: IpamMemory;
   readonly hostLock: SharedLock["take"];
+  readonly turns: Turns;
 };
 
 /** A write to etcd is a journey: pods that come while one is under way share the next. */
 const gathering = (store: Datastore, memory: IpamMemory): Datastore =>
   store.name === "etcdv3" ? GroupCommit.on(store, () => memory.passTurn()) : store;
 
-async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequest): Promise<string> {
+async function answer(options: AnswerOptions, { text, descriptor, isAwaited }: ReceivedRequest): Promise<string> {
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
   let request: CniRequest | undefined;
   try {
@@ -129,6 +131,12 @@ async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequ
     const conf = parseNetConf(request.config);
     const declined = whyNot(options, request, conf);
     if (declined !== undefined) return reply({ declined });
+    // A plugin that gave up, or was killed, may have left an ADD under way: the DEL that follows must find all of it.
+    const attachment = ["GC", "STATUS"].includes(request.command)
+      ? undefined
+      : `${request.containerId}/${request.ifName}`;
+    using _turn = attachment === undefined ? undefined : await options.turns.take(attachment);
+    if (!isAwaited()) return "";
     const { store: untimed = options.store, ...warm } = await options.warm.contextFor(
       request,
       conf,
@@ -150,6 +158,7 @@ async function answer(options: AnswerOptions, { text, descriptor }: ReceivedRequ
       hostLock: options.hostLock,
       mark,
       memory: options.memory,
+      isAwaited,
       ...(options.kubernetes === undefined ? {} : { kubernetes: options.kubernetes }),
       ...warm,
       openNetns: () => {

@@ -80,6 +80,7 @@ export class BriefCalls {
   readonly #words: Uint32Array;
   #inputLength = 0;
   #replyLength = 0;
+  #wasSilent = false;
 
   private constructor(libc: BriefLibc, numbers: Numbers) {
     this.#libc = libc;
@@ -123,20 +124,34 @@ export class BriefCalls {
     return false;
   }
 
-  /** A connection to a Unix socket, or nothing when nobody listens there, or somebody of another user. */
-  connect(path: string, timeoutSeconds: number): number | undefined {
+  /** Whether somebody listened who then neither took nor gave a byte for the time a connection waits. */
+  get wasSilent(): boolean {
+    return this.#wasSilent;
+  }
+
+  /**
+   * A connection to a Unix socket, or nothing when nobody listens there, or somebody of another user.
+   * @param silenceSeconds how long it waits for the other side to do something, each time
+   */
+  connect(path: string, silenceSeconds: number): number | undefined {
     const length = this.#putPath(path, PATH + 2);
     if (length === undefined || length > 107) return undefined;
     this.#bytes[PATH] = 1; // AF_UNIX
     this.#bytes[PATH + 1] = 0;
     const fd = this.#call(this.#numbers.socket, 1, 1 | SOCK_CLOEXEC, 0); // SOCK_STREAM
     if (fd < 0) return undefined;
-    this.#putLong(TIMEVAL, timeoutSeconds);
+    this.#putLong(TIMEVAL, silenceSeconds);
     this.#putLong(TIMEVAL + 8, 0);
     for (let option = SO_RCVTIMEO; option <= SO_SNDTIMEO; option++)
       this.#call(this.#numbers.setsockopt, fd, SOL_SOCKET, option, this.#at(TIMEVAL), 16);
-    if (this.#call(this.#numbers.connect, fd, this.#at(PATH), length + 3) < 0) return undefined;
+    if (this.#onConnection(this.#call(this.#numbers.connect, fd, this.#at(PATH), length + 3)) < 0) return undefined;
     return this.#peerIsOurs(fd) ? fd : undefined;
+  }
+
+  /** EAGAIN says that the other side's time is over. */
+  #onConnection(result: number): number {
+    if (result === -EAGAIN) this.#wasSilent = true;
+    return result;
   }
 
   #peerIsOurs(fd: number): boolean {
@@ -159,7 +174,7 @@ export class BriefCalls {
     for (let i = 0; i < head.length; i++) this.#bytes[from + i] = head.charCodeAt(i);
     const end = INPUT + this.#inputLength;
     for (let at = from, isFirst = true; at < end; isFirst = false) {
-      const sent = this.#sendPart(fd, at, end - at, isFirst ? descriptor : undefined);
+      const sent = this.#onConnection(this.#sendPart(fd, at, end - at, isFirst ? descriptor : undefined));
       if (sent === -EINTR) continue;
       if (sent < 0) return false;
       at += sent;
@@ -184,9 +199,9 @@ export class BriefCalls {
     return this.#call(this.#numbers.sendmsg, fd, this.#at(MSGHDR), MSG_NOSIGNAL);
   }
 
-  /** Keeps all the other side sends until it closes: how many bytes, or nothing when that takes too long. */
+  /** Keeps all the other side sends until it closes: how many bytes, or nothing when it fails or falls silent. */
   readReply(fd: number): number | undefined {
-    this.#replyLength = this.#readToEnd(fd, INPUT + this.#inputLength);
+    this.#replyLength = this.#onConnection(this.#readToEnd(fd, INPUT + this.#inputLength));
     return this.#replyLength < 0 ? undefined : this.#replyLength;
   }
   replyByte(index: number): number | undefined {
@@ -228,7 +243,7 @@ export class BriefCalls {
       if (length === 0) return total;
       if (length > 0) total += length;
       else if (length === -EAGAIN && fd === 0) this.#waitFor(fd, POLLIN);
-      else if (length !== -EINTR) return length; // of the connection EAGAIN says that its time is over
+      else if (length !== -EINTR) return length;
     }
     return -1;
   }

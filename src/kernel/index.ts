@@ -73,5 +73,5 @@ export { type ReceivedRequest, RequestServer, type RequestServerOptions } from "
 export { readStandardInput, writeStandardError, writeStandardOutput } from "./standard-streams.ts";
 export { BriefCalls } from "./brief-calls.ts";
 export { close, exitNow } from "./sys.ts";
-export { connectUnix } from "./unix-client.ts";
+export { isListening } from "./unix-client.ts";
 export { openSyslog, type Syslog } from "./syslog.ts";

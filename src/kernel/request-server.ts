@@ -1,21 +1,29 @@
 // A server on a Unix socket: one request and one reply per connection, the request with a descriptor if its sender
 // wishes. Root alone may ask. Accepting and reading happen on a thread of their own.
+//
+// Before a reply that takes its time a space is sent every second, by the thread that works on it: who asked can tell work
+// from death. Whose asker has gone meanwhile, because we were stopped for a while, is not begun any more.
 import { chmodSync, mkdirSync, rmSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { succeed } from "./netlink-error.ts";
 import type { RequestWorkerMessage, RequestWorkerStart } from "./request-worker.ts";
-import { allocate, close, eventfd, send } from "./sys.ts";
-import { connectUnix } from "./unix-client.ts";
+import { allocate, close, eventfd, poll, send } from "./sys.ts";
+import { isListening } from "./unix-client.ts";
 import { listenUnix } from "./unix-socket.ts";
 import { workerUrl } from "./worker-url.ts";
 
 const MAX_REQUEST_BYTES = 4 << 20;
 const MAX_REQUEST_MS = 2000;
+const SIGN_INTERVAL_MS = 1000;
+
+const SIGN_OF_LIFE = Uint8Array.of(0x20);
 
 export interface ReceivedRequest {
   readonly text: string;
   /** The handler closes it. */
   readonly descriptor?: number;
+  /** Whether who asked still waits for the reply. */
+  readonly isAwaited: () => boolean;
 }
 
 export interface RequestServerOptions {
@@ -65,12 +73,20 @@ export class RequestServer implements AsyncDisposable {
   #receive(message: RequestWorkerMessage): void {
     if (message.type === "closed") return this.#end(message.failure);
     const { connection, text, descriptor } = message;
-    const answering = this.#answer(connection, { text, ...(descriptor === undefined ? {} : { descriptor }) });
+    const isAwaited = (): boolean => !isHungUp(connection);
+    if (!isAwaited()) {
+      if (descriptor !== undefined) close(descriptor);
+      close(connection);
+      return;
+    }
+    const request = { text, isAwaited, ...(descriptor === undefined ? {} : { descriptor }) };
+    const answering = this.#answer(connection, request);
     this.#running.add(answering);
     void answering.finally(() => this.#running.delete(answering));
   }
 
   async #answer(connection: number, request: ReceivedRequest): Promise<void> {
+    const signs = setInterval(() => send(connection, SIGN_OF_LIFE, 1, 0), SIGN_INTERVAL_MS);
     try {
       const encoded = new TextEncoder().encode(await this.#options.onRequest(request));
       const bytes = allocate(encoded.length);
@@ -80,6 +96,7 @@ export class RequestServer implements AsyncDisposable {
     } catch (error) {
       this.#options.onFailure(error instanceof Error ? error : new Error(String(error)));
     } finally {
+      clearInterval(signs);
       close(connection);
     }
   }
@@ -95,14 +112,16 @@ export class RequestServer implements AsyncDisposable {
   }
 }
 
+/** Whether the other side has closed the connection, not only ended its writing. */
+function isHungUp(connection: number): boolean {
+  const events = poll([{ fd: connection, events: 0 }], 0);
+  return typeof events !== "number" && events[0] !== 0;
+}
+
 /** Binds the path. What a dead process left there is taken over; a living one is not pushed aside. */
 function takePath(path: string): number {
   mkdirSync(dirname(path), { recursive: true });
-  const other = connectUnix(path, 1000);
-  if (other !== undefined) {
-    close(other);
-    throw new Error(`${path}: another process answers there already`);
-  }
+  if (isListening(path)) throw new Error(`${path}: another process listens there already`);
   rmSync(path, { force: true });
   const fd = listenUnix(path);
   chmodSync(path, 0o600);

@@ -1,8 +1,8 @@
 // calico-node -uninstall: the host as it was before. Run once the agent has stopped; in a container with the host's
 // folders under /host, or on the host itself. Logs stay, for whoever asks later. Each step can be repeated.
-import { closeSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { connectUnix } from "../kernel/index.ts";
+import { isListening } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { NodeFailure } from "./failure.ts";
 import { nodeLogger } from "./log.ts";
@@ -10,7 +10,6 @@ import { runUntilSignal } from "./signals.ts";
 
 /** Where a BIRD that is not ours answers, on Debian and its kin. */
 const FOREIGN_BIRD = ["run/bird/bird.ctl", "run/bird.ctl", "var/run/bird/bird.ctl", "var/run/bird.ctl"];
-const CONNECT_MS = 1_000;
 
 export async function main(): Promise<number> {
   const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
@@ -34,21 +33,14 @@ export interface UninstallOptions {
 
 export async function uninstall({ root, env, log }: UninstallOptions, signal: AbortSignal): Promise<void> {
   const run = join(root, "var/run/calico");
-  if (answers(join(run, "cni.sock")))
+  if (isListening(join(run, "cni.sock")))
     throw new NodeFailure("calico-node still runs on this host: delete its DaemonSet, or stop its service, first");
   removeCni(root, env, log); // no new pods from here on
-  const foreign = FOREIGN_BIRD.map((path) => join(root, path)).find(answers);
+  const foreign = FOREIGN_BIRD.map((path) => join(root, path)).find(isListening);
   if (foreign !== undefined) log.warn("another BIRD runs on this host: routes it may have written stay", { foreign });
   const { removeFromKernel } = await import("../felix/index.ts");
   await removeFromKernel({ env, logger: log, withBird: foreign === undefined }, signal);
   for (const folder of [run, join(root, "var/lib/calico")]) empty(folder);
-}
-
-function answers(socket: string): boolean {
-  const fd = existsSync(socket) ? connectUnix(socket, CONNECT_MS) : undefined;
-  if (fd === undefined) return false;
-  closeSync(fd);
-  return true;
 }
 
 function removeCni(root: string, env: UninstallOptions["env"], log: Logger): void {

@@ -2,8 +2,10 @@
 import { join } from "node:path";
 import { type CniHost, DIST, eventually } from "./cni-host.ts";
 
-export function startService(host: CniHost, socket: string) {
-  const child = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], {
+/** @param under the program that starts it, if another shall */
+export function startService(host: CniHost, socket: string, under: readonly string[] = []) {
+  const [file = "", ...args] = [...under, join(DIST, "calico"), "cni-service", "--socket", socket];
+  const child = host.start(file, args, {
     PATH: process.env["PATH"],
     DATASTORE_TYPE: "sqlite",
     CALICO_SQLITE_PATH: host.sqlitePath,
