@@ -47,6 +47,22 @@ const policy: Policy = {
   stagedAction: "Set",
 };
 
+test("what would become rule text is a name and numbers, or nothing", () => {
+  const workload = {
+    type: "workloadEndpoint",
+    host: "n",
+    orchestrator: "k8s",
+    workload: "a/b",
+    endpoint: "eth0",
+  } as const;
+  const host = { type: "hostEndpoint", host: "n", endpoint: "e" } as const;
+  for (const json of [{ name: "cali1\n-j ACCEPT" }, { name: "eth+" }, { name: "a", qosControls: { dscp: "1 -j X" } }])
+    for (const key of [workload, host] as const)
+      expect(() => decodeAnyValue<Key>(key, JSON.stringify(json))).toThrow(UnreadableValue);
+  expect(() => decodeAnyValue<Key>(workload, '{"name":"*"}')).toThrow(UnreadableValue);
+  expect(decodeAnyValue<Key>(host, '{"name":"*"}')).toMatchObject({ name: "*" });
+});
+
 const values: readonly (readonly [Key, unknown, string])[] = [
   [{ type: "ready" }, true, "true"],
   [{ type: "globalConfig", name: "A" }, "text", "text"],

@@ -18,6 +18,7 @@ import type {
   WorkloadEndpoint,
 } from "./derived.ts";
 import { filled, policyFromJson, policyJson, profileRulesFromJson, profileRulesJson } from "./derived-rule-json.ts";
+import { isInterfaceName } from "./formats.ts";
 import { isStoredKey } from "./key-path.ts";
 import type { DerivedKey, Key, StoredKey } from "./keys.ts";
 import type { Labels } from "./resource.ts";
@@ -182,7 +183,7 @@ function workloadFromJson(json: JsonReader): object {
   const prefixes = cidrs(json, "allow_spoofed_source_ips");
   return filled({
     state: json.text("state") ?? "active",
-    name: json.text("name") ?? "",
+    name: interfaceName(json, isInterfaceName),
     activeInstanceId: json.filled("active_instance_id"),
     mac: json.filled("mac"),
     profileIds: json.texts("profile_ids"),
@@ -197,8 +198,21 @@ function workloadFromJson(json: JsonReader): object {
     generateName: json.filled("generate_name"),
     allowSpoofedSourcePrefixes: prefixes.length === 0 ? undefined : prefixes,
     annotations: json.map("annotations"),
-    qosControls: json.raw("qosControls"),
+    qosControls: qosControls(json),
   });
+}
+
+/** Absent, or a name; nothing else gets into rules. */
+function interfaceName(json: JsonReader, isName: (text: string) => boolean): string {
+  const name = json.text("name") ?? "";
+  return name === "" || isName(name) ? name : json.fail("name", "an interface's name");
+}
+
+/** Numbers, which rules will hold. */
+function qosControls(json: JsonReader): unknown {
+  const controls = json.object("qosControls");
+  for (const name of controls?.names ?? []) controls?.number(name);
+  return json.raw("qosControls");
 }
 
 function hostEndpointJson(endpoint: HostEndpoint): object {
@@ -217,13 +231,13 @@ function hostEndpointFromJson(json: JsonReader): object {
   const addresses = (name: string) =>
     json.texts(name).map((text) => tryParseAddress(text) ?? json.fail(name, `IP addresses, not ${text}`));
   return filled({
-    name: json.text("name") ?? "",
+    name: interfaceName(json, (name) => name === "*" || isInterfaceName(name)),
     expectedIpv4Addrs: addresses("expected_ipv4_addrs"),
     expectedIpv6Addrs: addresses("expected_ipv6_addrs"),
     labels: json.map("labels") ?? {},
     profileIds: json.texts("profile_ids"),
     ports: ports(json),
-    qosControls: json.raw("qosControls"),
+    qosControls: qosControls(json),
   });
 }
 

@@ -26,6 +26,9 @@ export const isPortName = (text: string): boolean =>
   text.length <= 15 && DNS_LABEL.test(text) && /[a-z]/.test(text) && !text.includes("--");
 
 export const isInterface = (text: string): boolean => text === "*" || /^[a-zA-Z0-9_.-]{1,15}$/.test(text);
+/** One interface, as the kernel has it; of its names those that stand in rules without quotes. */
+export const isInterfaceName = (text: string): boolean =>
+  /^[a-zA-Z0-9_.-]{1,15}$/.test(text) && text !== "." && text !== "..";
 /** An interface with wildcards anywhere. */
 export const isInterfacePattern = (text: string): boolean => /^[a-zA-Z0-9_.*-]{1,15}$/.test(text);
 export const isContainerId = (text: string): boolean => /^[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?$/.test(text);

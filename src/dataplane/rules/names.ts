@@ -70,14 +70,26 @@ export class ChainNames {
   }
 }
 
-/** Prefix and suffix if they fit, else the prefix, `_` and a hash of the suffix, cut to the limit. */
+/** What iptables reads as part of a word: no blank, no quote, nothing that ends a line. */
+const IS_ONE_WORD = /^[\x21-\x7e]+$/;
+const MAY_QUOTE = /["'\\]/;
+export const isOneWord = (text: string): boolean => IS_ONE_WORD.test(text) && !MAY_QUOTE.test(text);
+
+/**
+ * Prefix and suffix if they fit, else the prefix, `_` and a hash of the suffix, cut to the limit. Names come from the
+ * datastore: one that rule text could not hold as a single word is hashed too.
+ */
 export function limitName(prefix: string, suffix: string, limit: number): string {
   const text = suffix === "" ? "_" : suffix;
   const whole = prefix + text;
+  if (!isOneWord(text)) return hashedName(prefix, text, limit);
   // A name that fills the limit and begins like a hash could be mistaken for one.
   if (whole.length < limit || (whole.length === limit && !text.startsWith("_"))) return whole;
-  return `${prefix}_${createHash("sha256").update(text).digest("base64url")}`.slice(0, limit);
+  return hashedName(prefix, text, limit);
 }
+
+const hashedName = (prefix: string, text: string, limit: number): string =>
+  `${prefix}_${createHash("sha256").update(text).digest("base64url")}`.slice(0, limit);
 
 /** The kernel's name of a set of addresses: `cali40s:…`. */
 export const setName = (version: IpVersion, id: string): string => `cali${version}0${id}`.slice(0, SET_NAME_LENGTH);

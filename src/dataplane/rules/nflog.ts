@@ -1,5 +1,5 @@
 // What NFLOG messages carry, so that the flow log knows which rule spoke: `APE0|gnp/web`.
-import { limitName } from "./names.ts";
+import { isOneWord, limitName } from "./names.ts";
 import type { Direction } from "./names.ts";
 import type { Decision } from "./rule.ts";
 
@@ -28,8 +28,9 @@ export const nflogEndOfTier = (decision: "deny" | "pass", direction: Direction, 
 /** No profile took the packet: `DRI`. */
 export const nflogNoProfile = (direction: Direction): string => `DR${letter(direction)}`;
 
-/** Long prefixes keep their ends around a hash. */
-function shorten(prefix: string): string {
+/** Long prefixes keep their ends around a hash. In rule text it is one word, whatever the policy is called. */
+function shorten(given: string): string {
+  const prefix = isOneWord(given) ? given : given.replace(/[^\x21-\x7e]|["'\\]/g, "_");
   if (prefix.length < PREFIX_LIMIT) return prefix;
   return `${prefix.slice(0, 10)}${limitName("", prefix, 42)}_${prefix.slice(-10)}`;
 }

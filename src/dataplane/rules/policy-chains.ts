@@ -142,7 +142,8 @@ function logPrefix(template: string, owner: RuleOwner): string {
     if (letter === "k") return owner.kind;
     return letter === "n" ? owner.name : owner.namespacedName;
   });
-  return `${text}: `;
+  // It stands between quotes in rules and at the start of a line in the kernel's log: it must end neither.
+  return `${text.replace(/[^\x20-\x7e]|["\\]/g, "_")}: `;
 }
 
 /** All the rule asks for; nothing when a packet of this family cannot match. */

@@ -2,6 +2,7 @@
 import { type Cidr, hostCidr, type IpAddress, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
 import { JsonReader } from "../../lib/json-reader.ts";
 import type { EndpointPort, HostEndpoint, NatEntry, NetworkSet, QosControls, WorkloadEndpoint } from "../derived.ts";
+import { isInterfaceName } from "../formats.ts";
 import type { HostEndpointKey, NetworkSetKey, ResourceKey, WorkloadEndpointKey } from "../keys.ts";
 import {
   NAMESPACE_LABEL,
@@ -50,7 +51,7 @@ export function convertWorkloadEndpoint(resource: Resource, report: ReportProble
   const mac = spec.filled("mac");
   return {
     state: "active",
-    name: spec.filled("interfaceName") ?? spec.fail("interfaceName", "the interface's name"),
+    name: workloadInterface(spec),
     ...(mac === undefined ? {} : { mac: macOf(spec, mac) }),
     profileIds: spec.texts("profiles"),
     ipv4Nets: ofFamily(nets, 4),
@@ -76,6 +77,14 @@ export function convertWorkloadEndpoint(resource: Resource, report: ReportProble
     ...(annotations === undefined || Object.keys(annotations).length === 0 ? {} : { annotations }),
     ...(qos === undefined ? {} : { qosControls: qos }),
   };
+}
+
+/** It becomes part of rules: a wildcard, a blank or a line break in it would be read as more than a name. */
+function workloadInterface(spec: JsonReader): string {
+  const name = spec.filled("interfaceName") ?? "";
+  return isInterfaceName(name)
+    ? name
+    : spec.fail("interfaceName", "an interface's name of at most 15 letters, digits, _, . and -");
 }
 
 /** A workload cannot claim its namespace's or service account's labels for itself. */
@@ -186,6 +195,8 @@ function convertHostEndpoint(
     .texts("expectedIPs")
     .map((text) => tryParseAddress(text) ?? spec.fail("expectedIPs", `IP addresses, not ${text}`));
   const name = spec.text("interfaceName") ?? "";
+  if (name !== "" && name !== "*" && !isInterfaceName(name))
+    spec.fail("interfaceName", "an interface's name of at most 15 letters, digits, _, . and -, or *");
   if (name === "" && addresses.length === 0) throw new NotConvertible("spec: want interfaceName or expectedIPs");
   // A host endpoint's packets are marked by annotation alone.
   const mark = resource.metadata.annotations?.[DSCP_ANNOTATION];

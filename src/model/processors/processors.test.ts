@@ -94,11 +94,48 @@ describe("workload endpoints", () => {
     expect(told(workloadEndpointProcessor, { ...given, spec: { interfaceName: "cali1" } })).toEqual({
       [path]: "gone",
     }));
+  test("whose interface's name is none are gone: it would become rule text", () => {
+    for (const interfaceName of [
+      "cali1 -j ACCEPT",
+      "cali1\n-A FORWARD -j ACCEPT",
+      "eth+",
+      "cali*",
+      "*",
+      "..",
+      "a/b",
+      "",
+    ]) {
+      const problems: string[] = [];
+      const spec = { interfaceName, ipNetworks: ["10.65.0.1/32"] };
+      expect(told(workloadEndpointProcessor, { ...given, spec }, problems)).toEqual({ [path]: "gone" });
+      expect(problems).toEqual([
+        "spec.interfaceName: want an interface's name of at most 15 letters, digits, _, . and -",
+      ]);
+    }
+  });
   test("of an impossible name are reported", () => {
     const problems: string[] = [];
     expect(told(workloadEndpointProcessor, { ...given, name: "rubbish" }, problems)).toEqual({});
     expect(problems).toHaveLength(1);
   });
+});
+
+test("a host endpoint's interface is a name, * or absent", () => {
+  const tell = (interfaceName: string, problems: string[] = []) =>
+    set(
+      told(
+        hostEndpointProcessor(),
+        { kind: "HostEndpoint", name: "h", spec: { node: "n", interfaceName, expectedIPs: ["10.0.0.1"] } },
+        problems,
+      ),
+    );
+  for (const name of ["eth0", "*", "", "bond0.12"])
+    expect(tell(name)).toMatchObject({ "/calico/v1/host/n/endpoint/h": { name } });
+  for (const name of ["eth+", "eth0\n-j ACCEPT", "eth 0"]) {
+    const problems: string[] = [];
+    expect(tell(name, problems)).toEqual({});
+    expect(problems).toHaveLength(1);
+  }
 });
 
 test("network sets of a namespace carry its label and profile; addresses count as /32", () =>
