@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak
+.PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak test-vm try-bare
 
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ clean: ## remove what was built
 
 lab: build ## a 3-node cluster in network namespaces, with a demonstration
 	@dist/calico lab up && dist/calico lab demo && echo && echo "look around with dist/calico lab help; remove it with dist/calico lab down"
+
+try-bare: build ## the executable on a bare Debian root: what it says is missing, and the lab once that is installed (two minutes)
+	@$(BUN) scripts/try-bare.ts
 
 pictures: build ## the README's pictures, from real runs in a lab
 	@$(BUN) scripts/pictures.ts

@@ -59,7 +59,7 @@ export function debianRoot(createdAt: Date): string {
 }
 
 /** This machine's own sources of the suite; none found: the tool's choice. */
-function sources(): readonly string[] {
+export function sources(): readonly string[] {
   const folder = "/etc/apt/sources.list.d";
   const files = [
     "/etc/apt/sources.list",

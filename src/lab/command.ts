@@ -7,6 +7,7 @@ import { parseArguments } from "./arguments.ts";
 import { demonstrate } from "./demo.ts";
 import { down } from "./down.ts";
 import { breakLab, FAULTS, healLab } from "./faults.ts";
+import { listLabs } from "./folder.ts";
 import { baseEnvironment } from "./host.ts";
 import { AGNHOST_IMAGE } from "./kubernetes/image-names.ts";
 import { Lab } from "./lab.ts";
@@ -18,6 +19,7 @@ import { datastoreEnvironment, rolePath } from "./programs.ts";
 import { changeSettings } from "./settings.ts";
 import { labStatus, renderStatus } from "./status.ts";
 import { openTerminal, table } from "./terminal.ts";
+import { requireTools } from "./tools.ts";
 import { addPods, removePod, up } from "./up.ts";
 
 export const USAGE = `calico lab: a cluster in network namespaces on this machine
@@ -79,10 +81,13 @@ async function run(argv: readonly string[]): Promise<number> {
       await demonstrate(Lab.open(name), terminal);
       return 0;
     }
-    case "down":
-      await down(name, terminal);
-      terminal.line(`lab ${name} is gone`);
+    case "down": {
+      const others = listLabs().filter((each) => each !== name);
+      const { wasThere } = await down(name, terminal);
+      const rest = others.length === 0 ? "" : `; there is ${others.join(", ")} (--name)`;
+      terminal.line(wasThere ? `lab ${name} is gone` : `there was no lab ${name}${rest}`);
       return 0;
+    }
     case "status": {
       const lab = Lab.open(name);
       const rows = await labStatus(lab);
@@ -210,6 +215,7 @@ async function kubectl(args: readonly string[]): Promise<number> {
 
 function capture(lab: Lab, node: string | undefined, filter: readonly string[]): number {
   if (node === undefined) throw new UsageError("capture NODE [-- FILTER]");
+  requireTools(["tcpdump"]);
   const [file, ...args] = lab.host(node).enter(["tcpdump", "-n", "-l", "-i", "any", ...filter]);
   return spawnSync(file, args, { stdio: "inherit", env: baseEnvironment() }).status ?? 1;
 }

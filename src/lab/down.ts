@@ -1,19 +1,19 @@
-// Removes a lab: every process in its namespaces, the namespaces, its control groups, the folder. Goes by names, not by records, so that it
-// works after a crash at any point, twice, and on a lab that never came up.
-import { readdirSync } from "node:fs";
+// Removes a lab: every process in its namespaces, the namespaces, its control groups, the folder. Goes by names, not by
+// records, so that it works after a crash at any point, twice, and on a lab that never came up.
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { deleteNamedNamespace, listNamedNamespaces, NetworkNamespace } from "../kernel/index.ts";
 import { LabFolder } from "./folder.ts";
 import { removeGroups } from "./kubernetes/cgroups.ts";
 import { lockLab } from "./lock.ts";
 import { endProcesses, findProcess, namespacesSeenBy, processesOf } from "./process.ts";
-import type { Terminal } from "./terminal.ts";
+import { openTerminal, type Terminal } from "./terminal.ts";
 
 const GRACE_MS = 500;
 
 export interface Removed {
-  readonly processes: number;
-  readonly namespaces: number;
+  /** At least something of it was. */
+  readonly wasThere: boolean;
 }
 
 export async function down(name: string, terminal: Terminal): Promise<Removed> {
@@ -24,17 +24,19 @@ export async function down(name: string, terminal: Terminal): Promise<Removed> {
   // Pods are namespaces known only inside their hosts: everything a host's holder can see goes with it.
   for (const host of holders(folder)) for (const pod of podNamespaces(host)) inside.add(pod);
   const processes = processesOf(folder, inside);
-  await terminal.step(`${processes.length} processes`, async () => {
+  const wasThere = existsSync(folder.path) || processes.length + namespaces.length > 0;
+  const say = wasThere ? terminal : openTerminal({ quiet: true });
+  await say.step(`${processes.length} processes`, async () => {
     await endProcesses(processes, GRACE_MS);
     // What was being started while we looked.
     await endProcesses(processesOf(folder, inside), 0);
   });
-  await terminal.step(`${namespaces.length} namespaces`, async () => {
+  await say.step(`${namespaces.length} namespaces`, async () => {
     for (const namespace of namespaces) deleteNamedNamespace(namespace);
     await removeGroups(folder.namespacePrefix);
     folder.remove();
   });
-  return { processes: processes.length, namespaces: namespaces.length };
+  return { wasThere };
 }
 
 function identityOf(name: string): string {

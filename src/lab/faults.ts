@@ -7,6 +7,7 @@ import { DATASTORE_FAULT, type Lab } from "./lab.ts";
 import { UsageError } from "./options.ts";
 import { findProcess } from "./process.ts";
 import { startEtcd, startNode, startRouter } from "./programs.ts";
+import { requireTools } from "./tools.ts";
 
 /** Words: `link NODE [IFACE]`, `process NODE NAME`, `rules NODE`, `datastore`. */
 export const FAULTS = {
@@ -148,6 +149,7 @@ function flushRules(lab: Lab, host: LabHost): void {
 /** Processes of a host whose program or first arguments carry the name. */
 function processesNamed(lab: Lab, node: string, name: string): number[] {
   const host = lab.host(node);
+  requireTools(["ps"]);
   if (name === "") throw new UsageError("process NODE NAME: the name is empty");
   const holder = lab.options.kubelets ? undefined : host.holder?.pid; // a Kubernetes node counts by itself
   const listed = host.run(["ps", "-eo", "pid=,netns=,args="]).stdout;

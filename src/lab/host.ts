@@ -22,6 +22,8 @@ for tree in etc var; do
   mount -t overlay overlay -o "lowerdir=/$tree,upperdir=/mnt/$tree/upper,workdir=/mnt/$tree/work" "/$tree"
 done
 mkdir -p /var/lib/calico/datastore /var/log/calico /etc/calico /etc/cni/net.d
+grep -qs localhost /etc/hosts || printf '127.0.0.1\\tlocalhost\\n::1\\tlocalhost\\n' >> /etc/hosts
+printf '127.0.1.1\\t%s\\n' "$1" >> /etc/hosts
 mount --bind /mnt/shared /var/lib/calico/datastore
 mount --bind /mnt/run /run
 mount -t sysfs sysfs /sys

@@ -17,12 +17,14 @@ import { addPod, deletePod, endpointName } from "./pods.ts";
 import { rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
 import { untilReady } from "./readiness.ts";
 import type { Terminal } from "./terminal.ts";
+import { requireTools, toolsOf } from "./tools.ts";
 
 /** A machine that emulates another takes its time: CALICO_LAB_PATIENCE multiplies every wait. */
 const READY_WAIT_MS = 30_000 * labPatience();
 
 export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> {
   rolePath("calico-node"); // fails early when nothing is built
+  requireTools(toolsOf(options));
   // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
   const kubernetes = options.kubelets ? await import("./kubernetes/up.ts") : undefined;
   kubernetes?.refuseHalfReady(options);

@@ -3,11 +3,11 @@
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildFabric, connectHost } from "../fabric.ts";
-import { baseEnvironment } from "../host.ts";
 import type { Lab } from "../lab.ts";
 import type { LabOptions } from "../options.ts";
 import { rolePath } from "../programs.ts";
 import type { Terminal } from "../terminal.ts";
+import { requireTools } from "../tools.ts";
 import { KubernetesCluster } from "./cluster.ts";
 import { ADMIN, apiServerUrl, startApiServer, startManagers } from "./control-plane.ts";
 import { agnhostImage, pauseImage } from "./images.ts";
@@ -17,7 +17,7 @@ import { CLUSTER_PROGRAMS, obtainPrograms } from "./programs.ts";
 
 const WAIT_MS = 120_000;
 /** Debian's, which nodes and the control plane run. */
-const HOST_TOOLS = ["etcd", "runc", "openssl", "iptables", "nft", "conntrack", "ipset"];
+const HOST_TOOLS = ["etcd", "runc", "openssl", "iptables-restore", "nft", "conntrack", "ipset"] as const;
 
 export async function upKubernetes(lab: Lab, terminal: Terminal): Promise<void> {
   const cluster = await upBare(lab, terminal);
@@ -63,9 +63,7 @@ export async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCl
 export function refuseHalfReady(options: LabOptions): string {
   rolePath("calico-node");
   networkManifest(options);
-  const missing = HOST_TOOLS.filter((tool) => Bun.which(tool, { PATH: baseEnvironment()["PATH"] ?? "" }) === null);
-  if (missing.length > 0)
-    throw new Error(`${missing.join(", ")}: not installed; make setup installs what a cluster needs`);
+  requireTools(HOST_TOOLS);
   return productImage();
 }
 
