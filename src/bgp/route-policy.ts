@@ -1,15 +1,6 @@
 // What a node announces and what it lets into its kernel. Blocks are announced as a whole: the addresses inside stay
 // private, but for those that are just moving in. Addresses borrowed from others' blocks are announced one by one.
-import {
-  addressBits,
-  cidrContains,
-  cidrLength,
-  type Cidr,
-  type IpVersion,
-  ipVersion,
-  maskCidr,
-  tryParseCidr,
-} from "../lib/ip.ts";
+import { addressBits, cidrContains, cidrLength, type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
 import type { Pool } from "../model/index.ts";
 import { isCommunity } from "./filter-plan.ts";
 import type { BgpPlan, RouteStep } from "./plan-types.ts";
@@ -189,12 +180,6 @@ export function serviceRanges(
   const unique = [...new Set(ranges)];
   return { ranges: isExcluded ? [] : unique, rejected: unique, addresses: [] };
 }
-
-/** The network an address of this node lies in. */
-export const subnetOf = (node: BgpNode, family: IpVersion): Cidr | undefined => {
-  const network = node.networks[family];
-  return network === undefined ? undefined : maskCidr(network.address, network.length);
-};
 
 const isFamily =
   (family: IpVersion) =>

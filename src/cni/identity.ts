@@ -41,6 +41,3 @@ export function hostInterfaceName(identity: EndpointIdentity, prefix: string): s
   const hash = new Bun.CryptoHasher("sha1").update(`${identity.namespace}.${identity.pod}`).digest("hex");
   return prefix + hash.slice(0, 11);
 }
-
-/** Under this name IPAM keeps the container's addresses. */
-export const ipamHandle = (network: string, containerId: string): string => `${network}.${containerId}`;

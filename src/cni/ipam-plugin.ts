@@ -4,7 +4,9 @@ import type { Datastore, Revision } from "../datastore/index.ts";
 import {
   type Also,
   type Assignments,
+  containerHandle,
   describeShortage,
+  goTimestamp,
   type HandleRelease,
   Ipam,
   type IpamMemory,
@@ -25,7 +27,7 @@ import type { Logger } from "../lib/log.ts";
 import { untilAborted } from "../lib/retry.ts";
 import type { Labels } from "../model/index.ts";
 import { CniError, INTERNAL } from "./error.ts";
-import { type EndpointIdentity, ipamHandle } from "./identity.ts";
+import type { EndpointIdentity } from "./identity.ts";
 import type { IpamSettings, NetConf } from "./net-conf.ts";
 import type { CniResult } from "./result.ts";
 
@@ -162,7 +164,7 @@ export async function releaseAddresses(
     // Both are looked up at once.
     const handles = [
       release(legacyHandle(identity)),
-      release(ipamHandle(context.conf.name, identity.containerId), also),
+      release(containerHandle(context.conf.name, identity.containerId), also),
     ];
     const [, others = "left"] = await Promise.all(handles);
     return others;
@@ -196,22 +198,14 @@ async function withHostLock<T>(context: IpamContext, action: () => Promise<T>): 
 function owner({ conf, identity, now }: IpamContext) {
   const { orchestrator, node, pod, namespace, containerId } = identity;
   return {
-    handleId: ipamHandle(conf.name, containerId),
+    handleId: containerHandle(conf.name, containerId),
     attributes: {
       ...(orchestrator === "k8s" ? { namespace } : {}),
       node,
       ...(orchestrator === "k8s" ? { pod } : {}),
-      timestamp: goTime(now()),
+      timestamp: goTimestamp(now()),
     },
   };
-}
-
-/** `2026-08-22 13:33:20.123 +0000 UTC`, as the original writes it. */
-export function goTime(date: Date): string {
-  const [day = "", rest = ""] = date.toISOString().split("T");
-  const [time = "", fraction = ""] = rest.replace("Z", "").split(".");
-  const digits = fraction.replace(/0+$/, "");
-  return `${day} ${time}${digits === "" ? "" : `.${digits}`} +0000 UTC`;
 }
 
 /** Pools are named by CIDR or by name. */

@@ -12,14 +12,20 @@ import {
   openDatastore,
   openKubeApi,
 } from "../datastore/index.ts";
-import { AddressTaken, type AssignAddressRequest, Ipam, tunnelAttributeType, tunnelHandle } from "../ipam/index.ts";
+import {
+  AddressTaken,
+  type AssignAddressRequest,
+  containerHandle,
+  goTimestamp,
+  Ipam,
+  tunnelAttributeType,
+  tunnelHandle,
+} from "../ipam/index.ts";
 import { lockFile } from "../kernel/index.ts";
 import { addressPlus, cidrAddress, type IpAddress, ipVersion, tryParseAddress, tryParseCidr } from "../lib/ip.ts";
 import { createLogger, formatText, type Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import type { Resource } from "../model/index.ts";
-import { ipamHandle } from "./identity.ts";
-import { goTime } from "./ipam-plugin.ts";
 import type { KubernetesNode } from "./kubernetes-api.ts";
 import type { Environment } from "./request.ts";
 
@@ -112,8 +118,8 @@ async function moveAll(options: UpgradeOptions, reservations: readonly Reservati
       await assignOnce(ipam, {
         address,
         host: node,
-        handleId: ipamHandle(NETWORK, containerId),
-        attributes: { node, pod: pod.name, namespace: pod.namespace ?? "", timestamp: goTime(new Date()) },
+        handleId: containerHandle(NETWORK, containerId),
+        attributes: { node, pod: pod.name, namespace: pod.namespace ?? "", timestamp: goTimestamp(new Date()) },
       });
     rmSync(file);
   }

@@ -121,7 +121,7 @@ export interface DataplaneFacts {
 export type RulesBackend = "iptables" | "nftables";
 
 /** Nobody says so outright: the cluster's type, the metadata service and the interfaces' names give it away. */
-export const isOpenstack = (
+export const isOpenStack = (
   p: Pick<DataplaneParameters, "ClusterType" | "MetadataAddr" | "MetadataPort" | "InterfacePrefix">,
 ): boolean =>
   p.ClusterType.toLowerCase().includes("openstack") ||
@@ -177,7 +177,7 @@ export function rulesConfig(p: DataplaneParameters, facts: DataplaneFacts, backe
     serviceLoop: ({ Drop: "drop", Reject: "reject", Disabled: "disabled", "": "drop" } as const)[
       p.ServiceLoopPrevention
     ],
-    ...(isOpenstack(p) ? { openstack: { metadataPort: p.MetadataPort, ...given("metadataAddress", metadata) } } : {}),
+    ...(isOpenStack(p) ? { openstack: { metadataPort: p.MetadataPort, ...given("metadataAddress", metadata) } } : {}),
     ...(p.IstioAmbientMode === "Enabled" ? { istioDscp: p.IstioDSCPMark } : {}),
     logPrefix: p.LogPrefix,
     ...(limit === undefined ? {} : { logRate: `${limit.count}/${limit.unit}` }),

@@ -31,6 +31,7 @@ export function tunnelAttributeType(tunnel: Tunnel, version: IpVersion): string 
 export const isTunnelType = (type: string | undefined): boolean =>
   type !== undefined && /^(ipip|vxlan|vxlanV6|wireguard|wireguardV6)TunnelAddress$/.test(type);
 
+/** Under this name a container's addresses are held. */
 export const containerHandle = (network: string, containerId: string): string => `${network}.${containerId}`;
 
 /** One handle per virtual machine, whatever pod it runs in. */
@@ -50,6 +51,5 @@ export function loadBalancerHandle(service: string, namespace: string, uid: stri
 /** Go's rendering of a time, as allocations record it: `2026-08-22 13:33:20.123456789 +0000 UTC`. */
 export function goTimestamp(date: Date): string {
   const [day = "", time = ""] = date.toISOString().replace("Z", "").split("T");
-  const shortened = time.replace(/\.?0+$/, (zeros) => (time.includes(".") ? "" : zeros));
-  return `${day} ${shortened} +0000 UTC`;
+  return `${day} ${time.replace(/\.?0+$/, "")} +0000 UTC`;
 }

@@ -207,13 +207,6 @@ export class BriefCalls {
   replyByte(index: number): number | undefined {
     return index < this.#replyLength ? this.#bytes[INPUT + this.#inputLength + index] : undefined;
   }
-  /** Up to the first newline; nothing when there is none. */
-  replyLine(): string | undefined {
-    const start = INPUT + this.#inputLength;
-    const end = this.#bytes.indexOf(10, start);
-    if (end < 0 || end >= start + this.#replyLength) return undefined;
-    return new TextDecoder().decode(this.#bytes.subarray(start, end));
-  }
   /** The reply between these bytes goes to standard output, however slowly it is taken. */
   printReply(from: number, to: number): void {
     const start = INPUT + this.#inputLength;

@@ -111,11 +111,6 @@ export class NetlinkReader {
   nested(): NetlinkReader {
     return new NetlinkReader(this.#bytes, this.#view, this.#start, this.#start + this.#payload);
   }
-  /** The attributes behind a fixed header inside this attribute. */
-  nestedAfter(header: number): NetlinkReader {
-    const end = this.#start + this.#payload;
-    return new NetlinkReader(this.#bytes, this.#view, Math.min(this.#start + header, end), end);
-  }
   raw(): RawAttribute {
     return { rawType: this.#rawType, bytes: this.bytes() };
   }

@@ -201,12 +201,11 @@ export class NetlinkSocket implements Disposable {
   /**
    * Sends all messages of the writer at once. They should ask for no acknowledgement: the kernel has handled the whole
    * batch when send() returns, so what it refused is queued already and is read without waiting.
-   * Replies (of messages sent with NLM_F_ECHO) go to `each`.
    */
-  sendBatch(writer: NetlinkWriter, what: string, each?: (reply: NetlinkMessage) => void): BatchFault[] {
+  sendBatch(writer: NetlinkWriter, what: string): BatchFault[] {
     if (writer.messages === 0) return [];
     this.#transmit(writer, what);
-    return this.#faults(writer, what, each);
+    return this.#faults(writer, what);
   }
 
   /** A writer of its own for one batch that `sendBatchAside` will send, made when the last such was sent. */
@@ -221,14 +220,13 @@ export class NetlinkSocket implements Disposable {
     return this.#faults(writer, what);
   }
 
-  #faults(writer: NetlinkWriter, what: string, each?: (reply: NetlinkMessage) => void): BatchFault[] {
+  #faults(writer: NetlinkWriter, what: string): BatchFault[] {
     const first = writer.firstSequence;
     const faults: BatchFault[] = [];
     while (
       this.#receiveNow(what, (message) => {
         const index = message.sequence - first;
-        if (index < 0 || index >= writer.messages) return;
-        if (message.type !== NLMSG_ERROR) return each?.(message);
+        if (index < 0 || index >= writer.messages || message.type !== NLMSG_ERROR) return;
         const errno = -message.i32(0);
         if (errno !== 0) faults.push({ index, errno: errnoName(errno), extack: extendedAck(message) });
       })

@@ -7,7 +7,6 @@ import { allocate, type Bytes } from "./sys.ts";
 
 export const NLM_F_REQUEST = 0x1;
 export const NLM_F_ACK = 0x4;
-export const NLM_F_ECHO = 0x8;
 export const NLM_F_REPLACE = 0x100;
 export const NLM_F_EXCL = 0x200;
 export const NLM_F_CREATE = 0x400;
@@ -114,10 +113,6 @@ export class NetlinkWriter {
   putBe16(value: number): void {
     const at = this.#reserve(2);
     this.#view.setUint16(at, value);
-  }
-  putBe32(value: number): void {
-    const at = this.#reserve(4);
-    this.#view.setUint32(at, value >>> 0);
   }
   putBytes(bytes: Uint8Array): void {
     const at = this.#reserve(bytes.length);

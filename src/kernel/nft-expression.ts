@@ -12,7 +12,6 @@ import type { InlineSet } from "./nft-set.ts";
  */
 export type Register = number;
 export const REG_1: Register = 1;
-export const REG_WORD_0: Register = 8;
 
 export type PayloadBase = "link" | "network" | "transport";
 export type Comparison = "eq" | "neq" | "lt" | "lte" | "gt" | "gte";

@@ -10,7 +10,6 @@ import { dlopen, FFIType, type Pointer, read as readMemory, toArrayBuffer } from
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
-export const AF_UNSPEC = 0;
 export const AF_UNIX = 1;
 export const AF_INET = 2;
 export const AF_BRIDGE = 7;
@@ -21,7 +20,6 @@ export const SOCK_DGRAM = 2;
 export const SOCK_RAW = 3;
 export const SOCK_CLOEXEC = 0o2000000;
 export const SOL_SOCKET = 1;
-export const MSG_PEEK = 0x2;
 export const MSG_TRUNC = 0x20;
 export const MSG_DONTWAIT = 0x40;
 export const MSG_NOSIGNAL = 0x4000;
@@ -29,11 +27,9 @@ export const MSG_CMSG_CLOEXEC = 0x40000000;
 export const SOCK_NONBLOCK = 0o4000;
 export const POLLIN = 1;
 export const POLLOUT = 4;
-export const CLONE_NEWNS = 0x00020000;
 export const CLONE_NEWNET = 0x40000000;
 export const MS_BIND = 0x1000;
 export const MS_REC = 0x4000;
-export const MS_PRIVATE = 1 << 18;
 export const MS_SHARED = 1 << 20;
 export const MNT_DETACH = 2;
 
@@ -59,7 +55,6 @@ const SIGNATURES = {
   recv: { args: ["i32", "buffer", "usize", "i32"], returns: "i32" },
   sendmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
   recvmsg: { args: ["i32", "usize", "i32"], returns: "i32" },
-  shutdown: { args: ["i32", "i32"], returns: "i32" },
   poll: { args: ["buffer", "u64", "i32"], returns: "i32" },
   open: { args: ["buffer", "i32"], returns: "i32" },
   read: { args: ["i32", "buffer", "usize"], returns: "i32" },
@@ -183,9 +178,6 @@ export function poll(
   const result = outcome(libc("poll")(set, wanted.length, timeoutMs));
   return result < 0 ? result : wanted.map((_, i) => view.getInt16(i * 8 + 6, true));
 }
-
-/** No more will be sent: the other side reads the end. */
-export const shutdownWrite = (fd: number): number => outcome(libc("shutdown")(fd, 1));
 
 /** Takes the file's lock if nobody has it; the lock goes with the descriptor, also when the process is killed. */
 export const tryLock = (fd: number): number => outcome(libc("flock")(fd, 2 | 4)); // LOCK_EX | LOCK_NB

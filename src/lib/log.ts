@@ -1,5 +1,5 @@
-// One JSON line or one line of text per event: a fixed sentence plus fields. The writer is given from outside, so
-// that a program decides where its lines go and a test can read them.
+// One line of text per event: a fixed sentence plus fields. The writer is given from outside, so that a program decides
+// where its lines go and a test can read them.
 
 export type LogLevel = "debug" | "info" | "warn" | "error";
 export type LogFields = Readonly<Record<string, unknown>>;
@@ -45,15 +45,6 @@ export function createLogger(options: {
     with: (fields) => createLogger({ ...options, fields: { ...base, ...fields } }),
     enabled: (level) => RANK[level] >= threshold,
   };
-}
-
-/** A line for machines: time, level, sentence and the fields, errors as their message. */
-export function formatJson(record: LogRecord): string {
-  return JSON.stringify(
-    { time: record.time.toISOString(), level: record.level, message: record.sentence, ...record.fields },
-    (_key, value: unknown) =>
-      value instanceof Error ? describeError(value) : typeof value === "bigint" ? value.toString() : value,
-  );
 }
 
 /** A line for people: `2026-01-02 03:04:05.678 [INFO] sentence key=value …`. */

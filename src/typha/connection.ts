@@ -106,9 +106,6 @@ export class Connection {
   get isClosed(): boolean {
     return this.#phase === "closed";
   }
-  get isStreaming(): boolean {
-    return this.#phase === "streaming";
-  }
 
   /** Says why, as far as the client listens, and ends it. */
   close(reason: string): void {

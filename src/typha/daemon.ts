@@ -137,11 +137,6 @@ export class TyphaDaemon {
     await this.#datastore?.close();
   }
 
-  /** Where a page is served, for those who asked for any free port. */
-  get pagePorts(): readonly number[] {
-    return this.#pages.map(({ port }) => port);
-  }
-
   /** Typha's own settings say where etcd is; else those all programs share; else it is on this machine. */
   #open(): Promise<Datastore> {
     const { config, env } = this.#options;

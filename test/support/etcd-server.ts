@@ -1,6 +1,6 @@
 // A real etcd for one test, alone on its ports and its folder, with TLS and client certificates when asked.
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -128,11 +128,4 @@ export async function freePort(): Promise<number> {
   await new Promise((resolve) => server.close(resolve));
   if (address === null || typeof address === "string") throw new Error("no port");
   return address.port;
-}
-
-/** For tests that need a file beside the server, such as one more certificate. */
-export function writeInto(server: EtcdServer, name: string, text: string): string {
-  const path = join(server.folder, name);
-  writeFileSync(path, text);
-  return path;
 }

@@ -32,14 +32,3 @@ export function describePlace(place: Place): string {
   const where = parts.length === 0 ? file : `${file}: ${parts.join(", ")}`;
   return place.field === undefined ? where : `${where}: ${place.field}`;
 }
-
-/** `["spec", "ingress", 0, "action"]` as a person writes it: `spec.ingress[0].action`. */
-export function fieldName(path: readonly (string | number)[]): string {
-  let name = "";
-  for (const step of path) {
-    if (typeof step === "number") name += `[${step}]`;
-    else if (/^[A-Za-z_][\w-]*$/.test(step)) name += name === "" ? step : `.${step}`;
-    else name += `[${JSON.stringify(step)}]`;
-  }
-  return name;
-}

@@ -18,18 +18,6 @@ export function checkConfig({ config, sources }: ResolvedConfig): void {
     throw new ConfigError("RouteTableRange and RouteTableRanges are both set; keep the second");
 }
 
-/** OpenStack's metadata service is wanted where anything points at OpenStack. */
-export function isOpenStack(
-  config: Pick<FelixConfig, "ClusterType" | "MetadataAddr" | "MetadataPort" | "InterfacePrefix">,
-): boolean {
-  return (
-    config.ClusterType.toLowerCase().includes("openstack") ||
-    !["", "127.0.0.1"].includes(config.MetadataAddr) ||
-    ![0, 8775].includes(config.MetadataPort) ||
-    config.InterfacePrefix.includes("tap")
-  );
-}
-
 const PROVIDERS: Readonly<Record<string, string>> = {
   eks: "EKS",
   ecs: "EKS",
@@ -57,16 +45,6 @@ export function bpfOverrides(config: FelixConfig, kernelSupportsBpf: boolean): R
     ...(config.BPFRedirectToPeer === "L2Only" && { BPFRedirectToPeer: "Enabled" }),
     ...(config.IPForwarding === "Disabled" && config.BPFEnforceRPF !== "Disabled" && { IPForwarding: "Enabled" }),
   };
-}
-
-/** Size of a lookup table for that many endpoints: the next prime above five times as many. */
-export function maglevTableSize(endpointsPerService: number): number {
-  for (let size = endpointsPerService * 5 + 1; ; size++) if (isPrime(size)) return size;
-}
-
-function isPrime(n: number): boolean {
-  for (let divisor = 2; divisor * divisor <= n; divisor++) if (n % divisor === 0) return false;
-  return n > 1;
 }
 
 /** Only a cluster whose variant is Calico's own is calculated for; others are watched for settings alone. */

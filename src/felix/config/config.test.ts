@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { isOpenStack } from "../../dataplane/index.ts";
 import {
   bpfOverrides,
   checkConfig,
@@ -6,10 +7,8 @@ import {
   ConfigError,
   ConfigFileError,
   environmentLayer,
-  isOpenStack,
   isSecret,
   kubernetesProvider,
-  maglevTableSize,
   type ParameterName,
   PARAMETERS,
   parameterNames,
@@ -265,7 +264,6 @@ test("FC-036 OpenStack and the provider are told by hints", () => {
     "DockerEnterprise",
     "",
   ]);
-  expect(maglevTableSize(100)).toBe(503);
 });
 
 test("FC-021 the eBPF dataplane forces what it needs", () => {

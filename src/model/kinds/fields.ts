@@ -108,8 +108,6 @@ export const maskedNetwork = (version?: IpVersion) =>
     (value) => formats.isMaskedNetwork(value, version),
     `want an ${family(version)} CIDR without host bits, such as ${version === 6 ? "fd00::/64" : "10.0.0.0/24"}`,
   );
-export const maskedCidr = () =>
-  matching(formats.isMaskedCidr, "want a CIDR without host bits, such as 10.0.0.0/24 or fd00::/64");
 export const interfaceName = () =>
   matching(formats.isInterface, "want an interface name of at most 15 characters, or *");
 export const mac = () => matching(formats.isMac, "want a MAC address, such as 66:a1:b2:c3:d4:e5");
