@@ -8,7 +8,7 @@ import { debianRoot } from "./image/debian-root.ts";
 import { IMAGE } from "./manifests/image.ts";
 
 const root = join(import.meta.dir, "..");
-export const ARCHIVE = join(root, "dist/calico-image.tar");
+const ARCHIVE = join(root, "dist/calico-image.tar");
 
 export async function makeImage(target = ARCHIVE): Promise<void> {
   const created = commitTime();

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 
-export const ROOM_RANK: Readonly<Record<string, number>> = {
+const ROOM_RANK: Readonly<Record<string, number>> = {
   lib: 0,
   model: 1,
   kernel: 2,

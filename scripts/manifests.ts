@@ -7,10 +7,10 @@ import { dump } from "js-yaml";
 import { installations } from "./manifests/installations.ts";
 import { CRD_GROUP, CRD_KINDS, customResourceDefinition } from "../src/model/kinds/crd.ts";
 
-export const MANIFESTS = join(import.meta.dir, "../manifests");
+const MANIFESTS = join(import.meta.dir, "../manifests");
 
 /** Every generated file by its path under manifests/. */
-export async function generatedManifests(): Promise<ReadonlyMap<string, string>> {
+async function generatedManifests(): Promise<ReadonlyMap<string, string>> {
   const files = new Map<string, string>();
   for (const kind of CRD_KINDS) {
     const definition = await customResourceDefinition(kind);

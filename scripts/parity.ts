@@ -93,7 +93,7 @@ function meaningful(text: string): string[] {
 }
 
 /** Which test files carry which ID in the name of a test that runs. */
-export function findTests(root: string): Map<string, Set<string>> {
+function findTests(root: string): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
   for (const folder of ["src", "scripts", "test"]) {
     if (!existsSync(join(root, folder))) continue;

@@ -25,7 +25,7 @@ export function layOutContext(folder = CONTEXT): void {
 }
 
 /** CycloneDX: what the executable was compiled from. */
-export function billOfMaterials(): object {
+function billOfMaterials(): object {
   const { name, version, license } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as Record<
     "name" | "version" | "license",
     string

@@ -11,7 +11,7 @@ const FINISH = join(image, "finish.sh");
 const CACHE = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "calico-ts");
 export const SUITE = "bookworm";
 
-export function debianPackages(): readonly string[] {
+function debianPackages(): readonly string[] {
   return readFileSync(join(image, "packages.txt"), "utf8")
     .split("\n")
     .filter((line) => line !== "" && !line.startsWith("#"));

@@ -97,7 +97,7 @@ export class ConfigBatcher {
 }
 
 /** Of the configurations whose node selector matches, the oldest; of equally old ones the first by name. */
-export function chooseConfiguration(configurations: Iterable<Resource>, nodeLabels: Labels): Resource | undefined {
+function chooseConfiguration(configurations: Iterable<Resource>, nodeLabels: Labels): Resource | undefined {
   const matching = [...configurations].filter((configuration) => {
     const text = (configuration.spec as { readonly nodeSelector?: string } | undefined)?.nodeSelector ?? "";
     const selector = text === "" ? undefined : tryParseSelector(text);

@@ -92,7 +92,7 @@ function forCreate(resource: Resource): Resource {
 }
 
 /** `Kind(name)` or `Kind(namespace/name)`, as messages have it. */
-export function idOf(resource: Resource): string {
+function idOf(resource: Resource): string {
   const { kind, name, namespace } = nameOf(resource);
   return namespace === undefined ? `${kind}(${name})` : `${kind}(${namespace}/${name})`;
 }

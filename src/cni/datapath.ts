@@ -266,7 +266,7 @@ export async function removePodInterface(netns: NetworkNamespace, ifName: string
   await removeLink(ifName, netns);
 }
 
-export function removeHostLink(host: RouteKernel, name: string): void {
+function removeHostLink(host: RouteKernel, name: string): void {
   if (host.links.get(name) === undefined) return;
   try {
     host.links.delete(name);

@@ -1,7 +1,6 @@
 // What other rooms may use of the CNI plugin: the service a node agent runs, and the facts both sides must agree on.
-export type { KubernetesApi, KubernetesNamespace, KubernetesNode, KubernetesPod } from "./kubernetes-api.ts";
+export type { KubernetesNode } from "./kubernetes-api.ts";
 export { MTU_FILE } from "./node-files.ts";
-export { FELIX_ALIVE_FILE } from "./policy-wait.ts";
-export { type CniServiceOptions, SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
+export { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
 export { SILENCE_SECONDS } from "./service-client.ts";
-export { keepTokenFresh, type TokenRefreshOptions } from "./token-refresh.ts";
+export { keepTokenFresh } from "./token-refresh.ts";

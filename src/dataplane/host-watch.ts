@@ -18,8 +18,8 @@ export interface HostWatchOptions {
   readonly onChange: (reason: string) => void;
 }
 
-export const MTU_POLL_MS = 30_000;
-export const BACKEND_POLL_MS = 15_000;
+const MTU_POLL_MS = 30_000;
+const BACKEND_POLL_MS = 15_000;
 
 export class HostWatch {
   readonly #options: HostWatchOptions;

@@ -99,7 +99,7 @@ async function parseDocument(content: string): Promise<unknown> {
   }
 }
 
-export function parseApiConfig(document: unknown): ApiConfig {
+function parseApiConfig(document: unknown): ApiConfig {
   const root = mapping(document ?? {}, "the document");
   for (const field of Object.keys(root))
     if (!["apiVersion", "kind", "metadata", "spec"].includes(field)) throw unknownField(field);

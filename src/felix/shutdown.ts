@@ -1,8 +1,8 @@
 // Why and how the process ends. The first reason counts; what the kernel enforces stays in place.
 
 /** The supervisor starts an agent that ends so again at once. */
-export const EXIT_RESTART = 129;
-export const EXIT_FAILED = 1;
+const EXIT_RESTART = 129;
+const EXIT_FAILED = 1;
 /** Could not even end in order. */
 export const EXIT_STUCK = 2;
 

@@ -11,7 +11,7 @@ import type { WireguardStart } from "./wireguard-start.ts";
 const GIVE_UP_MS = 30_000;
 
 /** Nothing when neither an address nor a service of Typha is set. */
-export function typhaOf(config: FelixConfig): TyphaSettings | undefined {
+function typhaOf(config: FelixConfig): TyphaSettings | undefined {
   if (config.TyphaAddr === "" && config.TyphaK8sServiceName === "") return undefined;
   const { TyphaKeyFile: keyFile, TyphaCertFile: certFile, TyphaCAFile: caFile } = config;
   const hasTls = keyFile !== ""; // that the rest is there too was checked with all settings

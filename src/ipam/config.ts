@@ -6,7 +6,7 @@ import { BadRequest } from "./errors.ts";
 
 export const DEFAULT_CONFIG: IpamConfig = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 };
 export const DEFAULT_MAX_BLOCKS_PER_HOST = 20;
-export const MAX_COOLDOWN_SECONDS = 1200;
+const MAX_COOLDOWN_SECONDS = 1200;
 
 export async function readConfig(context: Context): Promise<IpamConfig> {
   return (await storedConfig(context))?.value ?? DEFAULT_CONFIG;

@@ -104,7 +104,7 @@ export function* findHandleFaults(state: {
 }
 
 /** What is wrong inside one block: every ordinal is either free and queued once, or allocated under an entry. */
-export function* blockFaults(block: Block): Generator<string> {
+function* blockFaults(block: Block): Generator<string> {
   const free = new Set(block.unallocated);
   if (free.size !== block.unallocated.length) yield "an address is queued twice";
   for (const [ordinal, index] of block.allocations.entries()) {

@@ -111,7 +111,7 @@ function writeHeader(w: NetlinkWriter, version: IpVersion): void {
   w.putZero(3);
 }
 
-export function parseFlow(message: NetlinkMessage): Flow | undefined {
+function parseFlow(message: NetlinkMessage): Flow | undefined {
   let original: FlowTuple | undefined;
   let reply: FlowTuple | undefined;
   let mark = 0;

@@ -115,7 +115,7 @@ function parseDatagrams({ bytes, lengths }: EventWorkerMessage & { type: "datagr
   return events;
 }
 
-export function parseEvent(message: NetlinkMessage): KernelEvent | undefined {
+function parseEvent(message: NetlinkMessage): KernelEvent | undefined {
   const { type } = message;
   switch (type) {
     case RTM_NEWLINK:

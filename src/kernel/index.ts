@@ -1,38 +1,25 @@
 // What the rooms above may use of Linux.
-export { type Addresses, type InterfaceAddress, type NewAddress } from "./addresses.ts";
-export { type Conntrack, type Flow, type FlowTuple, openConntrack } from "./conntrack.ts";
-export { type Errno, errnoName } from "./errno.ts";
+export { type Addresses } from "./addresses.ts";
+export { type Conntrack, type Flow, openConntrack } from "./conntrack.ts";
 export { hasTransmitChecksumOffload, setTransmitChecksumOffload } from "./ethtool.ts";
 export { EventMonitor, type EventMonitorOptions, type EventSubject, type KernelEvent } from "./events.ts";
 export { type FileLock, lockFile } from "./file-lock.ts";
-export { type IpipSettings, type LinkKind, type VethPeer, type VxlanSettings } from "./link-kinds.ts";
-export { isLinkName, type Link, type LinkSettings, type Links, type NewLink } from "./links.ts";
+export { type LinkKind, type VxlanSettings } from "./link-kinds.ts";
+export { type Link, type Links } from "./links.ts";
 export { removeLink } from "./link-removal.ts";
-export { macBytes, macText } from "./mac.ts";
 export {
   createNamedNamespace,
   deleteNamedNamespace,
   listNamedNamespaces,
   NetworkNamespace,
-  namedPath,
   withNamespace,
 } from "./namespace.ts";
+export { type Neighbours } from "./neighbours.ts";
+export { hasErrno, isGone, NetlinkError, SyscallError } from "./netlink-error.ts";
+export { NetlinkReader } from "./netlink-reader.ts";
 export {
-  type ForwardingEntry,
-  type Neighbour,
-  type NeighbourState,
-  type Neighbours,
-  type ProxyNeighbour,
-} from "./neighbours.ts";
-export { type ExtendedAck, hasErrno, isGone, NetlinkError, SyscallError } from "./netlink-error.ts";
-export { NetlinkMessage, NetlinkReader, type RawAttribute } from "./netlink-reader.ts";
-export {
-  type BatchFault,
-  NETLINK_GENERIC,
   NETLINK_NETFILTER,
   NETLINK_ROUTE,
-  type NetlinkOptions,
-  type NetlinkRequest,
   NetlinkSocket,
 } from "./netlink-socket.ts";
 export { NetlinkWriter } from "./netlink-writer.ts";
@@ -44,15 +31,13 @@ export {
   type ProbeTarget,
 } from "./prober.ts";
 export { openRouteKernel, type RouteKernel } from "./route-kernel.ts";
-export { RT_TABLE_LOCAL, RT_TABLE_MAIN, RTPROT_BOOT, RTPROT_KERNEL, RTPROT_STATIC } from "./route-values.ts";
+export { RT_TABLE_LOCAL, RT_TABLE_MAIN, RTPROT_BOOT, RTPROT_KERNEL } from "./route-values.ts";
 export { type RouteType, type Scope } from "./route-values.ts";
-export { type NewRoute, type NextHop, type Route, type RouteKey, type RouteMetric } from "./route-wire.ts";
+export { type NewRoute, type Route } from "./route-wire.ts";
 export {
   defaultDestination,
-  leavesBy,
   type RouteChange,
   type RouteFault,
-  type RouteFilter,
   type Routes,
 } from "./routes.ts";
 export { type Rule, type Rules } from "./rules.ts";
@@ -67,9 +52,8 @@ export {
   type WireguardChange,
   type WireguardDevice,
   type WireguardPeer,
-  type WireguardPeerState,
 } from "./wireguard-wire.ts";
-export { type ReceivedRequest, RequestServer, type RequestServerOptions } from "./request-server.ts";
+export { type ReceivedRequest, RequestServer } from "./request-server.ts";
 export { readStandardInput, writeStandardError, writeStandardOutput } from "./standard-streams.ts";
 export { BriefCalls } from "./brief-calls.ts";
 export { close, exitNow } from "./sys.ts";

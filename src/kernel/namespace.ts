@@ -9,7 +9,7 @@ import { SyscallError, succeed } from "./netlink-error.ts";
 import * as sys from "./sys.ts";
 
 /** Where `ip netns` keeps its named namespaces. */
-export const NETNS_DIRECTORY = "/run/netns";
+const NETNS_DIRECTORY = "/run/netns";
 const OWN_NAMESPACE = "/proc/thread-self/ns/net";
 
 export class NetworkNamespace implements Disposable {

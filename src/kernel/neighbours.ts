@@ -204,7 +204,7 @@ export function parseNeighbour(message: NetlinkMessage): Neighbour | undefined {
   return { link: message.i32(4), address, ...(mac === undefined ? {} : { mac }), state: stateOf(message.u16(8)) };
 }
 
-export function parseForwarding(message: NetlinkMessage): ForwardingEntry | undefined {
+function parseForwarding(message: NetlinkMessage): ForwardingEntry | undefined {
   if (message.u8(0) !== AF_BRIDGE) return undefined;
   let mac: string | undefined;
   let destination: IpAddress | undefined;

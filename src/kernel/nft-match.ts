@@ -35,7 +35,7 @@ export const protocol = (number: number, negated = false): Expressions => [
   { kind: "cmp", op: equality(negated), data: Uint8Array.of(number) },
 ];
 
-export function loadAddress(version: IpVersion, side: Side, register?: number): Expression {
+function loadAddress(version: IpVersion, side: Side, register?: number): Expression {
   const offset = version === 4 ? (side === "source" ? 12 : 16) : side === "source" ? 8 : 24;
   const load = { kind: "payload", base: "network", offset, length: version === 4 ? 4 : 16 } as const;
   return register === undefined ? load : { ...load, to: register };

@@ -47,7 +47,6 @@ const SIGNATURES = {
   accept4: { args: ["i32", "usize", "usize", "i32"], returns: "i32" },
   sendto: { args: ["i32", "buffer", "usize", "i32", "buffer", "u32"], returns: "i32" },
   recvfrom: { args: ["i32", "buffer", "usize", "i32", "buffer", "buffer"], returns: "i32" },
-  getsockname: { args: ["i32", "buffer", "buffer"], returns: "i32" },
   setsockopt: { args: ["i32", "i32", "i32", "buffer", "u32"], returns: "i32" },
   getsockopt: { args: ["i32", "i32", "i32", "buffer", "buffer"], returns: "i32" },
   // ssize_t, of which the low half is all: no datagram has 2 GB.
@@ -117,15 +116,6 @@ export const write = (fd: number, bytes: Bytes): number => outcome(libc("write")
 export const close = (fd: number): number => outcome(libc("close")(fd));
 export const setns = (fd: number, kind: number): number => outcome(libc("setns")(fd, kind));
 export const unshare = (kinds: number): number => outcome(libc("unshare")(kinds));
-
-/** Fills `address` with the socket's own; the result is its length. */
-export function getsockname(fd: number, address: Bytes): number {
-  const length = allocate(4);
-  const view = new DataView(length.buffer);
-  view.setUint32(0, address.length, true);
-  const result = outcome(libc("getsockname")(fd, address, length));
-  return result < 0 ? result : view.getUint32(0, true);
-}
 
 export const setsockopt = (fd: number, level: number, name: number, value: Bytes): number =>
   outcome(libc("setsockopt")(fd, level, name, value, value.length));

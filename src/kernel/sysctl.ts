@@ -58,7 +58,7 @@ function currentOf(sysctls: Sysctls, path: SysctlPath): string | undefined {
   }
 }
 
-export function sysctlFile(path: SysctlPath): string {
+function sysctlFile(path: SysctlPath): string {
   for (const part of path)
     if (part === "" || part === "." || part === ".." || /[/\0]/.test(part))
       throw new RangeError(`${JSON.stringify(part)} is no part of a kernel setting's name`);

@@ -4,7 +4,7 @@ import { SyscallError } from "./netlink-error.ts";
 import * as sys from "./sys.ts";
 
 const FACILITY_USER = 1;
-export const SYSLOG_SEVERITY = { critical: 2, error: 3, warning: 4, info: 6, debug: 7 } as const;
+const SYSLOG_SEVERITY = { critical: 2, error: 3, warning: 4, info: 6, debug: 7 } as const;
 
 export interface Syslog extends Disposable {
   /** A line that cannot be delivered is lost: logging never waits. */

@@ -79,7 +79,7 @@ export function setPlug(folder: LabFolder, host: PlannedHost, nic: PlannedInterf
   fabric.links.set(portName(host, nic), { up: plugged });
 }
 
-export const bridgeName = (segment: string): string => `br-${segment}`;
+const bridgeName = (segment: string): string => `br-${segment}`;
 export const portName = (host: PlannedHost, nic: PlannedInterface): string => `${host.name}-${nic.name}`;
 
 function ensureNamespace(name: string): void {

@@ -2,8 +2,8 @@
 
 export const TOPOLOGIES = ["switch", "racks", "reflectors", "dual-nic"] as const;
 export const BACKENDS = ["bird", "vxlan"] as const;
-export const DATAPLANES = ["nft", "iptables"] as const;
-export const DATASTORES = ["sqlite", "etcd", "kubernetes"] as const;
+const DATAPLANES = ["nft", "iptables"] as const;
+const DATASTORES = ["sqlite", "etcd", "kubernetes"] as const;
 
 export interface LabOptions {
   readonly name: string;

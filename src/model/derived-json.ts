@@ -1,5 +1,5 @@
-// Derived values as the v1 model writes them: raw text for settings, JSON for the rest. Syncer streams between processes
-// and recordings carry this form. Decoding inverts encoding.
+// Derived values as the v1 model writes them: raw text for settings, JSON for the rest. This is the form of the
+// original's own streams; ours (typha/records.ts) carries them as they are in memory. Decoding inverts encoding.
 import { type Cidr, type IpAddress, tryParseAddress, tryParseCidr } from "../lib/ip.ts";
 import { JsonReader } from "../lib/json-reader.ts";
 import { parseLosslessJson } from "../lib/lossless-json.ts";

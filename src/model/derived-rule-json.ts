@@ -8,7 +8,7 @@ import { parseRulePort, parseRuleProtocol } from "./rule-conversion.ts";
 
 type JsonFields = Record<string, unknown>;
 
-export function ruleJson(rule: Rule): JsonFields {
+function ruleJson(rule: Rule): JsonFields {
   return filled({
     action: rule.action,
     ip_version: rule.ipVersion,
@@ -48,7 +48,7 @@ const portJson = (port: RulePort): Json =>
   "name" in port ? port.name : port.min === port.max ? port.min : `${port.min}:${port.max}`;
 
 /** @param namespace of the policy: where a service is looked for whose namespace is not said */
-export function ruleFromJson(json: JsonReader, namespace: string): Rule {
+function ruleFromJson(json: JsonReader, namespace: string): Rule {
   const action = json.text("action");
   if (action !== "allow" && action !== "deny" && action !== "log" && action !== "next-tier")
     return json.fail("action", "allow, deny, log or next-tier");

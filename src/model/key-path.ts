@@ -134,7 +134,7 @@ export function escapeName(name: string): string {
   if (!name.includes("/") && !name.includes("%")) return name;
   return name.replaceAll("%", "%25").replaceAll("/", "%2f");
 }
-export function unescapeName(text: string): string {
+function unescapeName(text: string): string {
   return text.includes("%") ? text.replaceAll("%2f", "/").replaceAll("%25", "%") : text;
 }
 export const cidrName = (cidr: Cidr): string => cidr.replace("/", "-");

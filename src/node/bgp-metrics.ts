@@ -54,7 +54,7 @@ export async function serveBgpMetrics(options: BgpMetricsOptions, signal: AbortS
 /** A table of all routes is not asked for: it may be large, and nothing here needs it. */
 const ask = (version: 4 | 6) => askBird(version, undefined, { routes: false });
 
-export function renderBgpMetrics(facts: Facts, started: Date): string {
+function renderBgpMetrics(facts: Facts, started: Date): string {
   const registry = new MetricsRegistry();
   const families = ([4, 6] as const).map((version) => ({ version: String(version), facts: facts[version] }));
   const each = (read: (session: BirdSession) => number) =>

@@ -3,7 +3,7 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { RUN_FOLDER } from "./children.ts";
 
-export const SESSION_ERRORS_FILE = `${RUN_FOLDER}/bgp-errors.json`;
+const SESSION_ERRORS_FILE = `${RUN_FOLDER}/bgp-errors.json`;
 const WRITE_EVERY_MS = 500;
 /** An error older than this says nothing about now. */
 const FORGET_AFTER_MS = 15 * 60_000;

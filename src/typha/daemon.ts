@@ -263,7 +263,7 @@ export class TyphaDaemon {
 }
 
 /** HTTPS when a certificate or key is set. */
-export function metricsTls(config: TyphaConfig, env: Readonly<Record<string, string | undefined>>) {
+function metricsTls(config: TyphaConfig, env: Readonly<Record<string, string | undefined>>) {
   const { PrometheusMetricsCertFile: certFile, PrometheusMetricsKeyFile: keyFile } = config;
   if (certFile === "" && keyFile === "") return undefined;
   const mode = config.PrometheusMetricsClientAuth;

@@ -1,9 +1,6 @@
-export { createTyphaSyncer, type TyphaConnectOptions } from "./connect.ts";
+export { createTyphaSyncer } from "./connect.ts";
 export {
   addressText,
-  DiscoveryError,
-  orderInstances,
-  parseAddresses,
   type TyphaAddress,
   TyphaUnreachable,
 } from "./discovery.ts";

@@ -34,7 +34,7 @@ export interface ServerTimings extends ConnectionTimings {
   readonly shutdownDropIntervalMs: number;
 }
 
-export const SERVER_TIMINGS: ServerTimings = {
+const SERVER_TIMINGS: ServerTimings = {
   handshakeMs: 10_000,
   writeMs: 120_000,
   pingMs: 10_000,

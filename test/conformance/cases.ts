@@ -41,7 +41,7 @@ export const TYPE = { ingress: "Ingress", egress: "Egress" } as const;
 export const PEER = { ingress: "source", egress: "destination" } as const;
 export const PROTOCOLS = ["TCP", "UDP", "SCTP"] as const;
 
-export const POD_SELECTORS = [
+const POD_SELECTORS = [
   "pod == 'a'",
   "pod != 'a'",
   "pod in {'a','b'}",

@@ -8,7 +8,7 @@ import { delay } from "../../src/lib/retry.ts";
 import type { EtcdServer } from "../support/etcd-server.ts";
 import type { Environment } from "./cluster.ts";
 
-export const QUICK = {
+const QUICK = {
   batchMs: 40,
   // Renewed often, given up late: the machine may be busy, and nobody is killed here.
   leader: { durationMs: 10_000, giveUpMs: 8_000, retryMs: 300 },

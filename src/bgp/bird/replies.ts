@@ -2,7 +2,7 @@
 import { type IpAddress, tryParseAddress } from "../../lib/ip.ts";
 import type { ReplyLine } from "./control.ts";
 
-export const BIRD_CODE = {
+const BIRD_CODE = {
   version: 1000,
   protocol: 1002,
   detail: 1006,

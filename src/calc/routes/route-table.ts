@@ -10,7 +10,7 @@ export interface PoolFacts {
   readonly crossSubnet: boolean;
 }
 /** In the order in which they are preferred. */
-export const REF_TYPES = ["workload", "wireguard", "ipip", "vxlan"] as const;
+const REF_TYPES = ["workload", "wireguard", "ipip", "vxlan"] as const;
 export type RefType = (typeof REF_TYPES)[number];
 export interface Ref {
   readonly node: string;

@@ -17,7 +17,7 @@ import type {
 import { writeRule } from "./rule.ts";
 
 /** The number of each message in the envelope. */
-export const PAYLOAD_TAGS = {
+const PAYLOAD_TAGS = {
   inSync: 1,
   ipSetUpdate: 2,
   ipSetDeltaUpdate: 3,
@@ -72,7 +72,7 @@ export function payloadTag(message: DataplaneMessage): number {
   return typeof tag === "number" ? tag : tag["ipVersion" in message ? message.ipVersion : 4];
 }
 
-export function writePayload(w: ProtoWriter, m: DataplaneMessage): void {
+function writePayload(w: ProtoWriter, m: DataplaneMessage): void {
   switch (m.type) {
     case "inSync":
       return;

@@ -9,7 +9,7 @@ export interface Collect {
 }
 
 /** Namespaces that hold Calico, whichever way it was installed. */
-export const CALICO_NAMESPACES = ["kube-system", "calico-system", "calico-apiserver", "tigera-operator"];
+const CALICO_NAMESPACES = ["kube-system", "calico-system", "calico-apiserver", "tigera-operator"];
 
 const CALICO_RESOURCES = [
   "bgpconfigurations",

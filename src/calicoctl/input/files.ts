@@ -12,7 +12,7 @@ export interface Source {
   readonly text: string;
 }
 
-export const MOST_DOCUMENT_BYTES = 10 * 1024 * 1024;
+const MOST_DOCUMENT_BYTES = 10 * 1024 * 1024;
 
 /** @param filename a file, a directory, or `-` */
 export function readSources(filename: string, options: { readonly recursive: boolean }, world: World): Source[] {
@@ -21,7 +21,7 @@ export function readSources(filename: string, options: { readonly recursive: boo
 }
 
 /** A file is itself; a directory is its YAML and JSON files in the order of their names. */
-export function listFiles(path: string, recursive: boolean): string[] {
+function listFiles(path: string, recursive: boolean): string[] {
   return isDirectory(path) ? filesOf(path, recursive) : [path];
 }
 

@@ -94,7 +94,7 @@ function nameOf(words: readonly string[]): string {
 }
 
 /** Every address the node is known by, each once, tunnels before the interfaces. */
-export function allAddresses(node: Resource): readonly IpAddress[] {
+function allAddresses(node: Resource): readonly IpAddress[] {
   const {
     bgp,
     ipv4VXLANTunnelAddr,

@@ -9,7 +9,7 @@ import { WorkQueue } from "../work-queue.ts";
 import { judgePools, MESSAGES, type PoolFacts } from "./pools.ts";
 import { NATIVE, type NativeObject, setCondition, setFinalizer } from "./writes.ts";
 
-export const POOL_FINALIZER = "projectcalico.org/ippool-finalizer";
+const POOL_FINALIZER = "projectcalico.org/ippool-finalizer";
 const ALLOCATABLE = "Allocatable";
 const POOLS = `${NATIVE}/ippools`;
 const BLOCKS = `${NATIVE}/ipamblocks`;

@@ -5,7 +5,7 @@ import { Informer } from "../informer.ts";
 import { WorkQueue } from "../work-queue.ts";
 import { NATIVE, type NativeObject, setCondition, setFinalizer } from "./writes.ts";
 
-export const TIER_FINALIZER = "projectcalico.org/tier-controller";
+const TIER_FINALIZER = "projectcalico.org/tier-controller";
 const POLICIES = {
   NetworkPolicy: "networkpolicies",
   GlobalNetworkPolicy: "globalnetworkpolicies",

@@ -44,7 +44,7 @@ export async function detectIptablesVariant(
 type Version = readonly number[];
 
 /** `iptables v1.8.9 (nf_tables)` → 1.8.9 */
-export function parseVersion(text: string): Version | undefined {
+function parseVersion(text: string): Version | undefined {
   const match = /(\d+)\.(\d+)(?:\.(\d+))?/.exec(text);
   return match === null ? undefined : [Number(match[1]), Number(match[2]), Number(match[3] ?? 0)];
 }

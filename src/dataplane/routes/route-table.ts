@@ -15,7 +15,7 @@ import { describeError, type Logger } from "../../lib/log.ts";
 import type { ApplyOutcome, ManagerMessage, Reconciler } from "../manager.ts";
 
 /** Who wants the route; the earlier one wins. */
-export const ROUTE_CLASSES = [
+const ROUTE_CLASSES = [
   "localWorkload",
   "wireguard",
   "vxlanSameSubnet",

@@ -23,9 +23,9 @@ const ENDPOINT_PREFIX: Readonly<Record<EndpointChainKind, string>> = {
   toHostForward: "cali-thfw-",
   fromHostForward: "cali-fhfw-",
 };
-export const SET_MARK_PREFIX = "cali-sm-";
+const SET_MARK_PREFIX = "cali-sm-";
 /** Stands for `*`, every interface without an endpoint of its own. */
-export const ANY_INTERFACE = "any-interface-at-all";
+const ANY_INTERFACE = "any-interface-at-all";
 
 const KIND_SHORT: Readonly<Record<string, string>> = {
   NetworkPolicy: "np",

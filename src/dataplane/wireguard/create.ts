@@ -181,7 +181,7 @@ export function removeUnusedDevices(options: {
   }
 }
 
-export function removeDevice(links: RouteKernel["links"], name: string, logger: Logger): void {
+function removeDevice(links: RouteKernel["links"], name: string, logger: Logger): void {
   try {
     if (links.get(name)?.kind !== "wireguard") return;
     links.delete(name);

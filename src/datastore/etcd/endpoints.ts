@@ -14,7 +14,7 @@ export interface Endpoint {
   readonly port: number;
 }
 
-export function parseEndpoint(text: string, secureByDefault: boolean): Endpoint {
+function parseEndpoint(text: string, secureByDefault: boolean): Endpoint {
   const withScheme = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `${secureByDefault ? "https" : "http"}://${text}`;
   const url = URL.canParse(withScheme) ? new URL(withScheme) : undefined;
   if (url === undefined || url.hostname === "" || !["http:", "https:"].includes(url.protocol))

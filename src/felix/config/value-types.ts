@@ -90,7 +90,7 @@ const DURATION = /(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)/g;
 const UNIT_MS: Readonly<Record<string, number>> = { ns: 1e-6, us: 1e-3, µs: 1e-3, ms: 1, s: 1e3, m: 6e4, h: 3.6e6 };
 
 /** Milliseconds of `1m30s`. */
-export function readDuration(given: string): number | undefined {
+function readDuration(given: string): number | undefined {
   if (given === "0") return 0;
   if (given === "" || given.replace(DURATION, "") !== "") return undefined;
   let total = 0;

@@ -8,7 +8,7 @@ import { joined, makeGroups } from "./cgroups.ts";
 import { type Authority, type Subject } from "./authority.ts";
 import { type ProgramName, programPath } from "./programs.ts";
 
-export const SERVICE_CIDR = "10.96.0.0/16";
+const SERVICE_CIDR = "10.96.0.0/16";
 const SERVICE_ADDRESS = "10.96.0.1";
 /** Given out by the controller manager to nodes; Calico has its own pools and takes no notice. */
 const NODE_CIDRS = "10.64.0.0/16";

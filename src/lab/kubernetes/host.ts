@@ -115,4 +115,4 @@ export class KubernetesHost extends LabHost {
   }
 }
 
-export const nodeFolder = (folder: LabFolder, node: string): string => join(folder.path, "nodes", node);
+const nodeFolder = (folder: LabFolder, node: string): string => join(folder.path, "nodes", node);

@@ -47,7 +47,7 @@ function imageOf(name: string, program: string): string {
 }
 
 /** Packs a root file system into an archive that appears only when it is whole. */
-export function packImage(root: string, image: Image, archive: string): void {
+function packImage(root: string, image: Image, archive: string): void {
   const folder = mkdtempSync(`${archive}-pack-`);
   try {
     const layer = join(folder, "layer.tar");

@@ -25,7 +25,7 @@ export async function upKubernetes(lab: Lab, terminal: Terminal): Promise<void> 
 }
 
 /** A cluster without a network: its nodes are there and not Ready. */
-export async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> {
+async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> {
   const { folder, plan, options } = lab;
   const cluster = new KubernetesCluster(lab);
   const product = refuseHalfReady(options);

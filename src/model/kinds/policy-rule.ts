@@ -24,7 +24,7 @@ import type { Stored } from "./kind.ts";
 
 const icmp = object({ type: pointer(integer(0, 254)), code: pointer(integer(0, 255)) });
 
-export const entityRule = object({
+const entityRule = object({
   nets: field(list(text(), 256)),
   selector: field(selector(1024)),
   namespaceSelector: field(selector(1024)),

@@ -5,7 +5,7 @@ import type { Labels } from "../resource.ts";
 import type { ReportProblem } from "../value-error.ts";
 import { parseQuantity } from "./quantity.ts";
 
-export const QOS_PREFIX = "qos.projectcalico.org/";
+const QOS_PREFIX = "qos.projectcalico.org/";
 
 export interface QosControlsJson {
   readonly [field: string]: number | string;

@@ -12,10 +12,10 @@ const failsafe = (text: string): FailsafePort[] =>
     return [{ protocol: (match[1] ?? "tcp") as "tcp", port: Number(match[3]), ...(net === undefined ? {} : { net }) }];
   });
 
-export const FAILSAFE_IN = "tcp:22,udp:68,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
-export const FAILSAFE_OUT = "udp:53,udp:67,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
+const FAILSAFE_IN = "tcp:22,udp:68,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
+const FAILSAFE_OUT = "udp:53,udp:67,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
 
-export const defaultRules: RulesConfig = {
+const defaultRules: RulesConfig = {
   workloadPrefixes: ["cali"],
   marks: allocateMarks(0xffff0000, { withWireguard: false }),
   filterAllow: "accept",
