@@ -50,7 +50,7 @@ test("FC-005 two datastores on the way to a start are fine, and looking at one a
 });
 
 test("FC-005 who went through more than two begins again", async () =>
-  expect(loadThrough(["a", "b", "c", "d", "e"])).rejects.toBeInstanceOf(TooManyConnections));
+  await expect(loadThrough(["a", "b", "c", "d", "e"])).rejects.toBeInstanceOf(TooManyConnections));
 
 test("FC-005 who goes through more than sixty does not wait for a start", async () => {
   const files = Array.from({ length: 80 }, (_, i) => (i % 2 === 0 ? "a" : "b"));

@@ -51,7 +51,7 @@ test("NB-033 NB-034 AS number and the Kubernetes node's name are recorded", asyn
     bgp: { ipv4Address: "192.0.2.5/24", asNumber: 65546 },
     orchRefs: [{ nodeName: "k8s-n1", orchestrator: "k8s" }],
   });
-  expect(bench.start({ AS: "abc" })).rejects.toThrow("AS=abc");
+  await expect(bench.start({ AS: "abc" })).rejects.toThrow("AS=abc");
 });
 
 test("NB-035 a second start writes the Node only when something changed", async () => {

@@ -72,7 +72,7 @@ test("FC-019 TC-T24 each address is tried once before any again; later attempts 
   now += 400_000;
   expect(await next(true)).toBe("a");
   addresses = [];
-  expect(next(false)).rejects.toThrow("missing Kubernetes service IP or port");
+  await expect(next(false)).rejects.toThrow("missing Kubernetes service IP or port");
 });
 
 test("FC-019 TC-T24 whoever let us go after a long time is not asked first, and new instances are found", async () => {

@@ -98,7 +98,7 @@ suite("NB-030 the Kubernetes node's InternalIP is the node's address", async () 
 });
 
 suite("NB-023 a Kubernetes node that is not there ends the start, naming the setting", async () =>
-  expect(started(environment({ CALICO_K8S_NODE_REF: "nobody" }))).rejects.toThrow("CALICO_K8S_NODE_REF"));
+  await expect(started(environment({ CALICO_K8S_NODE_REF: "nobody" }))).rejects.toThrow("CALICO_K8S_NODE_REF"));
 
 async function condition() {
   type Status = { status?: { conditions?: { type: string; status: string; reason: string; message: string }[] } };

@@ -243,8 +243,8 @@ describe("NB-071 installing a file", () => {
     expect(await file.install("one")).toBe("unchanged");
     bird.refuses = () => "line 1: syntax error";
     const failure = file.install("two");
-    expect(failure).rejects.toBeInstanceOf(ConfigurationRefused);
-    expect(failure).rejects.toThrow("line 1: syntax error");
+    await expect(failure).rejects.toBeInstanceOf(ConfigurationRefused);
+    await expect(failure).rejects.toThrow("line 1: syntax error");
     await failure.catch(() => {});
     expect(readFileSync(path, "utf8")).toBe("one");
     expect(existsSync(join(folder, ".bird.cfg.new"))).toBe(false);
@@ -272,7 +272,7 @@ describe("NB-071 installing a file", () => {
     bird.reload = async () => {
       throw new BirdUnreachable("ctl", "nothing within 2000 ms");
     };
-    expect(file.install("x")).rejects.toBeInstanceOf(BirdUnreachable);
+    await expect(file.install("x")).rejects.toBeInstanceOf(BirdUnreachable);
     await file.install("x").catch(() => {});
     expect(file.isRead).toBe(false);
     bird.reload = async () => "reconfigured";

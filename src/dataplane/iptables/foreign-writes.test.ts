@@ -40,7 +40,7 @@ test("a foreign transaction is seen, also when it comes in the middle of ours", 
 test("after a write that failed, or did nothing, nothing is sure", async () => {
   const { foreign } = open();
   const first = foreign.epoch();
-  expect(foreign.during(() => Promise.reject(new Error("refused")))).rejects.toThrow("refused");
+  await expect(foreign.during(() => Promise.reject(new Error("refused")))).rejects.toThrow("refused");
   await nextTurn();
   const second = foreign.epoch();
   expect(second).not.toBe(first);
