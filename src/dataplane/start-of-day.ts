@@ -19,9 +19,12 @@ export function prepareHost(options: {
   readonly podMtu: number;
   readonly logger: Logger;
   readonly mtuFile?: string;
+  readonly loadModule?: (name: string) => void;
 }): void {
-  const { parameters, facts, kernel, logger } = options;
-  loadModules(parameters.WireguardEnabled || parameters.WireguardEnabledV6);
+  const { parameters, facts, kernel, logger, loadModule = modprobe } = options;
+  // These load by themselves too late: the first SCTP packet would go untracked.
+  loadModule("nf_conntrack_proto_sctp");
+  if (parameters.WireguardEnabled || parameters.WireguardEnabledV6) loadModule("wireguard");
   for (const { path, value } of hostSettings(parameters))
     try {
       setSysctl(kernel.sysctls, path, value);
@@ -66,10 +69,8 @@ export function hostSettings(parameters: Pick<DataplaneParameters, "IPForwarding
   return [...settings, { path: ["net", "netfilter", "nf_conntrack_acct"], value: 1, isOptional: true }];
 }
 
-/** Modules that load by themselves too late: the first SCTP packet would go untracked. */
-function loadModules(withWireguard: boolean): void {
-  for (const module of ["nf_conntrack_proto_sctp", ...(withWireguard ? ["wireguard"] : [])])
-    void runTool("modprobe", [module], "", 10_000).catch(() => {}); // built in, or not there: both are fine
+function modprobe(module: string): void {
+  void runTool("modprobe", [module], "", 10_000).catch(() => {}); // built in, or not there: both are fine
 }
 
 /** Read by the CNI plugin; replaced whole, so that nobody reads half a number. */

@@ -59,6 +59,7 @@ function open(given: Partial<WorkloadInterfacesConfig> & { readonly withRoutes?:
     registry.resolve?.();
     workloads.apply();
     for (const table of tables) table.apply();
+    neighbours.apply();
     reports.push(...status.reports());
     return reports.splice(0);
   };
@@ -68,7 +69,7 @@ function open(given: Partial<WorkloadInterfacesConfig> & { readonly withRoutes?:
   });
   send(link("eth0"), link("cali1"));
   const index = kernel.links.get("cali1")?.index ?? 0;
-  return { kernel, send, round, link, index };
+  return { kernel, send, round, link, index, neighbours };
 }
 
 const endpoint = (more: Partial<ProtoWorkloadEndpoint> = {}): ManagerMessage => ({
@@ -173,4 +174,67 @@ test("FD-113 a workload is up when its link runs, it is active and its interface
   expect(statuses()).toEqual(["up"]);
   send(endpoint({ state: "inactive" }));
   expect(statuses()).toEqual(["down"]);
+});
+
+test("FD-121 every address of an active workload has a route to its interface, and a permanent ARP entry where its MAC is known", () => {
+  const { kernel, send, round, link, index, neighbours } = open();
+  const routes = () =>
+    ([4, 6] as const).flatMap((version) =>
+      kernel.routes.list({ version, table: 254, link: index }).map(({ destination, scope, protocol, gateway }) => {
+        expect([protocol, gateway]).toEqual([3, undefined]);
+        return `${destination}${version === 4 ? ` ${scope}` : ""}`;
+      }),
+    );
+  const entries = () =>
+    ([4, 6] as const).flatMap((version) =>
+      kernel.neighbours.list({ version, link: index }).map(({ address, mac, state }) => `${address} ${mac} ${state}`),
+    );
+  const two = { ipv4Nets: ["10.65.0.2/32", "10.65.0.3/32"] as Cidr[], ipv6Nets: ["fd65::2/128" as Cidr] };
+  const mac = "02:00:00:00:00:02";
+  send(endpoint({ ...two, mac }));
+  round();
+  expect(routes().sort()).toEqual(["10.65.0.2/32 link", "10.65.0.3/32 link", "fd65::2/128"]);
+  expect(entries()).toEqual([`10.65.0.2 ${mac} permanent`, `10.65.0.3 ${mac} permanent`]); // IPv6 asks
+  // One address goes, and its entry with it; a new MAC takes the old one's place.
+  send(endpoint({ mac: "02:00:00:00:00:09", ipv6Nets: [] }));
+  round();
+  expect([routes(), entries()]).toEqual([["10.65.0.2/32 link"], ["10.65.0.2 02:00:00:00:00:09 permanent"]]);
+  // Somebody's change is put right by the next look; what the kernel forgot when the link went down, when it is back.
+  kernel.neighbours.set({ link: index, address: "10.65.0.2" as IpAddress, mac: "02:00:00:00:00:66", state: "stale" });
+  neighbours.queueResync();
+  round();
+  expect(entries()).toEqual(["10.65.0.2 02:00:00:00:00:09 permanent"]);
+  kernel.links.set("cali1", { up: false });
+  kernel.neighbours.delete({ link: index, address: "10.65.0.2" as IpAddress });
+  send(link("cali1", "down"));
+  round();
+  expect([routes(), entries()]).toEqual([[], ["10.65.0.2 02:00:00:00:00:09 permanent"]]); // written also while it is down
+  kernel.links.set("cali1", { up: true });
+  send(link("cali1", "up"));
+  round();
+  expect(routes()).toEqual(["10.65.0.2/32 link"]);
+  // Without a MAC nobody is answered for; switched off, nothing leads there.
+  send(endpoint({ ipv6Nets: [] }));
+  round();
+  expect([routes(), entries()]).toEqual([["10.65.0.2/32 link"], []]);
+  send(endpoint({ state: "inactive", mac }));
+  round();
+  expect([routes(), entries()]).toEqual([[], []]);
+});
+
+test("FD-122 workload routes have the priority of their family, beside somebody's route of another priority", () => {
+  const { kernel, send, round, index } = open({ routePriority: { 4: 1024, 6: 700 } });
+  kernel.routes.add({ destination: "10.65.0.2/32" as Cidr, link: 2, protocol: 4, priority: 50 });
+  const priorities = () =>
+    ([4, 6] as const).flatMap((version) =>
+      kernel.routes
+        .list({ version, table: 254 })
+        .map(({ destination, priority, link: at }) => `${destination} ${priority} ${at === index ? "ours" : "theirs"}`),
+    );
+  send(endpoint());
+  round();
+  expect(priorities().sort()).toEqual(["10.65.0.2/32 1024 ours", "10.65.0.2/32 50 theirs", "fd65::2/128 700 ours"]);
+  send({ type: "workloadEndpointRemove", id: { orchestrator: "k8s", workload: "ns/pod", endpoint: "eth0" } });
+  round();
+  expect(priorities()).toEqual(["10.65.0.2/32 50 theirs"]);
 });

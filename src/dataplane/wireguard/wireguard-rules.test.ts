@@ -1,49 +1,15 @@
 import { expect, test } from "bun:test";
-import { lowerChain } from "../iptables/lower.ts";
-import { ALL_FEATURES } from "../iptables/text.ts";
 import type { RulesConfig } from "../rules/config.ts";
 import { allocateMarks } from "../rules/marks.ts";
-import type { Layer, RuleChain } from "../rules/rule.ts";
 import { filterChains, natChains, rawChains } from "../rules/static-chains.ts";
+import { namedText as text, plainConfig } from "../rules/testing.ts";
 
-const config = (more: Partial<RulesConfig> = {}): RulesConfig => ({
-  workloadPrefixes: ["cali"],
-  marks: allocateMarks(0xffff0000, { withWireguard: true }),
-  filterAllow: "accept",
-  mangleAllow: "accept",
-  deny: "drop",
-  endpointToHost: "drop",
-  failsafeIn: [],
-  failsafeOut: [],
-  disableConntrackInvalidCheck: false,
-  allowVxlanFromWorkloads: false,
-  allowIpipFromWorkloads: false,
-  ipipEnabled: false,
-  vxlanEnabled: false,
-  vxlanEnabledV6: false,
-  vxlanPort: 4789,
-  wireguardEnabled: true,
-  wireguardEnabledV6: false,
-  wireguardInterface: "wireguard.cali",
-  wireguardInterfaceV6: "wg-v6.cali",
-  wireguardPort: 51820,
-  wireguardPortV6: 51821,
-  wireguardHostEncryption: false,
-  natExcludesHosts: false,
-  serviceLoop: "drop",
-  logPrefix: "calico-packet",
-  logBurst: 5,
-  flowLogs: false,
-  ipvs: false,
-  nodePortRanges: [],
-  ...more,
-});
-
-function text(chains: readonly RuleChain[], name: string, layer: Layer, c: RulesConfig, version: 4 | 6 = 4): string[] {
-  const chain = chains.find((candidate) => candidate.name === name);
-  if (chain === undefined) return [];
-  return lowerChain({ config: c, version, layer, features: ALL_FEATURES }, chain);
-}
+const config = (more: Partial<RulesConfig> = {}): RulesConfig =>
+  plainConfig({
+    marks: allocateMarks(0xffff0000, { withWireguard: true }),
+    wireguardEnabled: true,
+    ...more,
+  });
 
 test("FD-044 what came in unencrypted is marked, so that answers go back the way they came", () => {
   const c = config({ wireguardHostEncryption: true });

@@ -1,0 +1,96 @@
+import { expect, test } from "bun:test";
+import type { PolicyId, ProtoRule } from "../../calc/index.ts";
+import type { Cidr } from "../../lib/ip.ts";
+import type { RulesConfig } from "./config.ts";
+import { ChainNames, IPTABLES_CHAIN_LENGTH } from "./names.ts";
+import { policyChain, profileChain } from "./policy-chains.ts";
+import { chainText, plainConfig } from "./testing.ts";
+
+const names = new ChainNames(IPTABLES_CHAIN_LENGTH);
+const nets = (...list: string[]) => list as Cidr[];
+const comment = (text: string) => `-m comment --comment "${text}"`;
+const ACCEPT = "--jump MARK --set-mark 0x10000/0x10000";
+
+const rule = (more: Partial<ProtoRule> = {}): ProtoRule => ({
+  action: "allow",
+  ...{ srcNet: [], srcPorts: [], dstNet: [], dstPorts: [], srcIpSetIds: [], dstIpSetIds: [] },
+  ...{ srcNamedPortIpSetIds: [], dstNamedPortIpSetIds: [], dstIpPortSetIds: [], notSrcNet: [], notSrcPorts: [] },
+  ...{ notDstNet: [], notDstPorts: [], notSrcIpSetIds: [], notDstIpSetIds: [], notSrcNamedPortIpSetIds: [] },
+  ...{ notDstNamedPortIpSetIds: [], original: {}, ruleId: "" },
+  ...more,
+});
+
+function text(
+  rules: readonly ProtoRule[],
+  options: { version?: 4 | 6; direction?: "ingress" | "egress"; id?: PolicyId; config?: Partial<RulesConfig> } = {},
+): string[] {
+  const { version = 4, direction = "ingress" } = options;
+  const id = options.id ?? { kind: "GlobalNetworkPolicy", namespace: "", name: "p" };
+  const config = plainConfig(options.config);
+  const policy = {
+    ...{ inboundRules: direction === "ingress" ? rules : [], outboundRules: direction === "egress" ? rules : [] },
+    ...{ untracked: false, preDnat: false, namespace: "", originalSelector: "", performanceHints: [], tier: "default" },
+  };
+  return chainText(policyChain(config, names, version, direction, id, policy), "filter", config, version);
+}
+const TITLE = comment("GlobalNetworkPolicy p ingress");
+
+test("FD-085 a rule for everything but every address matches nothing and is not written, in either family", () => {
+  for (const side of ["notSrcNet", "notDstNet"] as const) {
+    expect(text([rule({ [side]: nets("0.0.0.0/0") })])).toEqual([TITLE]);
+    expect(text([rule({ [side]: nets("10.0.0.0/8", "0.0.0.0/0") })])).toEqual([TITLE]);
+    expect(text([rule({ [side]: nets("::/0") })], { version: 6 })).toEqual([TITLE]);
+    // Of the other family it says nothing about this one: the rule is for that family alone.
+    expect(text([rule({ [side]: nets("::/0") })])).toEqual([TITLE]);
+    expect(text([rule({ [side]: nets("::/0", "10.0.0.0/8") })])[0]).toContain("! --");
+  }
+  // What is not negated means every address.
+  expect(text([rule({ srcNet: nets("0.0.0.0/0") })])).toEqual([`${TITLE} --source 0.0.0.0/0 ${ACCEPT}`]);
+});
+
+test("FD-088 what a rule's author noted stands on every kernel rule made of it, sorted, in safe characters, cut", () => {
+  const annotations = { zone: "a", note: 'say "hi"; $(x)\n', long: "x".repeat(300) };
+  const lines = text([rule({ srcNet: nets("10.0.0.0/8", "11.0.0.0/8"), annotations }), rule()]);
+  const notes = [`long=${"x".repeat(251)}`, "note=say _hi__ __x__", "zone=a"].map(comment).join(" ");
+  expect(lines.slice(0, -1).every((line) => line.startsWith(`${notes} `))).toBe(true);
+  expect(lines).toHaveLength(6); // a block of three, the rule, its return; then the other rule
+  expect(lines.at(-1)).toBe(ACCEPT); // which has no notes
+  for (const [, text = ""] of lines.join(" ").matchAll(/--comment "([^"]*)"/g)) expect(text.length).toBeLessThan(257);
+});
+
+for (const [id, title] of [
+  [{ kind: "GlobalNetworkPolicy", namespace: "", name: "web" }, "GlobalNetworkPolicy web"],
+  [{ kind: "NetworkPolicy", namespace: "ns1", name: "web" }, "NetworkPolicy ns1/web"],
+  [{ kind: "KubernetesNetworkPolicy", namespace: "ns1", name: "web" }, "KubernetesNetworkPolicy ns1/web"],
+] as const)
+  test(`FD-089 a chain's first rule says whose it is: ${title}`, () => {
+    for (const direction of ["ingress", "egress"] as const) {
+      const lines = text([rule(), rule()], { id, direction });
+      expect(lines[0]).toBe(`${comment(`${title} ${direction}`)} ${ACCEPT}`);
+      expect(lines.slice(1).join()).not.toContain("--comment");
+      // An empty one has a rule for that alone, which does nothing.
+      expect(text([], { id, direction })).toEqual([comment(`${title} ${direction}`)]);
+    }
+  });
+
+test("FD-089 a profile's chain says so, behind the author's notes", () => {
+  const config = plainConfig();
+  const profile = { inboundRules: [rule({ annotations: { why: "dns" } })], outboundRules: [] };
+  const lines = (direction: "ingress" | "egress") =>
+    chainText(profileChain(config, names, 4, direction, "kns.ns1", profile), "filter", config);
+  expect(lines("ingress")).toEqual([`${comment("why=dns")} ${comment("Profile kns.ns1 ingress")} ${ACCEPT}`]);
+  expect(lines("egress")).toEqual([comment("Profile kns.ns1 egress")]);
+});
+
+test("FD-090 a deny is a mark and a drop by that mark, with the log between them", () => {
+  const deny = rule({ action: "deny", protocol: { name: "tcp" } });
+  const marked = "-m mark --mark 0x40000/0x40000";
+  const mark = `${TITLE} -p tcp --jump MARK --set-mark 0x40000/0x40000`;
+  expect(text([deny])).toEqual([mark, `${marked} --jump DROP`]);
+  expect(text([deny], { config: { deny: "reject" } })).toEqual([mark, `${marked} --jump REJECT`]);
+  expect(text([deny], { config: { flowLogs: true } })).toEqual([
+    mark,
+    `${marked} --jump NFLOG --nflog-group 1 --nflog-prefix DPI0|gnp/p --nflog-size 80`,
+    `${marked} --jump DROP`,
+  ]);
+});
