@@ -103,11 +103,12 @@ function kernelMarks(chain: Chain, rules: readonly Rule[], ruleMarks: readonly s
   return [...marks.slice(0, before), MAP_MARK, ...marks.slice(before)];
 }
 
-/** How many kernel rules one rule of the tree becomes: numbers and named ports are alternatives. */
+/** How many kernel rules one rule of the tree becomes, by its alternatives. */
 export function kernelRules(rule: Rule | undefined): number {
   let count = 1;
   for (const m of rule?.match ?? [])
-    if (m.kind === "ports" && m.negated !== true && m.sets !== undefined && m.sets.length > 0)
+    if (m.kind === "ctDnat" && m.negated === true) count *= 2;
+    else if (m.kind === "ports" && m.negated !== true && m.sets !== undefined && m.sets.length > 0)
       count *= m.sets.length + (m.ranges.length > 0 || isSlotted(m) ? 1 : 0);
   return count;
 }

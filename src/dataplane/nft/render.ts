@@ -55,10 +55,10 @@ function ruleComment(rule: Rule, mark: string): string {
 
 /**
  * Numbers and named ports of one side are alternatives, and a rule has no "or" across two kinds of lookup: one rule
- * each. The later ones leave out what an earlier one took, so that no packet is logged twice.
+ * each. The later ones leave out what an earlier one took, so that no packet is logged twice. `kernelRules` counts them.
  */
 function alternatives(rule: Rule): (readonly Match[])[] {
-  if (rule.match?.some(hasSets) !== true) return [rule.match ?? []];
+  if (rule.match?.some(hasAlternatives) !== true) return [rule.match ?? []];
   let result: Match[][] = [[]];
   for (const m of rule.match ?? []) {
     const choices = choicesOf(m, rule.action?.kind === "log");
@@ -67,9 +67,12 @@ function alternatives(rule: Rule): (readonly Match[])[] {
   return result;
 }
 
-const hasSets = (m: Match): boolean => m.kind === "ports" && m.sets !== undefined && m.sets.length > 0;
+const hasAlternatives = (m: Match): boolean =>
+  m.kind === "ports" ? m.sets !== undefined && m.sets.length > 0 : m.kind === "ctDnat" && m.negated === true;
 
 function choicesOf(m: Match, areExclusive: boolean): Match[][] {
+  // A packet without a connection has no status to look at, and the rule would end there: it has no new destination.
+  if (m.kind === "ctDnat" && m.negated === true) return [[m], [{ kind: "ctState", states: ["invalid", "untracked"] }]];
   if (m.kind !== "ports" || m.sets === undefined || m.sets.length === 0) return [[m]];
   const { sets, ...rest } = m;
   const numbers: Match[] = m.ranges.length === 0 && !isSlotted(m) ? [] : [rest];

@@ -17,7 +17,7 @@ export interface PortRange {
   readonly last: number;
 }
 
-export type CtState = "new" | "established" | "related" | "invalid";
+export type CtState = "new" | "established" | "related" | "invalid" | "untracked";
 
 export type Match =
   /** A trailing `*` stands for any ending. */

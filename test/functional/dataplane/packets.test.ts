@@ -8,7 +8,7 @@ const port = (first: number, last = first) => ({ first, last });
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("an interface without an endpoint is closed, one with a profile is open, both families", async () => {
+    test("FD-075 an interface without an endpoint is closed, one with a profile is open, both families", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b, stranger] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("x", 4)];
       for (const pod of [a, b, stranger]) host.prober.listen(pod.target, "tcp", 80);
