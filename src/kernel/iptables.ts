@@ -21,7 +21,23 @@ export class IptablesError extends Error {
     const reason = stderr.trim().split("\n").slice(-3).join("; ") || `exit code ${exitCode ?? "none (killed)"}`;
     super(`${command}: ${reason}${refusedLine === undefined ? "" : ` (refused: ${refusedLine})`}`);
   }
+
+  /** Not about what was asked for: the tool did not come to an end, or the host was short of something. Ask again. */
+  get isPassing(): boolean {
+    return this.exitCode === undefined || PASSING.test(this.stderr);
+  }
 }
+
+/** In the words of the tools and of libc; the number alone (4) does not tell, the nft variant has it for refusals too. */
+const PASSING = new RegExp(
+  [
+    "xtables lock|can't lock|can't open lock",
+    "resource temporarily unavailable|device or resource busy|interrupted system call|connection timed out",
+    "cannot allocate memory|out of memory|memory allocation problem|no buffer space available",
+    "too many open files|input/output error|operation not permitted|permission denied",
+  ].join("|"),
+  "i",
+);
 
 /** The tables of one family, as the rooms above need them: read as text, written as restore input. */
 export interface IptablesStore {

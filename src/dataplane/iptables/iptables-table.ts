@@ -6,14 +6,15 @@ import type { IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import { delay } from "../../lib/retry.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
-import { Aside } from "../rules/aside.ts";
+import { Aside, type RuleAt } from "../rules/aside.ts";
 import { dispatchTree } from "../rules/dispatch-tree.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import type { LayerTable } from "../rules/layer-table.ts";
 import { type Chain, chain, chainTargets, namesSet, type Rule, type RuleChain, type SetId } from "../rules/rule.ts";
-import { mayBeLeftOut, neededFor, withStandIns } from "../rules/stand-in.ts";
+import { type Refused, RefusedLog, refusedRule } from "../rules/refused.ts";
+import { placeIn, standInsFor, withStandIns } from "../rules/stand-in.ts";
 import type { ForeignWrites } from "./foreign-writes.ts";
-import { lowerChain, type LoweringContext, lowerRules } from "./lower.ts";
+import { lowerChain, type LoweringContext } from "./lower.ts";
 import { RecheckTimer, type RecheckOptions } from "./recheck.ts";
 import { findRefused } from "./refused-rules.ts";
 import { type ChainDelta, hookDelta, restoreText, type WrittenChain } from "./restore-text.ts";
@@ -33,6 +34,8 @@ export interface IptablesTableOptions extends RecheckOptions {
   /** Where the kernel can tell; one for all tables. */
   readonly foreign?: ForeignWrites;
   readonly onCall?: (what: "save" | "restore", ok: boolean, lines: number) => void;
+  /** When rules that were refused are tried again. */
+  readonly refusedRetryMs?: number;
 }
 
 interface WrittenHook extends WrittenChain {
@@ -48,6 +51,8 @@ const KERNEL_CHAINS: Readonly<Record<TableName, readonly string[]>> = {
 const WRITE_ATTEMPTS = 10;
 const READ_ATTEMPTS = 3;
 const REFUSED_RETRY_MS = 600_000;
+/** So often in one round rules are searched for that the kernel does not take, when none was found. */
+const SEARCHES = 2;
 
 export class IptablesTable implements LayerTable, Reconciler {
   readonly name: string;
@@ -75,8 +80,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   readonly #recheck: RecheckTimer;
   readonly #context: LoweringContext;
   readonly #aside = new Aside();
-  /** Refusals that were told. */
-  readonly #told = new Set<string>();
+  readonly #refusals: RefusedLog;
   #retryAt = Number.POSITIVE_INFINITY;
 
   constructor(options: IptablesTableOptions) {
@@ -86,6 +90,7 @@ export class IptablesTable implements LayerTable, Reconciler {
     this.version = options.store.family;
     this.name = `iptables ${options.layer} IPv${this.version}`;
     this.#log = options.logger.with({ table: options.layer, ipVersion: this.version });
+    this.#refusals = new RefusedLog(this.#log);
     this.#graph = new ChainGraph((name) => this.#dirty.add(name));
     this.#recheck = new RecheckTimer(options);
   }
@@ -167,6 +172,7 @@ export class IptablesTable implements LayerTable, Reconciler {
     if (this.#actual !== undefined && !hasChanges) return this.#outcome();
     // Somebody may have written since: what we compare with is always fresh, or known to be as good.
     if (!isKnown) this.#actual = undefined;
+    let searches = 0;
     for (let attempt = 0; ; attempt++) {
       try {
         await this.#applyOnce(signal);
@@ -178,7 +184,13 @@ export class IptablesTable implements LayerTable, Reconciler {
           throw new FatalDataplaneError(`${this.name} cannot be programmed`, { cause: error });
         // No rule is taken that names a set which somebody made again as another kind: first look there.
         if (attempt === 0) await this.#options.beforeRepair?.(signal);
-        if (attempt === 1 && (await this.#setAside(error, signal))) continue;
+        if (attempt >= 1 && searches < SEARCHES && isRefusal(error)) {
+          searches++;
+          if (await this.#setAside(error, signal)) {
+            [attempt, searches] = [0, 0]; // there may be more; that goes on only as long as something gives way
+            continue;
+          }
+        }
         this.#log.warn("iptables refused the rules; trying again", { error: describeError(error), attempt });
         await delay(2 ** attempt, signal);
       }
@@ -230,42 +242,83 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   /** Rules the kernel does not take give way to stand-ins, which let nothing more pass. False when it is none of them. */
-  async #setAside(error: unknown, signal: AbortSignal): Promise<boolean> {
-    if (!(error instanceof IptablesError)) return false;
+  async #setAside(error: IptablesError, signal: AbortSignal): Promise<boolean> {
     const { store, foreign } = this.#options;
-    const suspects = [...this.#offered.values()].flat().flatMap((part) =>
-      this.#graph.isNeeded(part.name)
-        ? lowerRules(this.#context, part).flatMap((texts, index) => {
-            const rule = part.rules[index];
-            const isKnown = rule === undefined || this.#aside.has(part.name, index, rule);
-            return isKnown ? [] : [{ chain: part.name, index, texts, rule }];
-          })
-        : [],
-    );
+    const hooks = this.#hooksLeadingTo();
+    const suspects = [...this.#parts()].flatMap((part) => this.#suspects(part, hooks.get(part.name) ?? []));
     const restore = (text: string) => {
       const write = () => store.restore(text, signal);
       return foreign === undefined ? write() : foreign.during(write);
     };
     const refused = await findRefused(this.layer, suspects, restore);
-    for (const { chain: name, index, rule } of refused) {
-      this.#aside.add({ chain: name, index });
-      const setting = neededFor(rule);
-      const fields = {
-        rule: `${name}, number ${index + 1}`,
-        says: JSON.stringify(rule),
-        ...(setting === undefined ? {} : { setting }),
-        instead: mayBeLeftOut(rule, this.layer) ? "it is left out" : "packets that come to its place are dropped",
-      };
-      const text = JSON.stringify(fields);
-      this.#log[this.#told.has(text) ? "debug" : "error"]("the kernel refuses a rule; all others are written", {
-        ...fields,
-        error: describeError(error),
-      });
-      this.#told.add(text);
+    for (const { chain: name, index, first, level, rule, candidates } of refused) {
+      this.#aside.set({ chain: name, index, level: first + level });
+      const standIn = candidates[level];
+      if (standIn !== undefined)
+        this.#refusals.tell(refusedRule(this.#describe({ chain: name, index }), rule, standIn), error);
     }
-    if (refused.length > 0) this.#retryAt = performance.now() + REFUSED_RETRY_MS;
+    if (refused.length > 0) this.#retryAt = performance.now() + (this.#options.refusedRetryMs ?? REFUSED_RETRY_MS);
     this.#lowerAgain(new Set(refused.map(({ chain: name }) => name)));
     return refused.length > 0;
+  }
+
+  *#parts(): Iterable<RuleChain> {
+    for (const parts of this.#offered.values())
+      for (const part of parts) if (this.#graph.isNeeded(part.name)) yield part;
+  }
+
+  /** Each rule of the chain, or what stands there now, with what could stand there instead. */
+  #suspects(part: RuleChain, hooks: readonly string[]) {
+    const place = placeIn(this.layer, part);
+    const lower = (rule: Rule) => lowerChain(this.#context, chain(part.name, [rule]));
+    return part.rules.map((rule, index) => {
+      const at = { chain: part.name, index };
+      const level = this.#aside.level(at);
+      const all = standInsFor(rule, place);
+      const first = level === undefined ? 0 : level + 1;
+      const candidates = all.slice(first);
+      const texts = lower((level === undefined ? undefined : all[level]) ?? rule);
+      return {
+        ...at,
+        rule,
+        texts,
+        first,
+        candidates,
+        standIns: candidates.map(lower),
+        hooks,
+        likeness: likenessOf(rule),
+      };
+    });
+  }
+
+  /** For each of our chains, which of the kernel's lead to it. */
+  #hooksLeadingTo(): Map<string, string[]> {
+    const found = new Map<string, string[]>();
+    const walk = (name: string, hook: string): void => {
+      const hooks = found.get(name) ?? [];
+      if (hooks.includes(hook)) return;
+      found.set(name, [...hooks, hook]);
+      for (const target of this.#wanted.get(name)?.targets ?? []) walk(target, hook);
+    };
+    for (const hooks of [this.#insert, this.#append])
+      for (const [hook, { targets }] of hooks) for (const target of targets) walk(target, hook);
+    return found;
+  }
+
+  /** What the kernel does not take. */
+  refused(): Refused[] {
+    const found = this.#aside.rules().flatMap((at) => {
+      const part = [...this.#parts()].find(({ name }) => name === at.chain);
+      const rule = part?.rules[at.index];
+      const standIn =
+        part === undefined || rule === undefined ? undefined : this.#aside.standIn(at, rule, placeIn(this.layer, part));
+      return rule === undefined || standIn === undefined ? [] : [refusedRule(this.#describe(at), rule, standIn)];
+    });
+    return this.#refusals.explained(found);
+  }
+
+  #describe({ chain: name, index }: RuleAt): string {
+    return `${this.version === 4 ? "iptables" : "ip6tables"} ${this.layer} ${name}, number ${index + 1}`;
   }
 
   #retryRefused(): void {
@@ -345,13 +398,16 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   #outcome(): ApplyOutcome {
-    const againInMs = this.#recheck.dueInMs();
-    return againInMs === undefined ? {} : { againInMs };
+    if (this.#aside.isEmpty) this.#refusals.settled();
+    const retryInMs = Math.max(0, this.#retryAt - performance.now());
+    const againInMs = Math.min(this.#recheck.dueInMs() ?? Number.POSITIVE_INFINITY, retryInMs);
+    return againInMs === Number.POSITIVE_INFINITY ? {} : { againInMs };
   }
 
   #setPart(part: RuleChain): void {
-    const isAside = (index: number, rule: Rule) => this.#aside.has(part.name, index, rule);
-    const texts = lowerChain(this.#context, withStandIns(part, this.layer, isAside));
+    const place = placeIn(this.layer, part);
+    const standIn = (index: number, rule: Rule) => this.#aside.standIn({ chain: part.name, index }, rule, place);
+    const texts = lowerChain(this.#context, withStandIns(part, standIn));
     const before = this.#wanted.get(part.name);
     const targets = chainTargets(part);
     if (before === undefined || !sameList(before.texts, texts)) {
@@ -363,10 +419,22 @@ export class IptablesTable implements LayerTable, Reconciler {
 
   #removePart(name: string): void {
     if (!this.#wanted.delete(name)) return;
+    this.#aside.forget(name);
     this.#graph.delete(name);
     this.#dirty.add(name);
   }
 }
+
+/** Said of what was asked for, and not of the moment. */
+const isRefusal = (error: unknown): error is IptablesError => error instanceof IptablesError && !error.isPassing;
+
+/** Rules that need the same of the kernel are alike. */
+const likenessOf = ({ match = [], action }: Rule): string =>
+  [
+    ...new Set(match.map(({ kind }) => kind)),
+    action?.kind,
+    action?.kind === "decide" && action.nflog !== undefined,
+  ].join(" ");
 
 const sameList = (a: readonly string[], b: readonly string[]): boolean =>
   a.length === b.length && a.every((item, i) => item === b[i]);

@@ -24,7 +24,7 @@ export class ArpRules implements Manager {
     this.#names = names;
     this.#registry = registry;
     this.#dirty = registry.watchWorkloads();
-    table.setHook("OUTPUT", "insert", [{ action: jump(DISPATCH) }]);
+    table.setHook("OUTPUT", "insert", [{ action: jump(DISPATCH), ifRefused: "leaveOut" }]);
     this.#applyDispatch();
   }
 
@@ -46,7 +46,11 @@ export class ArpRules implements Manager {
       return;
     }
     const rules = addresses.map(
-      (sender): Rule => ({ match: [outInterface(name), { kind: "arpReply", sender }], action: drop }),
+      (sender): Rule => ({
+        match: [outInterface(name), { kind: "arpReply", sender }],
+        action: drop,
+        ifRefused: "leaveOut", // without ARP the workload would have nothing at all
+      }),
     );
     this.#table.setChain(chain(chainName, rules));
     this.#targets.set(name, chainName);

@@ -172,7 +172,7 @@ export class HostRules implements Manager {
         comments: ["Keep the agent health port open on the loopback"],
       });
     const otherwise = anywhere === undefined ? [] : [{ action: goto(anywhere) }];
-    return { kind: "dispatch", name, direction, targets, before, otherwise };
+    return { kind: "dispatch", name, direction, targets, before, otherwise, isHostWide: true };
   }
 }
 

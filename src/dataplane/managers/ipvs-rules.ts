@@ -14,6 +14,7 @@ import {
   clearMark,
   established,
   goto,
+  hostChain,
   inInterface,
   inSet,
   jump,
@@ -142,7 +143,7 @@ function forwardCheck(config: RulesConfig): RuleChain {
     action: jump(SET_MARK),
     comments: ["To kubernetes service"],
   });
-  return chain("cali-forward-check", rules);
+  return hostChain("cali-forward-check", rules);
 }
 
 /** What leaves again: the policy of where it came from, then of where it goes. */

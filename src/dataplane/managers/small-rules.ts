@@ -43,6 +43,7 @@ export class ServiceLoops implements Manager {
             (cidr): Rule => ({
               match: [isNet("destination", cidr)],
               action: { kind: serviceLoop === "reject" ? "reject" : "drop" },
+              ifRefused: "leaveOut", // a loop is a nuisance; everything forwarded comes by here
             }),
           ),
         ),

@@ -13,16 +13,26 @@ import {
   type TableRef,
 } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
-import { Aside, type RuleAt } from "../rules/aside.ts";
+import { Aside, type AsideAt, type RuleAt } from "../rules/aside.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import { FLOWTABLE, type RulesConfig } from "../rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
-import { type Chain, chainRules, chainTargets, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
+import {
+  type Chain,
+  chainRules,
+  chainTargets,
+  hostChain,
+  type Layer,
+  LAYERS,
+  type Rule,
+  type SetId,
+} from "../rules/rule.ts";
+import { type Place, placeIn, standInsFor } from "../rules/stand-in.ts";
 import { BASE_CHAINS, sameBase } from "./base-chains.ts";
 import { Flowtable } from "./flowtable.ts";
 import { NftSets } from "./nft-sets.ts";
 import { kernelRules, LateRule, MAP_MARK, prepareChain, type PreparedChain, SharedBodies } from "./prepared-chain.ts";
-import { nftChainName, type RenderContext } from "./render.ts";
+import { nftChainName, nftSetName, type RenderContext } from "./render.ts";
 import { PORTS_SET, PORTS_TYPE, RulePorts, SlotNumbers } from "./rule-ports.ts";
 import { VerdictMap } from "./verdict-map.ts";
 
@@ -144,7 +154,7 @@ export class NftPlane implements RulePlane {
     if (hooks === undefined) this.#hooks.set(name, (hooks = { layer, insert: [], append: [] }));
     hooks[place] = rules;
     this.#graph.hold(name);
-    this.#setChain(layer, { kind: "rules", name: kernelChain, rules: [...hooks.insert, ...hooks.append] });
+    this.#setChain(layer, hostChain(kernelChain, [...hooks.insert, ...hooks.append]));
   }
 
   #setMap(name: string, layer: Layer, targets: ReadonlyMap<string, string>): void {
@@ -158,8 +168,9 @@ export class NftPlane implements RulePlane {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined || !this.#graph.isNeeded(name)) return undefined;
     if (wanted.prepared === undefined) {
-      const isAside = (index: number, rule: Rule) => this.#aside.has(name, index, rule);
-      wanted.prepared = prepareChain(name, wanted.layer, wanted.offered, this.#slots, isAside);
+      const place = placeIn(wanted.layer, wanted.offered);
+      const standIn = (index: number, rule: Rule) => this.#aside.standIn({ chain: name, index }, rule, place);
+      wanted.prepared = prepareChain(name, wanted.offered, this.#slots, standIn);
       this.#index(name, wanted.prepared.sets);
     }
     return wanted.prepared;
@@ -191,11 +202,34 @@ export class NftPlane implements RulePlane {
     return !this.#aside.isEmpty;
   }
 
-  /** Rules the kernel does not take: from now on their stand-ins are wanted. Returns those that were not aside before. */
-  setAside(rules: Iterable<RuleAt>): RuleAt[] {
-    const added = [...rules].filter((rule) => this.#aside.add(rule));
-    for (const { chain } of added) this.#prepareAgain(chain);
-    return added;
+  /** The kernel does not take what stands there: its next stand-in is wanted. False when it has none. */
+  setAside(at: RuleAt): boolean {
+    const found = this.#offeredAt(at);
+    if (found === undefined || !this.#aside.raise(at, found.rule, found.place)) return false;
+    this.#prepareAgain(at.chain);
+    return true;
+  }
+
+  /** As `setAside`, with the stand-in that is wanted. */
+  putAside(rules: readonly AsideAt[]): void {
+    for (const rule of rules) {
+      this.#aside.set(rule);
+      this.#prepareAgain(rule.chain);
+    }
+  }
+
+  /** All that may stand at this place instead, the nearest first. */
+  standInsAt(at: RuleAt): readonly Rule[] {
+    const found = this.#offeredAt(at);
+    return found === undefined ? [] : standInsFor(found.rule, found.place);
+  }
+
+  #offeredAt({ chain, index }: RuleAt): { readonly rule: Rule; readonly place: Place } | undefined {
+    const wanted = this.#wanted.get(chain);
+    const rule = wanted === undefined ? undefined : chainRules(wanted.offered)[index];
+    return wanted === undefined || rule === undefined
+      ? undefined
+      : { rule, place: placeIn(wanted.layer, wanted.offered) };
   }
 
   /** A set the kernel does not take: rules that name it are closed. False when it is none, or aside already. */
@@ -208,8 +242,13 @@ export class NftPlane implements RulePlane {
   }
 
   /** All rules that are aside for themselves, not for a set. */
-  aside(): RuleAt[] {
+  aside(): AsideAt[] {
     return this.#aside.rules();
+  }
+
+  /** The kernel's names of the sets that are aside. */
+  setsAside(): string[] {
+    return [...this.#aside.sets].map((set) => nftSetName(this.version, set));
   }
 
   takeBackRules(): void {
@@ -224,15 +263,12 @@ export class NftPlane implements RulePlane {
     for (const name of this.#wanted.keys()) this.#prepareAgain(name);
   }
 
-  /** Whether the kernel shows packets to this chain itself. */
-  isHook(chain: string): boolean {
-    return this.#hooks.has(chain);
-  }
-
-  /** The rule of the tree at this place, as it was offered. */
-  ruleAt({ chain, index }: RuleAt): Rule | undefined {
-    const wanted = this.#wanted.get(chain);
-    return wanted === undefined ? undefined : chainRules(wanted.offered)[index];
+  /** The rule of the tree at this place, as it was offered, and what stands there now. */
+  ruleAt(at: RuleAt): { readonly rule: Rule; readonly standIn: Rule | undefined } | undefined {
+    const found = this.#offeredAt(at);
+    return found === undefined
+      ? undefined
+      : { rule: found.rule, standIn: this.#aside.standIn(at, found.rule, found.place) };
   }
 
   #prepareAgain(name: string): void {

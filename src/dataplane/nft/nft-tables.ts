@@ -5,6 +5,7 @@ import { describeError, type Logger } from "../../lib/log.ts";
 import { delay } from "../../lib/retry.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
 import type { NftPlane } from "./nft-plane.ts";
+import type { Refused } from "../rules/refused.ts";
 import { Refusals } from "./refusals.ts";
 
 export interface NftTablesOptions {
@@ -51,6 +52,11 @@ export class NftTables implements Reconciler {
     this.#refusals = new Refusals(options);
   }
 
+  /** What the kernel does not take. */
+  refused(): Refused[] {
+    return this.#refusals.list();
+  }
+
   queueResync(): void {
     this.#needsRead = true;
   }
@@ -75,7 +81,10 @@ export class NftTables implements Reconciler {
         attempt++;
         if (this.#options.isOptional === true && attempt > 1) return this.#goOnWithout(error);
         // Once it may have been that the kernel did not hold what we thought; refused after a fresh look, it is the rule.
-        if (attempt > 1 && this.#refusals.setAside(error)) continue;
+        if (attempt > 1 && this.#refusals.setAside(error)) {
+          attempt = 1; // what stands there instead may be refused too; that goes on only as long as something gives way
+          continue;
+        }
         if (attempt >= ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
         this.#log.warn("nftables refused the rules; trying again", { error: describeError(error), attempt });
         await delay(2 ** (attempt - 1), signal);

@@ -2,7 +2,7 @@
 // where the kernel refused a rule.
 import type { RuleBody, TableRef } from "../../kernel/index.ts";
 import type { RuleAt } from "../rules/aside.ts";
-import { type Chain, chainRules, type Layer, type Rule, type SetId } from "../rules/rule.ts";
+import { type Chain, chainRules, type Rule, type SetId } from "../rules/rule.ts";
 import { isSharedRule } from "../rules/shared-rules.ts";
 import { withStandIns } from "../rules/stand-in.ts";
 import { type RenderContext, renderRule } from "./render.ts";
@@ -70,15 +70,14 @@ export class LateRule implements RuleAt {
   }
 }
 
-/** @param isAside whether the kernel refused the rule, by its place and what it says */
+/** @param standIn for a rule the kernel refused, by its place and what it says */
 export function prepareChain(
   name: string,
-  layer: Layer,
   offered: Chain,
   slots: SlotNumbers,
-  isAside: (index: number, rule: Rule) => boolean,
+  standIn: (index: number, rule: Rule) => Rule | undefined,
 ): PreparedChain {
-  const { chain, ports } = takePorts(name, withStandIns(offered, layer, isAside), slots);
+  const { chain, ports } = takePorts(name, withStandIns(offered, standIn), slots);
   const rules = chainRules(chain);
   const ruleMarks = rules.map(markOfRule);
   return { chain, ruleMarks, marks: kernelMarks(chain, rules, ruleMarks), sets: setsOf(rules), ports };
@@ -87,10 +86,17 @@ export function prepareChain(
 /** Of rules that many chains share. */
 const knownMarks = new WeakMap<Rule, string>();
 
+/** What the rule says to packets. */
+function wordsOf(rule: Rule): Rule {
+  if (rule.ifRefused === undefined) return rule;
+  const { ifRefused: _, ...words } = rule;
+  return words;
+}
+
 function markOfRule(rule: Rule): string {
   const known = knownMarks.get(rule);
   if (known !== undefined) return known;
-  const mark = Bun.hash(`${RENDER_VERSION} ${JSON.stringify(rule)}`).toString(36);
+  const mark = Bun.hash(`${RENDER_VERSION} ${JSON.stringify(wordsOf(rule))}`).toString(36);
   if (isSharedRule(rule)) knownMarks.set(rule, mark);
   return mark;
 }

@@ -1,11 +1,12 @@
 // One rule or set that the kernel does not take must not keep all others out. What was refused is found (the kernel
 // names it, or halving the transaction does), a stand-in that lets nothing more pass is written instead, an operator
 // reads which rule it was and what asks for it, and now and then the kernel is asked again.
-import { NftError, type NftRuleset } from "../../kernel/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { NftError, type NftChange, type NftRuleset, type TableRef } from "../../kernel/index.ts";
+import type { Logger } from "../../lib/log.ts";
+import type { AsideAt, RuleAt } from "../rules/aside.ts";
+import { type Refused, RefusedLog, refusedRule, refusedSet } from "../rules/refused.ts";
 import type { NftPlane } from "./nft-plane.ts";
 import { LateRule } from "./prepared-chain.ts";
-import { mayBeLeftOut, neededFor } from "../rules/stand-in.ts";
 
 export interface RefusalsOptions {
   readonly planes: readonly NftPlane[];
@@ -17,22 +18,37 @@ export interface RefusalsOptions {
 const RETRY_MS = 60_000;
 /** So many faulty rules are searched for one by one; were there more, all that could be are set aside. */
 const MOST_SEARCHES = 16;
-/** About the kernel's state and not about a rule. */
-const PASSING: ReadonlySet<string> = new Set(["ENOMEM", "ENOBUFS", "EAGAIN", "EINTR", "EPERM", "ERESTART"]);
+/** About the kernel's state and not about a rule: it is asked again, and nothing gives way. */
+const PASSING: ReadonlySet<string> = new Set([
+  ...["ENOMEM", "ENOBUFS", "EAGAIN", "EINTR", "EPERM", "ERESTART", "EBUSY", "ENFILE", "EMFILE", "ETIMEDOUT", "EIO"],
+]);
+const isRefusal = (error: unknown): error is NftError => error instanceof NftError && !PASSING.has(error.errno);
 
 /** Chains that lead too deep or in circles. */
 const OF_WHOLE: ReadonlySet<string> = new Set(["EMLINK", "ELOOP"]);
 
 export class Refusals {
   readonly #options: RefusalsOptions;
-  readonly #log: Logger;
-  /** What was told, so that a rule refused again and again is told once. */
-  readonly #told = new Set<string>();
+  readonly #log: RefusedLog;
+  /** Why, by the place of what was set aside since the last transaction that went through. */
+  readonly #errors = new Map<string, NftError>();
   #retryAt = Number.POSITIVE_INFINITY;
 
   constructor(options: RefusalsOptions) {
     this.#options = options;
-    this.#log = options.logger;
+    this.#log = new RefusedLog(options.logger);
+  }
+
+  /** What the kernel does not take now. */
+  list(): Refused[] {
+    return this.#log.explained(this.#current());
+  }
+
+  #current(): Refused[] {
+    return this.#options.planes.flatMap((plane) => [
+      ...plane.aside().flatMap((at) => refusedAt(plane, at)),
+      ...plane.setsAside().map((set) => refusedSet(nameIn(plane, set))),
+    ]);
   }
 
   /** When it is time: what was refused is wanted again. */
@@ -42,20 +58,30 @@ export class Refusals {
     for (const plane of this.#options.planes) plane.takeBack();
   }
 
-  /** A transaction went through. */
+  /** A transaction went through: now it is known what stands in. */
   committed(): void {
-    if (this.#told.size === 0 || this.#options.planes.some((plane) => plane.hasAside)) return;
-    this.#told.clear();
-    this.#log.info("the kernel takes all rules again");
+    for (const refused of this.#errors.size === 0 ? [] : this.#current()) {
+      const error = this.#errors.get(refused.where);
+      if (error !== undefined) this.#log.tell(refused, error);
+    }
+    this.#errors.clear();
+    if (!this.#options.planes.some((plane) => plane.hasAside)) this.#log.settled();
   }
 
   /** Sets aside what the transaction was refused for. False when that cannot be told: then nothing was done. */
   setAside(error: unknown): boolean {
-    if (!(error instanceof NftError) || PASSING.has(error.errno)) return false;
-    // Rules that name a refused set are refused for it: the set first. Where it is the whole that does not do, the kernel
-    // names the rule that leads to it, if any: then every rule is a suspect.
-    const isOfWhole = error.change === undefined || OF_WHOLE.has(error.errno);
-    const isAside = this.#setAsideSets(error) || (isOfWhole && this.#search(error)) || this.#setAsideRules(error);
+    if (!isRefusal(error)) return false;
+    const named = placesOf(error.refused);
+    // What only shows from the kernel's own chains (a chain that leads too deep, a rule that does not fit there) is blamed
+    // on the rule that leads to it: then every rule is a suspect.
+    const innocent = OF_WHOLE.has(error.errno) ? named : named.filter(leadsOn);
+    const guilty = named.filter((rule) => !innocent.includes(rule));
+    // Rules that name a refused set are refused for it: the set first.
+    const isAside =
+      this.#setAsideSets(error) ||
+      this.#setAsideRules(guilty, error) ||
+      this.#search(error) ||
+      this.#setAsideRules(innocent, error);
     if (isAside) this.#retryAt = performance.now() + (this.#options.retryMs ?? RETRY_MS);
     return isAside;
   }
@@ -67,38 +93,15 @@ export class Refusals {
       const plane = this.#planeOf(change);
       if (plane?.setAsideSet(change.set) !== true) continue;
       isAside = true;
-      this.#tell("the kernel refuses an IP set; rules that name it stop what they would look up", error, {
-        set: `${change.table.family} ${change.table.name} ${change.set}`,
-      });
+      this.#errors.set(nameIn(plane, change.set), error);
     }
     return isAside;
   }
 
-  #setAsideRules(error: NftError): boolean {
-    let isAside = false;
-    for (const change of error.refused)
-      if (change instanceof LateRule) isAside = this.#setAsideRule(change, error) || isAside;
-    return isAside;
-  }
-
-  #setAsideRule(rule: LateRule, error: NftError): boolean {
-    const plane = this.#planeOf(rule);
-    if (plane === undefined || plane.setAside([rule]).length === 0) return false;
-    const tree = plane.ruleAt(rule) ?? rule.tree;
-    const setting = neededFor(tree);
-    this.#tell("the kernel refuses a rule; all others are written", error, {
-      rule: `${rule.table.family} ${rule.table.name} ${rule.chain}, number ${rule.index + 1}`,
-      says: JSON.stringify(tree),
-      ...(setting === undefined ? {} : { setting }),
-      instead: mayBeLeftOut(tree, rule.context.layer) ? "it is left out" : "packets that come to its place are dropped",
-    });
-    return true;
-  }
-
-  #tell(sentence: string, error: NftError, fields: Readonly<Record<string, string>>): void {
-    const text = JSON.stringify(fields);
-    this.#log[this.#told.has(text) ? "debug" : "error"](sentence, { ...fields, error: describeError(error) });
-    this.#told.add(text);
+  #setAsideRules(rules: readonly LateRule[], error: NftError): boolean {
+    const aside = rules.filter((rule) => this.#planeOf(rule)?.setAside(rule) === true);
+    for (const rule of aside) this.#errors.set(whereOf(rule.table, rule), error);
+    return aside.length > 0;
   }
 
   /**
@@ -107,26 +110,49 @@ export class Refusals {
    */
   #search(error: NftError): boolean {
     const { planes } = this.#options;
-    const written = this.#changes().filter((change) => change instanceof LateRule);
-    // Where several rules could give way, it shall be one that few packets see: those of the kernel's chains come last.
-    const isHook = (rule: LateRule) => this.#planeOf(rule)?.isHook(rule.chain) === true;
-    let suspects = [...written.filter((rule) => !isHook(rule)), ...written.filter(isHook)];
     const before = planes.map((plane) => plane.aside());
-    const found: LateRule[] = [];
-    const passes = (count: number): boolean => {
+    const restore = () => {
       for (const [i, plane] of planes.entries()) {
         plane.takeBackRules();
-        plane.setAside(before[i] ?? []);
+        plane.putAside(before[i] ?? []);
       }
-      for (const rule of [...found, ...suspects.slice(0, count)]) this.#planeOf(rule)?.setAside([rule]);
+    };
+    let found: AsideRule[];
+    try {
+      found = this.#faulty(restore);
+    } catch (failure) {
+      restore();
+      if (!(failure instanceof NftError)) throw failure;
+      return false; // the kernel has other sorrows now
+    }
+    restore();
+    this.#put(found);
+    for (const { rule } of found) this.#errors.set(whereOf(rule.table, rule), error);
+    return found.length > 0;
+  }
+
+  /** The rules to set aside, each with the nearest stand-in that will do. */
+  #faulty(restore: () => void): AsideRule[] {
+    // Where several rules could give way, it shall be the one at fault, or else one that few packets see: those that lead
+    // on come last.
+    const written = placesOf(this.#changes()).map((rule): AsideRule => {
+      const last = (this.#planeOf(rule)?.standInsAt(rule).length ?? 0) - 1;
+      return { rule, level: last };
+    });
+    const able = written.filter(({ level }) => level >= 0);
+    let suspects = [...able.filter(({ rule }) => !leadsOn(rule)), ...able.filter(({ rule }) => leadsOn(rule))];
+    const found: AsideRule[] = [];
+    const passes = (rules: readonly AsideRule[]): boolean => {
+      restore();
+      this.#put(rules);
       return this.#passes();
     };
-    const isRules = suspects.length > 0 && passes(suspects.length);
-    while (isRules && found.length < MOST_SEARCHES && !passes(0)) {
+    if (suspects.length === 0 || !passes(suspects)) return [];
+    while (found.length < MOST_SEARCHES && !passes(found)) {
       let [refused, taken] = [0, suspects.length];
       while (taken - refused > 1) {
         const middle = (refused + taken) >> 1;
-        if (passes(middle)) taken = middle;
+        if (passes([...found, ...suspects.slice(0, middle)])) taken = middle;
         else refused = middle;
       }
       const faulty = suspects[taken - 1];
@@ -134,13 +160,20 @@ export class Refusals {
       found.push(faulty);
       suspects = suspects.slice(0, taken - 1);
     }
-    if (isRules && !passes(0)) found.push(...suspects);
-    for (const [i, plane] of planes.entries()) {
-      plane.takeBackRules();
-      plane.setAside(before[i] ?? []);
-    }
-    for (const rule of found) this.#setAsideRule(rule, error);
-    return found.length > 0;
+    if (!passes(found)) return [...found, ...suspects];
+    for (const [i, { rule, level: widest }] of found.entries())
+      for (let level = 0; level < widest; level++) {
+        const nearer = found.with(i, { rule, level });
+        if (!passes(nearer)) continue;
+        found[i] = { rule, level };
+        break;
+      }
+    return found;
+  }
+
+  #put(rules: readonly AsideRule[]): void {
+    for (const { rule, level } of rules)
+      this.#planeOf(rule)?.putAside([{ chain: rule.chain, index: rule.index, level }]);
   }
 
   #passes(): boolean {
@@ -148,16 +181,44 @@ export class Refusals {
       this.#options.ruleset.tryOut(this.#changes());
       return true;
     } catch (error) {
-      if (error instanceof NftError) return false;
+      if (isRefusal(error)) return false;
       throw error;
     }
   }
 
-  #changes() {
+  #changes(): NftChange[] {
     return this.#options.planes.flatMap((plane) => plane.changes());
   }
 
   #planeOf({ table }: { readonly table: { readonly family: string; readonly name: string } }): NftPlane | undefined {
     return this.#options.planes.find((plane) => plane.table.family === table.family && plane.table.name === table.name);
   }
+}
+
+interface AsideRule {
+  readonly rule: LateRule;
+  readonly level: AsideAt["level"];
+}
+
+/** Each rule of the tree once, however many kernel rules it became. */
+function placesOf(changes: readonly NftChange[]): LateRule[] {
+  const places = new Map<string, LateRule>();
+  for (const change of changes)
+    if (change instanceof LateRule) {
+      const { table, chain, index } = change;
+      places.set(`${table.family} ${table.name} ${chain} ${index}`, change);
+    }
+  return [...places.values()];
+}
+
+const leadsOn = ({ tree: { action } }: LateRule): boolean => action?.kind === "jump" || action?.kind === "goto";
+
+const whereOf = ({ family, name }: TableRef, { chain, index }: RuleAt): string =>
+  `${family} ${name} ${chain}, number ${index + 1}`;
+const nameIn = ({ table }: NftPlane, name: string): string => `${table.family} ${table.name} ${name}`;
+
+function refusedAt(plane: NftPlane, at: RuleAt): Refused[] {
+  const found = plane.ruleAt(at);
+  if (found?.standIn === undefined) return [];
+  return [refusedRule(whereOf(plane.table, at), found.rule, found.standIn)];
 }

@@ -1,33 +1,54 @@
-// What the kernel refused and stand-ins are written for: rules by their place, and sets with every rule that names them.
-import { namesSet, type Rule, type SetId } from "./rule.ts";
+// What the kernel refused and stand-ins are written for: rules by their place, each with how far its stand-in is from
+// it, and sets with every rule that names them.
+import type { Rule, SetId } from "./rule.ts";
+import { namesAny, type Place, standInsFor } from "./stand-in.ts";
 
 /** The place of a rule of the tree: in a chain, by the kernel's name of that, counted over all of `chainRules`. */
 export interface RuleAt {
   readonly chain: string;
   readonly index: number;
 }
+export interface AsideAt extends RuleAt {
+  /** Which of its stand-ins is wanted. */
+  readonly level: number;
+}
 
 export class Aside {
-  readonly #rules = new Map<string, Set<number>>();
+  readonly #rules = new Map<string, Map<number, number>>();
   readonly #sets = new Set<SetId>();
 
   get isEmpty(): boolean {
     return this.#rules.size === 0 && this.#sets.size === 0;
   }
-
-  /** Whether a stand-in is wanted for the rule at this place. */
-  has(chain: string, index: number, rule: Rule): boolean {
-    if (this.#rules.get(chain)?.has(index) === true) return true;
-    for (const set of this.#sets) if (rule.match?.some((m) => namesSet(m, set)) === true) return true;
-    return false;
+  get sets(): ReadonlySet<SetId> {
+    return this.#sets;
   }
 
-  /** False when it was there already. */
-  add({ chain, index }: RuleAt): boolean {
-    let indexes = this.#rules.get(chain);
-    if (indexes === undefined) this.#rules.set(chain, (indexes = new Set()));
-    if (indexes.has(index)) return false;
-    indexes.add(index);
+  level({ chain, index }: RuleAt): number | undefined {
+    return this.#rules.get(chain)?.get(index);
+  }
+
+  /** What shall be written at this place; nothing when it is the rule itself. */
+  standIn(at: RuleAt, rule: Rule, place: Place): Rule | undefined {
+    const level = this.level(at);
+    if (level === undefined && !namesAny(rule, this.#sets)) return undefined;
+    const candidates = standInsFor(rule, place).slice(level ?? 0);
+    return candidates.find((candidate) => !namesAny(candidate, this.#sets));
+  }
+
+  set({ chain, index, level }: AsideAt): void {
+    let levels = this.#rules.get(chain);
+    if (levels === undefined) this.#rules.set(chain, (levels = new Map()));
+    levels.set(index, level);
+  }
+
+  /** What stands at this place is refused: the next stand-in is wanted. False when there is none. */
+  raise(at: RuleAt, rule: Rule, place: Place): boolean {
+    const candidates = standInsFor(rule, place);
+    const now = this.standIn(at, rule, place);
+    const level = now === undefined ? 0 : candidates.findIndex((each) => Bun.deepEquals(each, now)) + 1;
+    if (level >= candidates.length) return false;
+    this.set({ ...at, level });
     return true;
   }
 
@@ -41,8 +62,10 @@ export class Aside {
   }
 
   /** All rules that are here for themselves, not for a set. */
-  rules(): RuleAt[] {
-    return [...this.#rules].flatMap(([chain, indexes]) => [...indexes].map((index) => ({ chain, index })));
+  rules(): AsideAt[] {
+    return [...this.#rules].flatMap(([chain, levels]) =>
+      [...levels].map(([index, level]) => ({ chain, index, level })),
+    );
   }
 
   /** Gives the chains they stood in. */

@@ -1,5 +1,5 @@
 // A dispatch for a kernel without maps.
-import { chain, type DispatchChain, goto, type Rule, type RuleChain } from "./rule.ts";
+import { chain, type DispatchChain, goto, hostChain, type Rule, type RuleChain } from "./rule.ts";
 
 /**
  * A dispatch as a tree two levels deep: the root chooses by the first character in which the names differ, so that a
@@ -15,7 +15,8 @@ export function dispatchTree(dispatch: DispatchChain): RuleChain[] {
     if (bin === undefined) bins.set(key, [name]);
     else bin.push(name);
   }
-  const { direction } = dispatch;
+  const { direction, isHostWide } = dispatch;
+  const make = isHostWide === true ? hostChain : chain;
   const leaf = (name: string): Rule => ({
     match: [{ kind: "interface", direction, name }],
     action: goto(dispatch.targets.get(name) ?? ""),
@@ -29,11 +30,11 @@ export function dispatchTree(dispatch: DispatchChain): RuleChain[] {
       continue;
     }
     const child = `${dispatch.name}-${key}`;
-    children.push(chain(child, [...bin.map(leaf), ...dispatch.otherwise]));
+    children.push(make(child, [...bin.map(leaf), ...dispatch.otherwise]));
     root.push({ match: [{ kind: "interface", direction, name: `${prefix}${key}*` }], action: goto(child) });
   }
   root.push(...dispatch.otherwise, ...(dispatch.after ?? []));
-  return [...children, chain(dispatch.name, root)];
+  return [...children, make(dispatch.name, root)];
 }
 
 function commonPrefix(names: readonly string[]): string {

@@ -78,12 +78,20 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
   if (input.packetRate !== undefined)
     rules.push({ action: { kind: "dropOverRate", ...input.packetRate, what: direction } });
   if (use !== "untracked") {
-    if (input.allow !== "accept") rules.push({ match: [established], action: setMark(marks.accept) });
+    // None of these may stop what comes here when it is refused: the failsafe ports are asked only after them.
+    const ifRefused = "leaveOut";
+    if (input.allow !== "accept") rules.push({ match: [established], action: setMark(marks.accept), ifRefused });
     rules.push(
-      shared.get(`established ${input.allow}`, () => ({ match: [established], action: allowAction(input.allow) })),
+      shared.get(`established ${input.allow}`, () => ({
+        match: [established],
+        action: allowAction(input.allow),
+        ifRefused,
+      })),
     );
     if (!config.disableConntrackInvalidCheck)
-      rules.push(shared.get("invalid", () => ({ match: [{ kind: "ctState", states: ["invalid"] }], action: deny })));
+      rules.push(
+        shared.get("invalid", () => ({ match: [{ kind: "ctState", states: ["invalid"] }], action: deny, ifRefused })),
+      );
   }
   if (input.maxConnections !== undefined)
     rules.push({
@@ -91,7 +99,7 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
       action: { kind: "reject", with: "tcp-reset" },
       comments: [`Reject connections over ${direction} connection limit`],
     });
-  if (input.failsafeChain !== undefined) rules.push({ action: jump(input.failsafeChain) });
+  if (input.failsafeChain !== undefined) rules.push({ action: jump(input.failsafeChain), ifRefused: "leaveOut" });
   rules.push(shared.get("begin", () => ({ action: clearMark(marks.accept | marks.pass) })));
   if (input.isWorkload && direction === "egress") rules.push(...encapsulationRules(config, deny, shared));
 
@@ -140,7 +148,7 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
 
   if (use === "forward" && input.allowsByDefault === true)
     rules.push(
-      { action: setMark(marks.accept), comments: ["Allow forwarded traffic by default"] },
+      { action: setMark(marks.accept), comments: ["Allow forwarded traffic by default"], ifRefused: "leaveOut" },
       { action: returnAction, comments: ["Return for accepted forward traffic"] },
     );
   if (use === "normal") {

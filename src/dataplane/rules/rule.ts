@@ -101,6 +101,11 @@ export interface Rule {
   readonly comments?: readonly string[];
   /** What the policy's author noted: stands on every kernel rule made from this one. */
   readonly annotations?: readonly string[];
+  /**
+   * For a kernel that refuses it, where the action does not tell: `leaveOut`, since without it no more passes; `close`,
+   * since it is about workloads only, in a chain of the whole host.
+   */
+  readonly ifRefused?: "leaveOut" | "close";
 }
 
 /** One chain of ours. */
@@ -110,6 +115,8 @@ export interface RuleChain {
   readonly rules: readonly Rule[];
   /** Written even if nothing leads to it. */
   readonly isForced?: boolean;
+  /** The host's own packets come here, before its failsafe ports are asked. */
+  readonly isHostWide?: boolean;
 }
 
 /** A chain that leads each interface's packets to that interface's own chain. */
@@ -125,11 +132,19 @@ export interface DispatchChain {
   readonly otherwise: readonly Rule[];
   /** After the choice, only in the chain itself. */
   readonly after?: readonly Rule[];
+  /** As of a chain of rules. */
+  readonly isHostWide?: boolean;
 }
 
 export type Chain = RuleChain | DispatchChain;
 
 export const chain = (name: string, rules: readonly Rule[]): RuleChain => ({ kind: "rules", name, rules });
+
+/** One that the host's own packets walk, failsafe ports or not. */
+export const hostChain = (name: string, rules: readonly Rule[]): RuleChain => ({
+  ...chain(name, rules),
+  isHostWide: true,
+});
 
 /** All rules of a chain; a dispatch's choice is none. */
 export const chainRules = (c: Chain): readonly Rule[] =>

@@ -1,24 +1,239 @@
-import { expect, test } from "bun:test";
-import { accept, chain, drop, inInterface, protocolIs, type Rule } from "./rule.ts";
-import { mayBeLeftOut, neededFor, withStandIns } from "./stand-in.ts";
+import { describe, expect, test } from "bun:test";
+import type { IpAddress } from "../../lib/ip.ts";
+import { Aside } from "./aside.ts";
+import type { RulesConfig } from "./config.ts";
+import { endpointChain } from "./endpoint-chains.ts";
+import { allocateMarks } from "./marks.ts";
+import {
+  accept,
+  chain,
+  drop,
+  established,
+  hostChain,
+  inInterface,
+  inSet,
+  jump,
+  type Match,
+  markNotClear,
+  markSet,
+  protocolIs,
+  type Rule,
+} from "./rule.ts";
+import { describeStandIn, mayBeLeftOut, neededFor, placeIn, standInsFor, withStandIns } from "./stand-in.ts";
+import {
+  filterChains,
+  filterHooks,
+  mangleChains,
+  mangleHooks,
+  natChains,
+  rawChains,
+  rawHooks,
+} from "./static-chains.ts";
 
-const logged = (decision: "allow" | "deny"): Rule => ({
-  match: [inInterface("cali1"), protocolIs("tcp")],
+const filter = { layer: "filter", isHostWide: false } as const;
+const hostWide = { layer: "filter", isHostWide: true } as const;
+const logged = (decision: "allow" | "deny" | "pass"): Rule => ({
+  match: [inInterface("cali1"), protocolIs("tcp"), inSet("source", "s:x")],
   action: { kind: "decide", decision, nflog: { group: 1, prefix: "p" } },
 });
+const actions = (rule: Rule, place = filter as { readonly layer: "filter"; readonly isHostWide: boolean }) =>
+  standInsFor(rule, place).map(({ action }) => action?.kind ?? "nothing");
 
 test("a refused rule of a policy is blamed on flow logs when it records flows", () => {
   expect(neededFor(logged("deny"))).toContain("flow logs");
   expect(neededFor({ action: { kind: "decide", decision: "deny" } })).toBeUndefined();
 });
 
-test("without what lets pass nothing is written, for what stops everything of the interface is stopped", () => {
-  expect([logged("allow"), logged("deny"), { action: accept }].map((rule) => mayBeLeftOut(rule, "filter"))).toEqual([
-    true,
-    false,
-    true,
+test("a decision that is recorded is first tried without the record, and decides the same", () => {
+  for (const decision of ["allow", "deny", "pass"] as const) {
+    const [nearest] = standInsFor(logged(decision), filter);
+    expect(nearest?.action).toEqual({ kind: "decide", decision });
+    expect(nearest?.match).toEqual(logged(decision).match!);
+  }
+});
+
+test("without what lets pass nothing is written; what stops, or sends on, stops the less the better", () => {
+  const kinds = ["allow", "deny", "pass"].map((d) => actions(logged(d as "allow")));
+  expect(kinds).toEqual([
+    ["decide", "nothing"],
+    ["decide", "drop", "drop", "drop"],
+    ["decide", "drop", "drop", "drop"],
   ]);
-  const closed = withStandIns(chain("c", [logged("allow"), logged("deny")]), "filter", () => true);
-  expect(closed.rules.map(({ action }) => action)).toEqual([undefined, drop]);
-  expect(closed.rules[1]?.match).toEqual([inInterface("cali1")]);
+  expect(mayBeLeftOut({ action: accept }, filter)).toBe(true);
+  const widths = standInsFor(logged("deny"), filter).slice(1);
+  expect(widths.map(({ match }) => match?.map(({ kind }) => kind))).toEqual([
+    ["interface", "protocol", "ipSet"],
+    ["interface", "protocol"],
+    ["interface"],
+  ]);
+  expect(widths.map(describeStandIn)[1]).toBe(
+    "packets that come to its place with the same interface, protocol are dropped",
+  );
+});
+
+test("a refusal of REJECT is answered by a drop of the very same packets", () => {
+  const rule: Rule = { match: [protocolIs("tcp")], action: { kind: "reject" } };
+  expect(standInsFor(rule, filter)[0]).toMatchObject({ match: rule.match, action: drop });
+  const limit: Rule = {
+    match: [{ kind: "connectionsAbove", count: 3 }],
+    action: { kind: "reject", with: "tcp-reset" },
+  };
+  expect(actions(limit)).toEqual(["drop", "nothing"]);
+});
+
+test("a mark that cannot be set stops only packets that lack it", () => {
+  expect(standInsFor({ action: { kind: "setMark", value: 0, mask: 0x30 } }, hostWide)[0]).toMatchObject({
+    match: [markNotClear(0x30)],
+    action: drop,
+  });
+});
+
+test("a set that is refused closes by what else the rule says, and each refusal goes one step further", () => {
+  const aside = new Aside();
+  const at = { chain: "c", index: 0 };
+  const rule: Rule = { match: [protocolIs("tcp"), inSet("source", "s:x")], action: drop };
+  expect(aside.standIn(at, rule, filter)).toBeUndefined();
+  aside.addSet("s:x");
+  expect(aside.standIn(at, rule, filter)?.match).toEqual([protocolIs("tcp")]);
+  expect(aside.raise(at, rule, filter)).toBe(true);
+  expect(aside.standIn(at, rule, filter)?.match).toEqual([]);
+  expect(aside.raise(at, rule, filter)).toBe(false);
+  const closed = withStandIns(chain("c", [rule, { action: accept }]), (index, each) =>
+    aside.standIn({ chain: "c", index }, each, filter),
+  );
+  expect(closed.rules.map(({ action }) => action)).toEqual([drop, accept]);
+});
+
+describe("the host's own access", () => {
+  const config = (allow: "accept" | "return"): RulesConfig => ({
+    workloadPrefixes: ["cali"],
+    marks: allocateMarks(0xffff0000, { withWireguard: true }),
+    filterAllow: allow,
+    mangleAllow: allow,
+    deny: "reject",
+    endpointToHost: "return",
+    failsafeIn: [{ protocol: "tcp", port: 22 }],
+    failsafeOut: [{ protocol: "udp", port: 53 }],
+    disableConntrackInvalidCheck: false,
+    allowVxlanFromWorkloads: false,
+    allowIpipFromWorkloads: false,
+    ipipEnabled: true,
+    ipipTunnelAddress: "10.0.0.1" as IpAddress,
+    vxlanEnabled: true,
+    vxlanEnabledV6: true,
+    vxlanPort: 4789,
+    vxlanTunnelAddress: "10.0.0.2" as IpAddress,
+    wireguardEnabled: true,
+    wireguardEnabledV6: true,
+    wireguardInterface: "wireguard.cali",
+    wireguardInterfaceV6: "wg-v6.cali",
+    wireguardPort: 51820,
+    wireguardPortV6: 51821,
+    wireguardHostEncryption: true,
+    natExcludesHosts: false,
+    serviceLoop: "drop",
+    openstack: { metadataPort: 8775, metadataAddress: "192.0.2.1" as IpAddress },
+    istioDscp: 23,
+    logPrefix: "calico",
+    logBurst: 5,
+    flowLogs: true,
+    ipvs: true,
+    nodePortRanges: [{ first: 30000, last: 32767 }],
+  });
+
+  const layers = {
+    raw: { chains: rawChains, hooks: rawHooks },
+    mangle: { chains: mangleChains, hooks: mangleHooks },
+    nat: { chains: natChains, hooks: () => ({ insert: new Map(), append: new Map() }) },
+    filter: { chains: filterChains, hooks: filterHooks },
+  } as const;
+  /** Every rule that all packets of the host may come to, with what may be written instead. */
+  const rulesOfTheHost = (of: RulesConfig) =>
+    (["raw", "mangle", "nat", "filter"] as const).flatMap((layer) =>
+      ([4, 6] as const).flatMap((version) => {
+        const hooks = layers[layer].hooks(of);
+        const kernelChains = [...hooks.insert, ...hooks.append].map(([name, rules]) => hostChain(name, rules));
+        const chains = [...layers[layer].chains(of, version), ...kernelChains].filter((each) => each.isHostWide);
+        return chains.flatMap((each) =>
+          each.rules.map((rule) => ({
+            where: `${layer} ${each.name}`,
+            rule,
+            standIns: standInsFor(rule, placeIn(layer, each)),
+          })),
+        );
+      }),
+    );
+
+  /** Packets of workloads, of tunnels, or with a mark that nobody but we set. */
+  const isNarrow = (match: readonly Match[], of: RulesConfig): boolean =>
+    match.some(
+      (m) =>
+        (m.kind === "interface" && m.name === "cali*") ||
+        (m.kind === "protocol" && (m.protocol === 4 || match.some(({ kind }) => kind === "ports"))) ||
+        (m.kind === "mark" && m.value === of.marks.scratch0 && m.negated !== true) ||
+        (m.kind === "mark" && m.value === 0 && m.negated === true),
+    );
+
+  for (const allow of ["accept", "return"] as const)
+    test(`no stand-in in a chain of the whole host stops more than workloads, tunnels or marked packets (${allow})`, () => {
+      const of = config(allow);
+      const found = rulesOfTheHost(of);
+      expect(found.length).toBeGreaterThan(60);
+      for (const { where, rule, standIns } of found)
+        for (const { action, match = [] } of standIns)
+          if (action?.kind === "drop" && !isNarrow(match, of)) expect({ where, rule, match }).toBeUndefined();
+    });
+
+  test("policy is never passed by: without a jump to it nothing is written at all", () => {
+    const jumps = rulesOfTheHost(config("accept")).filter(({ rule: { action } }) => action?.kind === "jump");
+    const spared = jumps.filter(({ standIns }) => standIns.length === 0).map(({ rule: { action } }) => action);
+    const names = new Set(spared.map((action) => (action?.kind === "jump" ? action.chain : "")));
+    for (const name of ["cali-from-host-endpoint", "cali-to-host-endpoint", "cali-from-hep-forward", "cali-INPUT"])
+      expect(names).toContain(name);
+    for (const name of ["cali-egress-dscp", "cali-rpf-skip", "cali-wireguard-incoming-mark"])
+      expect(names).not.toContain(name);
+  });
+
+  test("the DSCP jump, returns and the mark of forwarded packets are left out", () => {
+    const found = rulesOfTheHost(config("return"));
+    const dscp = found.find(({ rule: { action } }) => action?.kind === "jump" && action.chain === "cali-egress-dscp");
+    expect(dscp?.standIns.map(({ action }) => action)).toEqual([undefined]);
+    const returns = found.filter(({ rule: { action } }) => action?.kind === "return");
+    expect(returns.length).toBeGreaterThan(10);
+    for (const { standIns } of returns) expect(standIns.map(({ action }) => action)).toEqual([undefined]);
+    const marked = found.filter(
+      ({ where, rule: { action } }) => where === "filter FORWARD" && action?.kind === "setMark",
+    );
+    for (const { standIns } of marked) expect(standIns.map(({ action }) => action)).toEqual([undefined]);
+  });
+
+  test("of a host endpoint nothing stands before the failsafe ports that stops anything else than it was written for", () => {
+    for (const allow of ["accept", "return"] as const) {
+      const built = endpointChain(config(allow), {
+        name: "cali-fh-eth0",
+        direction: "ingress",
+        use: "normal",
+        isWorkload: false,
+        adminUp: true,
+        tiers: [{ name: "default", chains: ["cali-pi-p"], endsInDrop: true }],
+        profileChains: [],
+        allow,
+        failsafeChain: "cali-failsafe-in",
+      });
+      const failsafe = built.rules.findIndex(({ action }) => Bun.deepEquals(action, jump("cali-failsafe-in")));
+      expect(failsafe).toBeGreaterThan(0);
+      for (const rule of built.rules.slice(0, failsafe + 1))
+        for (const standIn of standInsFor(rule, placeIn("filter", built)))
+          if (standIn.action !== undefined) expect(standIn.match).toEqual(rule.match!);
+      // Behind them a policy that cannot be asked closes.
+      const policy = built.rules.find(({ action }) => Bun.deepEquals(action, jump("cali-pi-p")))!;
+      expect(standInsFor(policy, placeIn("filter", built)).at(-1)).toMatchObject({ action: drop });
+    }
+  });
+});
+
+test("established connections and a verdict's mark are not what a stand-in is for", () => {
+  const rule: Rule = { match: [established, markSet(1)], action: { kind: "return" } };
+  expect(actions(rule, hostWide)).toEqual(["nothing"]);
+  expect(actions(rule)).toEqual(["drop", "drop"]);
 });

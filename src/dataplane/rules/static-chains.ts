@@ -10,6 +10,7 @@ import {
   destinationPort,
   established,
   goto,
+  hostChain,
   inInterface,
   inSet,
   isLocal,
@@ -39,6 +40,8 @@ export interface Hooks {
   readonly append: ReadonlyMap<string, readonly Rule[]>;
 }
 
+/** The rule is no reason to keep any packet: what it leads to, or marks, only lets pass, translates or classifies. */
+const dispensable = (rule: Rule): Rule => ({ ...rule, ifRefused: "leaveOut" });
 const hook = (name: string): readonly [string, readonly Rule[]] => [name, [{ action: jump(`cali-${name}`) }]];
 const allow = (what: "accept" | "return"): Action => (what === "accept" ? accept : returnAction);
 const accepted = (config: RulesConfig, action: Action): Rule => ({
@@ -58,11 +61,11 @@ export function rawChains(config: RulesConfig, version: IpVersion): RuleChain[] 
   const vxlan: Rule[] = config.vxlanEnabled || config.vxlanEnabledV6 ? [vxlanNotrack(config, version)].flat() : [];
   const prerouting: Rule[] = [{ action: clearMark(marks.all) }];
   if (config.wireguardHostEncryption && marks.wireguard !== 0)
-    prerouting.push({ action: jump("cali-wireguard-incoming-mark") });
+    prerouting.push(dispensable({ action: jump("cali-wireguard-incoming-mark") }));
   prerouting.push(...vxlan);
   for (const pattern of workloadPatterns(config))
     prerouting.push({ match: [inInterface(pattern)], action: setMark(marks.scratch0) });
-  prerouting.push({ match: [markSet(marks.scratch0)], action: jump("cali-rpf-skip") });
+  prerouting.push(dispensable({ match: [markSet(marks.scratch0)], action: jump("cali-rpf-skip") }));
   if (config.openstack !== undefined && version === 4)
     prerouting.push({
       match: [
@@ -85,7 +88,7 @@ export function rawChains(config: RulesConfig, version: IpVersion): RuleChain[] 
     ...vxlan,
     { match: [markSet(marks.accept)], action: accept },
   ];
-  const chains = [chain("cali-PREROUTING", prerouting), chain("cali-OUTPUT", output)];
+  const chains = [hostChain("cali-PREROUTING", prerouting), hostChain("cali-OUTPUT", output)];
   if (marks.wireguard !== 0) chains.push(wireguardIncomingMark(config));
   return chains;
 }
@@ -101,9 +104,9 @@ function wireguardIncomingMark(config: RulesConfig): RuleChain {
     ...[config.wireguardInterface, config.wireguardInterfaceV6].filter((name) => name !== ""),
     ...workloadPatterns(config),
   ];
-  return chain("cali-wireguard-incoming-mark", [
+  return hostChain("cali-wireguard-incoming-mark", [
     ...others.map((name): Rule => ({ match: [inInterface(name)], action: returnAction })),
-    { action: setMark(config.marks.wireguard) },
+    dispensable({ action: setMark(config.marks.wireguard) }),
   ]);
 }
 
@@ -136,7 +139,7 @@ export function mangleChains(config: RulesConfig): RuleChain[] {
         action: { kind: "dscp", value: config.istioDscp },
       });
   postrouting.push(
-    {
+    dispensable({
       match: [
         inSet("source", SET.dscpSources),
         notInSet("destination", SET.allPools),
@@ -144,7 +147,7 @@ export function mangleChains(config: RulesConfig): RuleChain[] {
       ],
       action: jump("cali-egress-dscp"),
       comments: ["set dscp for traffic leaving cluster."],
-    },
+    }),
     { match: [markSet(marks.accept)], action: returnAction },
   );
   if (config.ipvs)
@@ -157,7 +160,7 @@ export function mangleChains(config: RulesConfig): RuleChain[] {
     { match: [{ kind: "ctDnat" }], action: jump("cali-to-host-endpoint") },
     accepted(config, returnAction),
   );
-  return [chain("cali-PREROUTING", prerouting), chain("cali-POSTROUTING", postrouting)];
+  return [hostChain("cali-PREROUTING", prerouting), hostChain("cali-POSTROUTING", postrouting)];
 }
 
 // --- nat ---------------------------------------------------------------------------------------------------------------
@@ -191,9 +194,9 @@ export function natChains(config: RulesConfig, version: IpVersion): RuleChain[] 
     postrouting.push({ match: leaving, action: { kind: "masquerade" } });
   }
   return [
-    chain("cali-PREROUTING", prerouting),
-    chain("cali-OUTPUT", [{ action: jump("cali-fip-dnat") }]),
-    chain("cali-POSTROUTING", postrouting),
+    hostChain("cali-PREROUTING", prerouting),
+    hostChain("cali-OUTPUT", [{ action: jump("cali-fip-dnat") }]),
+    hostChain("cali-POSTROUTING", postrouting),
   ];
 }
 
@@ -228,7 +231,7 @@ export function filterHooks(config: RulesConfig): Hooks {
             comments: ["Policy explicitly accepted packet."],
           },
           // Tells mangle POSTROUTING that the packet was forwarded.
-          { action: setMark(config.marks.accept) },
+          dispensable({ action: setMark(config.marks.accept) }),
         ],
       ],
     ]),
@@ -238,9 +241,9 @@ export function filterHooks(config: RulesConfig): Hooks {
 export function filterChains(config: RulesConfig, version: IpVersion): RuleChain[] {
   return [
     forwardChain(config),
-    chain("cali-INPUT", inputRules(config, version)),
+    hostChain("cali-INPUT", inputRules(config, version)),
     chain("cali-wl-to-host", workloadToHostRules(config, version)),
-    chain("cali-OUTPUT", outputRules(config, version)),
+    hostChain("cali-OUTPUT", outputRules(config, version)),
   ];
 }
 
@@ -263,11 +266,11 @@ function forwardChain(config: RulesConfig): RuleChain {
   );
   for (const pattern of workloadPatterns(config))
     rules.push(
-      { match: [inInterface(pattern)], action: jump("cali-from-wl-dispatch") },
-      { match: [outInterface(pattern)], action: jump("cali-to-wl-dispatch") },
+      { match: [inInterface(pattern)], action: jump("cali-from-wl-dispatch"), ifRefused: "close" },
+      { match: [outInterface(pattern)], action: jump("cali-to-wl-dispatch"), ifRefused: "close" },
     );
   rules.push({ action: jump("cali-to-hep-forward") }, { action: jump("cali-cidr-block") });
-  return chain("cali-FORWARD", rules);
+  return hostChain("cali-FORWARD", rules);
 }
 
 function inputRules(config: RulesConfig, version: IpVersion): Rule[] {
@@ -312,7 +315,7 @@ function inputRules(config: RulesConfig, version: IpVersion): Rule[] {
       { match: [{ kind: "mark", value: 0, mask: marks.endpoint, negated: true }], action: returnAction },
     );
   for (const pattern of workloadPatterns(config))
-    rules.push({ match: [inInterface(pattern)], action: goto("cali-wl-to-host") });
+    rules.push({ match: [inInterface(pattern)], action: goto("cali-wl-to-host"), ifRefused: "close" });
   rules.push(
     { match: [markSet(marks.accept)], action: allowed },
     { action: clearMark(marks.all) },
@@ -329,18 +332,24 @@ function workloadToHostRules(config: RulesConfig, version: IpVersion): Rule[] {
   const allowed = allow(config.filterAllow);
   const rules: Rule[] = [];
   if (version === 6)
-    for (const type of ICMPV6_TYPES) rules.push({ match: [protocolIs(58), { kind: "icmp", type }], action: allowed });
+    for (const type of ICMPV6_TYPES)
+      rules.push(dispensable({ match: [protocolIs(58), { kind: "icmp", type }], action: allowed }));
   if (config.openstack !== undefined) {
     const { metadataAddress, metadataPort } = config.openstack;
     if (version === 4 && metadataAddress !== undefined)
-      rules.push({
-        match: [protocolIs("tcp"), isAddress("destination", metadataAddress), destinationPort("tcp", metadataPort)],
-        action: allowed,
-      });
+      rules.push(
+        dispensable({
+          match: [protocolIs("tcp"), isAddress("destination", metadataAddress), destinationPort("tcp", metadataPort)],
+          action: allowed,
+        }),
+      );
     const [client, server] = version === 4 ? [68, 67] : [546, 547];
     rules.push(
-      { match: [protocolIs("udp"), sourcePort("udp", client), destinationPort("udp", server)], action: allowed },
-      { match: [protocolIs("udp"), destinationPort("udp", 53)], action: allowed },
+      dispensable({
+        match: [protocolIs("udp"), sourcePort("udp", client), destinationPort("udp", server)],
+        action: allowed,
+      }),
+      dispensable({ match: [protocolIs("udp"), destinationPort("udp", 53)], action: allowed }),
     );
   }
   rules.push(

@@ -1,18 +1,18 @@
 // A kernel that refuses something: one rule, one set, a feature. The rest is written, nothing passes that policy denies,
 // and the log names what was refused, what asks for it and what is done instead.
 import { describe, expect, test } from "bun:test";
-import type { LinuxKernel } from "../../../src/dataplane/index.ts";
 import { IptablesTable } from "../../../src/dataplane/iptables/iptables-table.ts";
 import { ALL_FEATURES } from "../../../src/dataplane/iptables/text.ts";
 import { NftPlane } from "../../../src/dataplane/nft/nft-plane.ts";
 import { NftTables } from "../../../src/dataplane/nft/nft-tables.ts";
 import { rulesConfig } from "../../../src/dataplane/parameters.ts";
 import { accept, chain, drop, inInterface, inSet, jump, type Rule } from "../../../src/dataplane/rules/rule.ts";
-import { IptablesError, Nft, type NftChange, NftError, type NftRuleset } from "../../../src/kernel/index.ts";
+import { Nft, type NftChange } from "../../../src/kernel/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { eventually } from "./eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, parametersOf, type Pod, policy, rule, tier } from "./host.ts";
+import { hasExpression, refusing, refusingText, withRuleset } from "./refusing.ts";
 
 const tcp = { name: "tcp" } as const;
 const port = (first: number) => ({ first, last: first });
@@ -21,56 +21,11 @@ const cells = (a: Pod, b: Pod, ...ports: number[]) => ports.map((p) => ({ from: 
 const facts = { hostname: "node-a", ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false } as const;
 const config = rulesConfig(parametersOf(), { ...facts, noEncapNeeded: false, ipvs: false }, "nftables");
 
-/** A ruleset whose kernel refuses the changes it is told to. */
-function refusing(ruleset: NftRuleset, isRefused: (change: NftChange) => boolean, asWhole = false): NftRuleset {
-  const look = (changes: readonly NftChange[]) => {
-    const refused = changes.filter(isRefused);
-    if (refused[0] === undefined) return;
-    throw asWhole
-      ? new NftError(undefined, `commit ${changes.length} nftables changes`, "EMLINK", {})
-      : new NftError(refused[0], "add rule", "ENOENT", {}, refused);
-  };
-  return new Proxy(ruleset, {
-    get: (of, name) => {
-      const value: unknown = Reflect.get(of, name);
-      if (name === "commit" || name === "tryOut")
-        return (changes: readonly NftChange[], ...rest: unknown[]) => {
-          look(changes);
-          return Reflect.apply(value as (...args: unknown[]) => void, of, [changes, ...rest]);
-        };
-      return typeof value === "function" ? value.bind(of) : value;
-    },
-  });
-}
-
-const withRuleset = (kernel: LinuxKernel, wrap: (ruleset: NftRuleset) => NftRuleset): LinuxKernel =>
-  kernel.rules.backend === "nftables"
-    ? { ...kernel, rules: { ...kernel.rules, ruleset: wrap(kernel.rules.ruleset) } }
-    : kernel;
-
-const hasExpression = (change: NftChange, kind: string) =>
-  change.op === "appendRule" && change.rule.expressions.some((e) => e.kind === kind);
-
 async function twoPods(backend: (typeof BACKENDS)[number]) {
   const host = await DataplaneHost.create(backend);
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
   for (const p of [80, 81, 82]) host.prober.listen(b.target, "tcp", p);
   return { host, a, b };
-}
-
-/** iptables that refuses every text with these words in it, as where the kernel lacks something. */
-function refusingText(kernel: LinuxKernel, words: string): LinuxKernel {
-  if (kernel.rules.backend !== "iptables") return kernel;
-  const { iptables } = kernel.rules;
-  const refuse = (text: string): Promise<void> | undefined =>
-    text.includes(words)
-      ? Promise.reject(new IptablesError("iptables-restore", 2, "RULE_APPEND failed (No such file or directory)"))
-      : undefined;
-  const wrapped: typeof iptables = (version) => {
-    const store = iptables(version);
-    return { ...store, restore: (text, signal) => refuse(text) ?? store.restore(text, signal) };
-  };
-  return { ...kernel, rules: { ...kernel.rules, iptables: wrapped } };
 }
 
 describe("connection limits on a kernel that cannot count connections", () => {

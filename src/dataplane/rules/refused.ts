@@ -1,0 +1,72 @@
+// What the kernel refused, for people: each told once in the log, and all of them listed for whoever asks.
+import { describeError, type Logger } from "../../lib/log.ts";
+import type { Rule } from "./rule.ts";
+import { describeStandIn, neededFor } from "./stand-in.ts";
+
+export interface Refused {
+  readonly kind: "rule" | "set";
+  /** `ip calico filter-cali-INPUT, number 3` */
+  readonly where: string;
+  /** The rule as it was wanted. */
+  readonly says?: string;
+  /** Which setting asks for it, and what that needs of the kernel. */
+  readonly setting?: string;
+  readonly instead: string;
+  /** The kernel's own words. */
+  readonly error?: string;
+}
+
+export const refusedRule = (where: string, rule: Rule, standIn: Rule): Refused => {
+  const setting = neededFor(rule);
+  const { ifRefused: _, ...said } = rule;
+  return {
+    kind: "rule",
+    where,
+    says: JSON.stringify(said),
+    ...(setting === undefined ? {} : { setting }),
+    instead: describeStandIn(standIn),
+  };
+};
+export const refusedSet = (where: string): Refused => ({
+  kind: "set",
+  where,
+  instead: "rules that name it stop what they would look up",
+});
+
+const SENTENCES = {
+  rule: "the kernel refuses a rule; all others are written",
+  set: "the kernel refuses an IP set; rules that name it stop what they would look up",
+} as const;
+
+export class RefusedLog {
+  readonly #log: Logger;
+  /** The kernel's words, by what was told: a rule refused again and again is told once. */
+  readonly #told = new Map<string, string>();
+
+  constructor(logger: Logger) {
+    this.#log = logger;
+  }
+
+  tell(refused: Refused, error: unknown): void {
+    const { kind, where, ...fields } = refused;
+    const key = JSON.stringify(refused);
+    const words = describeError(error);
+    this.#log[this.#told.has(key) ? "debug" : "error"](SENTENCES[kind], { [kind]: where, ...fields, error: words });
+    this.#told.set(key, words);
+  }
+
+  /** With the kernel's words. */
+  explained(refused: readonly Refused[]): Refused[] {
+    return refused.map((each) => {
+      const error = this.#told.get(JSON.stringify(each));
+      return error === undefined ? each : { ...each, error };
+    });
+  }
+
+  /** Nothing is refused any more. */
+  settled(): void {
+    if (this.#told.size === 0) return;
+    this.#told.clear();
+    this.#log.info("the kernel takes all rules again");
+  }
+}
