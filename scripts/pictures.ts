@@ -15,30 +15,23 @@ const env = {
 };
 
 const scenes = [
-  { file: "lab-up", commands: ["calico lab up"] },
-  { file: "demo", commands: ["calico lab demo"] },
-  { file: "matrix", commands: ["calico lab matrix -n shop"] },
-  {
-    file: "explain",
-    commands: ["calico lab exec node1 -- calicoctl explain shop/frontend shop/database --port 80"],
-    code: 3, // denied
-  },
+  { file: "lab-up", command: "calico lab up" },
+  { file: "demo", command: "calico lab demo" },
 ];
 
 mkdirSync(folder, { recursive: true });
 run("calico lab down");
 try {
-  for (const { file, commands, code = 0 } of scenes) {
-    const text = commands.map((command) => `\x1b[2m$\x1b[0m ${command}\n${run(command, code)}`).join("\n");
-    writeFileSync(join(folder, `${file}.svg`), drawTerminal(text));
+  for (const { file, command } of scenes) {
+    writeFileSync(join(folder, `${file}.svg`), drawTerminal(`\x1b[2m$\x1b[0m ${command}\n${run(command)}`));
     console.log(`docs/pictures/${file}.svg`);
   }
 } finally {
   run("calico lab down");
 }
 
-function run(command: string, code = 0): string {
+function run(command: string): string {
   const result = spawnSync("script", ["-qec", command, "/dev/null"], { env, encoding: "utf8", cwd: root });
-  if (result.status !== code) throw new Error(`${command}: exit ${result.status}\n${result.stdout}${result.stderr}`);
+  if (result.status !== 0) throw new Error(`${command}: exit ${result.status}\n${result.stdout}${result.stderr}`);
   return result.stdout.replaceAll("\r\n", "\n").trimEnd();
 }

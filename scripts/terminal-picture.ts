@@ -3,7 +3,7 @@
 
 const STYLES: Readonly<Record<string, string>> = {
   "1": 'font-weight="bold"',
-  "2": 'opacity="0.6"',
+  "2": 'fill-opacity="0.6"',
   "31": 'fill="#ff6b6b"',
   "32": 'fill="#69db7c"',
   "33": 'fill="#ffd43b"',

@@ -18,7 +18,7 @@ import { parsePodName, podNamespace } from "./pods.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
 import { changeSettings } from "./settings.ts";
 import { labStatus, renderStatus } from "./status.ts";
-import { openTerminal, table } from "./terminal.ts";
+import { counted, openTerminal, table } from "./terminal.ts";
 import { requireTools } from "./tools.ts";
 import { addPods, removePod, up } from "./up.ts";
 
@@ -72,7 +72,8 @@ async function run(argv: readonly string[]): Promise<number> {
       const started = performance.now();
       const lab = await up(parseLabOptions(values), terminal);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
-      terminal.line(`lab ${name} is up: ${lab.plan.nodes.length} nodes, ${lab.pods.length} pods, ${seconds} s\n`);
+      const size = `${counted(lab.plan.nodes.length, "node")}, ${counted(lab.pods.length, "pod")}`;
+      terminal.line(`lab ${name} is up: ${size}, ${seconds} s\n`);
       terminal.line(nextSteps(lab));
       return 0;
     }
@@ -230,28 +231,32 @@ function leastLoaded(lab: Lab): string {
 
 function nextSteps(lab: Lab): string {
   const [first] = lab.record.pods;
-  const calico = calledAs();
+  const calico = `${calledAs()} lab`;
   const flag = lab.folder.name === DEFAULT_OPTIONS.name ? "" : ` --name ${lab.folder.name}`;
-  if (lab.options.kubelets) {
-    const kubectl = `${calico} lab kubectl${flag === "" ? "" : `${flag} --`}`;
-    return [
-      "try:",
-      `  ${calico} lab demo${flag}                       a policy, before and after, and why`,
-      `  ${kubectl} get nodes -o wide`,
-      `  ${kubectl} create deployment web --replicas 6 --image ${AGNHOST_IMAGE} -- /agnhost netexec`,
-      `  ${calico} lab matrix --port 8080${flag}         who reaches whom`,
-      `  ${calico} lab exec node1${flag} -- calicoctl get nodes -o wide`,
-      `  ${calico} lab down${flag}`,
-    ].join("\n");
-  }
+  const kubectl = `${calico} kubectl${flag === "" ? "" : `${flag} --`}`;
+  const steps = lab.options.kubelets
+    ? [
+        [`${calico} demo${flag}`, "a policy, before and after, and why"],
+        [`${kubectl} get nodes -o wide`, "kubectl, as the cluster's administrator"],
+        [`${kubectl} create deployment web --replicas 6 --image ${AGNHOST_IMAGE} -- /agnhost netexec`],
+        [`${calico} matrix --port 8080${flag}`, "who reaches whom, once the web is there"],
+        [`${calico} exec node1${flag} -- calicoctl get nodes -o wide`, "a command on a node"],
+      ]
+    : [
+        [`${calico} demo${flag}`, "a policy, before and after, and why"],
+        [`${calico} matrix${flag}`, "who reaches whom"],
+        [`${calico} exec node1${flag} -- calicoctl node status`, "a command on a host"],
+        [`${calico} exec ${first?.name ?? "node1"}${flag} -- ip route`, "a command in a pod"],
+        [`${calico} break link node2${flag}`, "pull a plug; heal puts it back"],
+      ];
+  const last = [
+    [`${calico} help`, "everything else"],
+    [`${calico} down${flag}`, "all of it gone"],
+  ];
+  const widest = Math.max(...[...steps, ...last].map(([line = "", what]) => (what === undefined ? 0 : line.length)));
   return [
     "try:",
-    `  ${calico} lab matrix${flag}                     who reaches whom`,
-    `  ${calico} lab demo${flag}                       a policy, before and after, and why`,
-    `  ${calico} lab exec node1${flag} -- calicoctl get nodes -o wide`,
-    `  ${calico} lab exec ${first?.name ?? "node1"}${flag} -- ip route`,
-    `  ${calico} lab apply -f policy.yaml${flag}`,
-    `  ${calico} lab down${flag}`,
+    ...[...steps, ...last].map(([line = "", what = ""]) => `  ${line.padEnd(widest)}  ${what}`.trimEnd()),
   ].join("\n");
 }
 

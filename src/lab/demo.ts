@@ -1,6 +1,8 @@
 // A small shop on the lab: frontend talks to backend, backend to database, nobody else to anybody. Shows who reaches
 // whom before and after the policy, and why one connection no longer works.
+import { spawnSync } from "node:child_process";
 import { API_VERSION, type Resource } from "../model/index.ts";
+import { baseEnvironment } from "./host.ts";
 import type { Lab } from "./lab.ts";
 import { measureMatrix, renderMatrix } from "./matrix.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
@@ -57,6 +59,7 @@ export async function demonstrate(lab: Lab, terminal: Terminal): Promise<void> {
   title("without policy everybody reaches everybody:");
   terminal.line(await matrixWhen(lab, terminal.colour, 9));
 
+  terminal.line();
   await terminal.step("policy: frontend → backend → database on port 80, nothing else", () => lab.apply(POLICIES));
   title("with the policy:");
   terminal.line(await matrixWhen(lab, terminal.colour, 5));
@@ -65,9 +68,14 @@ export async function demonstrate(lab: Lab, terminal: Terminal): Promise<void> {
   const [first] = lab.plan.nodes;
   if (first === undefined) return;
   const explain = ["explain", `${NAMESPACE}/frontend`, `${NAMESPACE}/database`, "--protocol", "tcp", "--port", "80"];
-  const answer = lab.host(first.name).run([rolePath("calicoctl"), ...explain], {
-    environment: datastoreEnvironment(lab.options, lab.plan),
-  });
+  const command = [rolePath("calicoctl"), ...explain];
+  const environment = datastoreEnvironment(lab.options, lab.plan);
+  if (terminal.colour) {
+    const [file, ...args] = lab.host(first.name).enter(command); // it paints for whom it sees
+    spawnSync(file, args, { stdio: "inherit", env: { ...baseEnvironment(), ...environment } });
+    return;
+  }
+  const answer = lab.host(first.name).run(command, { environment });
   terminal.line((answer.stdout || answer.stderr).trimEnd());
 }
 

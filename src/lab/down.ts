@@ -7,7 +7,7 @@ import { LabFolder } from "./folder.ts";
 import { removeGroups } from "./kubernetes/cgroups.ts";
 import { lockLab } from "./lock.ts";
 import { endProcesses, findProcess, namespacesSeenBy, processesOf } from "./process.ts";
-import { openTerminal, type Terminal } from "./terminal.ts";
+import { counted, openTerminal, type Terminal } from "./terminal.ts";
 
 const GRACE_MS = 500;
 
@@ -26,12 +26,12 @@ export async function down(name: string, terminal: Terminal): Promise<Removed> {
   const processes = processesOf(folder, inside);
   const wasThere = existsSync(folder.path) || processes.length + namespaces.length > 0;
   const say = wasThere ? terminal : openTerminal({ quiet: true });
-  await say.step(`${processes.length} processes`, async () => {
+  await say.step(`${processes.length} process${processes.length === 1 ? "" : "es"}`, async () => {
     await endProcesses(processes, GRACE_MS);
     // What was being started while we looked.
     await endProcesses(processesOf(folder, inside), 0);
   });
-  await say.step(`${namespaces.length} namespaces`, async () => {
+  await say.step(counted(namespaces.length, "namespace"), async () => {
     for (const namespace of namespaces) deleteNamedNamespace(namespace);
     await removeGroups(folder.namespacePrefix);
     folder.remove();

@@ -54,7 +54,7 @@ function pairOf(from: LabPod, to: LabPod, version: 4 | 6): { from: LabPod; to: L
 }
 
 const nameOf = (pod: LabPod): string => `${pod.namespace}/${pod.name}`;
-const SIGN = { reached: "✓", refused: "✗", silent: "·" } as const;
+const SIGN = { reached: "✓", refused: "!", silent: "✗" } as const;
 const COLOUR = { reached: "green", refused: "red", silent: "red" } as const;
 
 export function renderMatrix(cells: readonly MatrixCell[], colour: boolean): string {
@@ -71,5 +71,6 @@ export function renderMatrix(cells: readonly MatrixCell[], colour: boolean): str
       }),
     ]);
   const reached = cells.filter((cell) => cell.result === "reached").length;
-  return `${table(rows)}\n${SIGN.reached} reached  ${SIGN.refused} refused  ${SIGN.silent} no answer   ${reached} of ${cells.length} connections work`;
+  const signs = `${SIGN.reached} reached  ${SIGN.silent} no answer  ${SIGN.refused} refused`;
+  return `${table(rows)}\n${signs}   ${reached} of ${cells.length} connections work`;
 }

@@ -44,6 +44,8 @@ export function openTerminal(options: { readonly quiet?: boolean; readonly fd?: 
 export const paint = (on: boolean, colour: Colour, text: string): string =>
   on ? `\x1b[${CODES[colour]}m${text}\x1b[0m` : text;
 
+export const counted = (number: number, what: string): string => `${number} ${what}${number === 1 ? "" : "s"}`;
+
 /** Columns padded to their widest cell; widths ignore colour codes. */
 export function table(rows: readonly (readonly string[])[]): string {
   const plain = (cell: string) => cell.replace(/\x1b\[\d+m/g, "").length;

@@ -16,7 +16,7 @@ import { type LabOptions, UsageError } from "./options.ts";
 import { addPod, deletePod, endpointName } from "./pods.ts";
 import { rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
 import { untilReady } from "./readiness.ts";
-import type { Terminal } from "./terminal.ts";
+import { counted, type Terminal } from "./terminal.ts";
 import { requireTools, toolsOf } from "./tools.ts";
 
 /** A machine that emulates another takes its time: CALICO_LAB_PATIENCE multiplies every wait. */
@@ -42,13 +42,13 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   if (kubernetes !== undefined) {
     await kubernetes.upKubernetes(lab, terminal);
     const pods = plannedPods(lab);
-    if (pods.length > 0) await terminal.step(`${pods.length} pods`, () => addPods(lab, pods));
+    if (pods.length > 0) await terminal.step(counted(pods.length, "pod"), () => addPods(lab, pods));
     return lab;
   }
 
   if (options.datastore === "kubernetes") await obtainApi(terminal);
   await terminal.step(
-    `${hosts.length} hosts on ${lab.plan.segments.length} network(s), topology ${options.topology}`,
+    `${counted(hosts.length, "host")} on ${counted(lab.plan.segments.length, "network")}, topology ${options.topology}`,
     async () => {
       buildFabric(folder, lab.plan);
       for (const host of hosts) connectHost(folder, host);
@@ -65,7 +65,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
     );
     lab.apply(lab.plan.resources);
   });
-  await terminal.step(`calico-node on ${lab.plan.nodes.length} hosts`, async () => {
+  await terminal.step(`calico-node on ${counted(lab.plan.nodes.length, "host")}`, async () => {
     for (const router of lab.plan.routers) startRouter(folder, router);
     for (const node of lab.plan.nodes) startNode(folder, options, lab.plan, node, lab.record.settings?.[node.name]);
     await Promise.all(lab.plan.nodes.map((node) => untilReady(lab, node.name, READY_WAIT_MS)));
@@ -74,7 +74,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   });
   const wanted = plannedPods(lab);
   if (wanted.length > 0)
-    await terminal.step(`${wanted.length} pods through the CNI plugin`, () => addPods(lab, wanted));
+    await terminal.step(`${counted(wanted.length, "pod")} through the CNI plugin`, () => addPods(lab, wanted));
   if (lab.record.pods.length > 0) await terminal.step("routes between the hosts", () => untilRouted(lab));
   return lab;
 }

@@ -117,3 +117,16 @@ test("explain: wrong questions end with 2, what cannot be read with 1", async ()
   }
   expect((await line.run("explain", "10.0.0.1", "10.0.0.2", "--from", "/nonexistent")).code).toBe(1);
 });
+
+test("explain paints its verdicts on a terminal only, and not when colour is unwelcome", async () => {
+  using line = new CommandLine();
+  const from = folder(line, NAMESPACE, pod("x", "10.0.0.3", "n2"), pod("db", "10.0.0.2", "n2"), POLICY);
+  const words = ["explain", "shop/x", "shop/db", "--port", "5432", "--from", from] as const;
+  line.isTerminal = true;
+  const painted = (await line.run(...words)).out;
+  expect(painted).toStartWith("tcp 10.0.0.3 → 10.0.0.2:5432: \x1b[31mdenied\x1b[0m\n");
+  expect(painted).toContain("on n2: \x1b[32mallowed\x1b[0m\n");
+  line.env["NO_COLOR"] = "1";
+  const plain = (await line.run(...words)).out;
+  expect(plain).toBe(painted.replaceAll(/\x1b\[\d+m/g, ""));
+});

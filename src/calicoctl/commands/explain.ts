@@ -8,6 +8,7 @@ import { findEnd, pairAddresses } from "../explain/parties.ts";
 import { printVerdict } from "../explain/print.ts";
 import { loadState } from "../explain/state.ts";
 import { Failure } from "../failure.ts";
+import { verdictColours } from "../terminal.ts";
 
 const DENIED = 3;
 
@@ -28,7 +29,9 @@ export async function run(call: Call): Promise<number> {
   };
   const verdict = judge(state, question);
   world.out(
-    output === "json" ? `${JSON.stringify({ packet, ...verdict }, undefined, 2)}\n` : printVerdict(packet, verdict),
+    output === "json"
+      ? `${JSON.stringify({ packet, ...verdict }, undefined, 2)}\n`
+      : verdictColours(world)(printVerdict(packet, verdict)),
   );
   return verdict.action === "allow" ? 0 : DENIED;
 }

@@ -25,6 +25,8 @@ const isRoot = process.getuid?.() === 0;
 const elsewhere: readonly (readonly [RegExp, string])[] = [
   [/^make (?!lab$|help$)/, "a stage of its own; here only: the target exists"],
   [/^kubectl |^calico lab (up --kubernetes|kubectl)/, "make e2e"],
+  [/^ctr /, "every node of make e2e imports the image so"],
+  [/^(mmdebstrap|buildah) /, "by hand: CALICO_IMAGE_ARCHIVE gives what they make to test/functional/image"],
   [/^calicoctl node run(?!.*--dryrun)/, "needs systemd: test-vm"],
   [/^calicoctl datastore migrate (export|import)/, "needs a second datastore: test/functional/calicoctl"],
 ];
@@ -74,7 +76,7 @@ function run(command: string, options: { readonly make?: boolean } = {}): string
 }
 
 for (const page of pages) {
-  const commands = commandsOf(readFileSync(join(root, page), "utf8"));
+  const commands = commandsOf(readFileSync(join(root, page), "utf8"), (word) => Bun.which(word) !== null);
   if (commands.length === 0) continue;
   describe.skipIf(!isRoot)(page, () => {
     beforeAll(() => {

@@ -1,13 +1,15 @@
-// The commands a page shows: lines of its code blocks that begin with a program of ours, without the remark behind.
+// The commands a page shows: lines of its code blocks that begin with a program, without the remark behind.
 
 export interface ShownCommand {
   readonly line: number;
   readonly text: string;
 }
 
-const PROGRAMS = /^(?:dist\/)?(?:calico|calicoctl|calico-[a-z-]+|install|check-status|make|kubectl|export) /;
+const OURS = /^(?:dist\/)?(?:calico|calicoctl|calico-[a-z-]+|install|check-status)$/;
+const OTHERS = new Set(["buildah", "cat", "ctr", "export", "kubectl", "make", "mmdebstrap"]);
 
-export function commandsOf(page: string): ShownCommand[] {
+/** @param isProgram whether a word is one of the machine's: a line that begins with it is a command, too */
+export function commandsOf(page: string, isProgram: (word: string) => boolean = () => false): ShownCommand[] {
   const lines = page.split("\n");
   const found: ShownCommand[] = [];
   let isFenced = false;
@@ -16,7 +18,9 @@ export function commandsOf(page: string): ShownCommand[] {
     if (raw.startsWith("```")) isFenced = !isFenced;
     if (!isFenced && !raw.startsWith("    ")) continue;
     const text = raw.trim().replace(/^\$ /, "");
-    if (!PROGRAMS.test(text) || isUsage(text)) continue;
+    const [word = ""] = text.split(" ");
+    if (word === text || isUsage(text)) continue;
+    if (!OURS.test(word) && !OTHERS.has(word) && !isProgram(word)) continue;
     const start = i + 1;
     let command = withoutRemark(text);
     const end = /<<(\w+)$/.exec(command)?.[1];
