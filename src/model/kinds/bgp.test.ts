@@ -207,3 +207,9 @@ test("DM-142 communities are of 16 or 32 bits and used; names must be defined", 
     "spec.communities",
   ]);
 });
+
+test("DM-020 BGPPeer: a password's key is stored although nobody named one", async () => {
+  expect(await stored("BGPPeer", { password: { secretKeyRef: { name: "a" } } })).toMatchObject({
+    password: { secretKeyRef: { name: "a", key: "" } },
+  });
+});

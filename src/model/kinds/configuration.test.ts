@@ -159,6 +159,13 @@ test("FelixConfiguration: defaults, durations, enums of any case, ports and rang
     [{ bpfDataIfacePattern: "[" }, "spec.bpfDataIfacePattern"],
     [{ openstackRegion: "a/b" }, "spec.openstackRegion"],
     [{ kubeNodePortRanges: ["http"] }, "spec.kubeNodePortRanges[0]"],
+    [{ kubeNodePortRanges: ["0:5"] }, "spec.kubeNodePortRanges[0]"],
+    [{ natPortRange: "http" }, "spec.natPortRange"],
+    [{ bpfPSNATPorts: 0 }, "spec.bpfPSNATPorts"],
+    [{ bpfLogFilters: { "a b": "x" } }, "spec.bpfLogFilters"],
+    [{ featureDetectOverride: "A=true,B=perhaps" }, "spec.featureDetectOverride"],
+    [{ iptablesRefreshInterval: "-1s" }, "spec.iptablesRefreshInterval"],
+    [{ bpfConntrackTimeouts: { udpTimeout: "-1s" } }, "spec.bpfConntrackTimeouts.udpTimeout"],
     [{ healthTimeoutOverrides: [{ name: "a", timeout: 1 }] }, "spec.healthTimeoutOverrides[0].timeout"],
     [{ vxlanPort: "4789" }, "spec.vxlanPort"],
     [{ nodeSelector: "all()" }, "spec.nodeSelector"],
@@ -166,4 +173,36 @@ test("FelixConfiguration: defaults, durations, enums of any case, ports and rang
   ] as const;
   for (const [more, field] of bad)
     expect(await wrongFields("FelixConfiguration", more, { metadata: { name: "default" } })).toEqual([field]);
+});
+
+test("FelixConfiguration: what older programs stored is read, limits or not", async () => {
+  const old = { iptablesRefreshInterval: "-1s", featureDetectOverride: "A=perhaps" };
+  expect(await stored("FelixConfiguration", old, { mode: "stored" })).toMatchObject(old);
+  expect(
+    await stored("FelixConfiguration", { metadataPort: 4294967295, featureDetectOverride: "A=,B=true," }),
+  ).toMatchObject({
+    metadataPort: 4294967295,
+    featureDetectOverride: "A=,B=true,",
+  });
+  expect(await stored("FelixConfiguration", { healthTimeoutOverrides: [{ name: "a" }] })).toMatchObject({
+    healthTimeoutOverrides: [{ name: "a", timeout: "0s" }],
+  });
+});
+
+test("FelixConfiguration: the older switch for load balancing at connect time sets both newer ones", async () => {
+  for (const [old, mode] of [
+    [true, "Enabled"],
+    [false, "Disabled"],
+  ] as const)
+    expect(
+      await stored("FelixConfiguration", {
+        bpfConnectTimeLoadBalancingEnabled: old,
+        bpfConnectTimeLoadBalancing: "TCP",
+        bpfHostNetworkedNATWithoutCTLB: "Enabled",
+      }),
+    ).toMatchObject({
+      bpfConnectTimeLoadBalancingEnabled: old,
+      bpfConnectTimeLoadBalancing: mode,
+      bpfHostNetworkedNATWithoutCTLB: "Disabled",
+    });
 });

@@ -1,7 +1,8 @@
 // FelixConfiguration: the node agent's settings for the cluster (`default`), one node (`node.<name>`), or the nodes a
 // selector picks. What each setting does is told where the agent declares it; here is only its form in the API.
-import { isDnsLabel } from "../formats.ts";
+import { isDnsLabel, isInterface } from "../formats.ts";
 import { parseDuration } from "../duration.ts";
+import { parsePort } from "../numbers.ts";
 import {
   address,
   always,
@@ -11,6 +12,7 @@ import {
   duration,
   field,
   flag,
+  int64,
   integer,
   interfaceName,
   list,
@@ -31,7 +33,7 @@ import { defineKind, type ResourceFor, type RuleContext, type Stored } from "./k
 
 const onOff = () => choice("Enabled", "Disabled");
 const bool = () => pointer(flag());
-const int = () => pointer(integer());
+const int = () => pointer(int64());
 const time = () => pointer(duration());
 const words = () => field(text());
 const maybeText = () => pointer(text());
@@ -120,7 +122,7 @@ const spec = object({
     list(
       object({
         name: matching((value) => /^[a-zA-Z0-9_ -]+$/.test(value), "want letters, digits, blanks, _ and -"),
-        timeout: duration(),
+        timeout: always(duration(), "0s"),
       }),
     ),
   ),
@@ -284,6 +286,13 @@ export default defineKind({
   kind: "FelixConfiguration",
   description: "The node agent's settings: of the cluster when named default, of one node when named node.<name>.",
   spec,
+  prepare: (config) => {
+    // The older switch has the last word on both of its successors.
+    const old = config["bpfConnectTimeLoadBalancingEnabled"];
+    if (typeof old !== "boolean") return;
+    config["bpfConnectTimeLoadBalancing"] = old ? "Enabled" : "Disabled";
+    config["bpfHostNetworkedNATWithoutCTLB"] = "Disabled";
+  },
   rules: (config, context) => {
     const { metadata, report } = context;
     if (config.nodeSelector !== undefined && (metadata.name === "default" || metadata.name.startsWith("node.")))
@@ -297,15 +306,39 @@ export default defineKind({
       !(isDnsLabel(config.openstackRegion) && config.openstackRegion.length <= 46)
     )
       report(["openstackRegion"], config.openstackRegion, "want at most 46 of a-z, 0-9 and -");
-    for (const [i, range] of (config.kubeNodePortRanges ?? []).entries())
-      if (typeof range === "string" && !range.includes(":"))
-        report(["kubeNodePortRanges", i], range, "want a number or a range, no name");
     for (const [i, override] of (config.healthTimeoutOverrides ?? []).entries())
       if (override.timeout.startsWith("-"))
         report(["healthTimeoutOverrides", i, "timeout"], override.timeout, "want no negative time");
+    for (const name of Object.keys(config.bpfLogFilters ?? {}))
+      if (name === "*" || !isInterface(name)) report(["bpfLogFilters"], name, "want names of interfaces");
     checkRouteTables(config, context);
+    checkPorts(config, context);
+    if (context.mode !== "stored") checkNewValues(config, context);
   },
 });
+
+/** Ports are numbers here: nothing names them. */
+function checkPorts(config: Spec, { report }: RuleContext): void {
+  const check = (path: readonly (string | number)[], value: string | number | undefined) => {
+    const port = value === undefined ? undefined : parsePort(value);
+    if (port !== undefined && ("name" in port || port.min < 1))
+      report(path, value, "want a port from 1 to 65535 or a range of them, such as 1024:2047");
+  };
+  check(["natPortRange"], config.natPortRange);
+  check(["bpfPSNATPorts"], config.bpfPSNATPorts);
+  for (const [i, range] of (config.kubeNodePortRanges ?? []).entries()) check(["kubeNodePortRanges", i], range);
+}
+
+/** What older programs stored is read as it is. */
+function checkNewValues(config: Spec, { report }: RuleContext): void {
+  const times = { ...config, ...config.bpfConntrackTimeouts };
+  for (const [name, value] of Object.entries(times))
+    if (typeof value === "string" && value.startsWith("-") && parseDuration(value) !== undefined)
+      report(name in config ? [name] : ["bpfConntrackTimeouts", name], value, "want no negative time");
+  const features = config.featureDetectOverride;
+  if (features !== undefined && !/^([\w-]+=(true|false|)(,|$))*$/.test(features))
+    report(["featureDetectOverride"], features, "want name=true or name=false, joined by commas");
+}
 
 function checkRouteTables(config: Spec, { report }: RuleContext): void {
   const single = config.routeTableRange;

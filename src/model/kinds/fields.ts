@@ -212,7 +212,7 @@ export const condition = () =>
     lastTransitionTime: field(text()),
     observedGeneration: field(int64()),
   });
-export const secretKeyRef = () => object({ name: field(text()), key: field(text()), optional: pointer(flag()) });
+export const secretKeyRef = () => object({ name: field(text()), key: always(text(), ""), optional: pointer(flag()) });
 
 function isDscp(value: unknown): boolean {
   if (typeof value === "number") return Number.isInteger(value) && value >= 0 && value <= 63;
