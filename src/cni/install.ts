@@ -3,6 +3,7 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, watch, writeSync } from "node:fs";
 import { basename, join } from "node:path";
 import { createLogger, formatText, type Logger } from "../lib/log.ts";
+import { readIfThere } from "../lib/whole-file.ts";
 import { DEFAULT_TEMPLATE, renderConfig } from "./install-config.ts";
 import { InstallError } from "./install-error.ts";
 import { installLink, installProgram, isWritable, writePrivately } from "./install-files.ts";
@@ -129,14 +130,6 @@ function fileName(variable: string, name: string): string {
   if (name !== basename(name) || name === "." || name === "..")
     throw new InstallError(`${variable}=${JSON.stringify(name)}: want a file name without folders`);
   return name;
-}
-
-function readIfThere(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return undefined;
-  }
 }
 
 export async function main(argv: readonly string[]): Promise<number> {

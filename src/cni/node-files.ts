@@ -1,5 +1,6 @@
 // What the node agent leaves on disk for us: the node's name and the MTU its encapsulation allows.
 import { readFileSync, statSync } from "node:fs";
+import { readIfThere } from "../lib/whole-file.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import type { NetConf } from "./net-conf.ts";
 
@@ -21,7 +22,7 @@ export function checkNodenameFile(conf: NetConf): void {
 /** Configured, else from the file, else the machine's own. */
 export function nodeName(conf: NetConf): string {
   if (conf.nodename !== "") return conf.nodename;
-  const fromFile = tryRead(conf.nodenameFile);
+  const fromFile = readIfThere(conf.nodenameFile);
   if (fromFile !== undefined && fromFile !== "") return fromFile;
   if (conf.hostname !== "") return conf.hostname;
   return readFileSync("/proc/sys/kernel/hostname", "utf8").trim().toLowerCase();
@@ -29,7 +30,7 @@ export function nodeName(conf: NetConf): string {
 
 /** 0 when nobody says. */
 export function linkMtu(conf: NetConf, file = MTU_FILE): number {
-  const text = tryRead(file);
+  const text = readIfThere(file);
   if (text === undefined) {
     if (conf.requireMtuFile)
       throw new CniError(INTERNAL, `${file} is missing and require_mtu_file is set: is the node agent running?`);
@@ -40,14 +41,6 @@ export function linkMtu(conf: NetConf, file = MTU_FILE): number {
   if (!/^\d+$/.test(trimmed))
     throw new CniError(INTERNAL, `${file}: ${JSON.stringify(trimmed.slice(0, 40))} is no MTU; want a number like 1450`);
   return Number(trimmed);
-}
-
-function tryRead(file: string): string | undefined {
-  try {
-    return readFileSync(file, "utf8");
-  } catch {
-    return undefined;
-  }
 }
 
 function reason(error: unknown): string {

@@ -104,9 +104,8 @@ test("TC-K06 both are asked in turn; after a failure sooner, and with more patie
   await running;
   expect(states.filter((state) => state === "KubeAPIServer false")).toHaveLength(4);
   expect(states.filter((state) => state === "CalicoDatastore true")).toHaveLength(5);
-  const [first = 0, second = 0, third = 0] = patience;
-  expect(second).toBeGreaterThan(first + 10);
-  expect(third).toBeGreaterThan(second + 20);
+  // A busy machine makes any of them longer, never shorter.
+  for (const [i, atLeastMs] of [20, 40, 80, 80].entries()) expect(patience[i]).toBeGreaterThan(atLeastMs - 2);
 });
 
 test("TC-K07 the port answers for readiness and for life, and for nothing else", async () => {

@@ -1,11 +1,11 @@
 // Whether the program can do its work: its datastore answers, the API server answers. Told to probes through a file,
 // which `check-status` reads, and over HTTP where a port is given.
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { readFileSync } from "node:fs";
 import type { Client, KubeApi } from "../datastore/index.ts";
 import type { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
+import { replaceFile } from "../lib/whole-file.ts";
 import { NotLeading } from "./leader.ts";
 
 export const STATUS_FILE = "/status/status.json";
@@ -42,9 +42,7 @@ export class Readings {
     const text = JSON.stringify({ Readiness: Object.fromEntries(sorted) });
     if (text === this.#written || this.#file === "") return;
     try {
-      mkdirSync(dirname(this.#file), { recursive: true });
-      writeFileSync(`${this.#file}.tmp`, text);
-      renameSync(`${this.#file}.tmp`, this.#file);
+      replaceFile(this.#file, text);
       this.#written = text;
     } catch (error) {
       this.#log.warn("the status file cannot be written", { file: this.#file, error: describeError(error) });

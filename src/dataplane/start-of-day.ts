@@ -1,8 +1,7 @@
 // What a node needs before the first packet: forwarding on, accounting on, devices of features that are off gone.
-import { mkdirSync, renameSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
 import { hasErrno, type RouteKernel, runTool, setSysctl, type Sysctls } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
+import { replaceFile } from "../lib/whole-file.ts";
 import type { KernelSetting } from "./interfaces/kernel-settings.ts";
 import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
 import { IPIP_DEVICE } from "./tunnels/ipip.ts";
@@ -73,12 +72,10 @@ function modprobe(module: string): void {
   void runTool("modprobe", [module], "", 10_000).catch(() => {}); // built in, or not there: both are fine
 }
 
-/** Read by the CNI plugin; replaced whole, so that nobody reads half a number. */
+/** Read by the CNI plugin. */
 function writeMtuFile(path: string, mtu: number, isRequired: boolean, logger: Logger): void {
   try {
-    mkdirSync(dirname(path), { recursive: true });
-    writeFileSync(`${path}.tmp`, `${mtu}`);
-    renameSync(`${path}.tmp`, path);
+    replaceFile(path, `${mtu}`);
   } catch (error) {
     if (isRequired) throw error;
     logger.warn("pod MTU could not be written to a file", { path, error: describeError(error) });

@@ -1,7 +1,8 @@
 // Where a lab keeps what it must remember, and how everything it owns is named: from the lab's name alone, so that a
 // lab whose `up` was killed halfway is found and removed as completely as every other.
-import { mkdirSync, readFileSync, readdirSync, renameSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { replaceFile } from "../lib/whole-file.ts";
 import type { LabOptions } from "./options.ts";
 
 export const LAB_ROOT = "/var/lib/calico-lab";
@@ -72,9 +73,7 @@ export class LabFolder {
   }
 
   write(record: LabRecord): void {
-    const file = join(this.path, "lab.json");
-    writeFileSync(`${file}.new`, `${JSON.stringify(record, null, 2)}\n`);
-    renameSync(`${file}.new`, file);
+    replaceFile(join(this.path, "lab.json"), `${JSON.stringify(record, null, 2)}\n`);
   }
 
   /** With the lock: whoever waits for it finds its file gone and makes another. */

@@ -1,9 +1,9 @@
 // calico-node -confd: the BGP service as a program of its own, on the datastore or on a Typha in front of it.
-import { renameSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { type BgpPlan, BgpService, birdProcess } from "../bgp/index.ts";
 import type { Environment } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
+import { replaceFile } from "../lib/whole-file.ts";
 import { BGP_PREFIXES, typhaSettings } from "../typha/index.ts";
 import { BGP_SERVICE_FILE } from "./children.ts";
 import { findKubernetes } from "./kubernetes.ts";
@@ -80,8 +80,7 @@ function tellPlan({ peers, problems }: BgpPlan, log: Logger): void {
     problems,
   };
   try {
-    writeFileSync(`${BGP_SERVICE_FILE}.new`, `${JSON.stringify(inForce)}\n`);
-    renameSync(`${BGP_SERVICE_FILE}.new`, BGP_SERVICE_FILE);
+    replaceFile(BGP_SERVICE_FILE, `${JSON.stringify(inForce)}\n`);
   } catch (error) {
     log.warn("what BGP is doing could not be written down", { file: BGP_SERVICE_FILE, error: describeError(error) });
   }

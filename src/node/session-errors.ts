@@ -1,6 +1,7 @@
 // Remembers the last protocol error of each BGP session from what BIRD logs: BIRD's own answer keeps only the last error
 // of any sort, and after a refusal that is merely "connection closed". Kept in a file for `calicoctl node status`.
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
+import { replaceFile } from "../lib/whole-file.ts";
 import { RUN_FOLDER } from "./children.ts";
 
 const SESSION_ERRORS_FILE = `${RUN_FOLDER}/bgp-errors.json`;
@@ -43,8 +44,7 @@ export class SessionErrors {
     const since = Date.now() - FORGET_AFTER_MS;
     for (const [session, { at }] of this.#errors) if (Date.parse(at) < since) this.#errors.delete(session);
     try {
-      writeFileSync(`${this.file}.new`, `${JSON.stringify(Object.fromEntries(this.#errors), undefined, 2)}\n`);
-      renameSync(`${this.file}.new`, this.file);
+      replaceFile(this.file, `${JSON.stringify(Object.fromEntries(this.#errors), undefined, 2)}\n`);
     } catch {
       // status is then as good as BIRD's own answer
     }

@@ -1,7 +1,7 @@
 // calico-node -startup: what must be in the datastore and on the host before the agents run. Everything is repeatable;
 // the Node is written only when something about it changed.
-import { existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
 import {
   Client,
   type Datastore,
@@ -16,6 +16,7 @@ import { BUILD } from "../lib/build.ts";
 import { type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
+import { replaceFile } from "../lib/whole-file.ts";
 import { API_VERSION, type ResourceOf } from "../model/index.ts";
 import { defaultPools } from "./default-pools.ts";
 import { ensureDefaults } from "./default-resources.ts";
@@ -236,9 +237,7 @@ async function createPools(
 /** Whole or not at all: the CNI plugin reads it at any moment. */
 function writeNodename(file: string, name: string): void {
   try {
-    mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(`${file}.new`, name, { mode: 0o644 });
-    renameSync(`${file}.new`, file);
+    replaceFile(file, name);
   } catch (error) {
     throw new NodeFailure(`cannot write the node's name to ${file}: ${describeError(error)}`, { cause: error });
   }

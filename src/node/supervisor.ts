@@ -1,10 +1,9 @@
 // Child processes that run as long as we do: started when what they need is there, started again when they end, stopped
 // with us. What is known about them stands in one file for probes and people.
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync, renameSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
 import type { Logger } from "../lib/log.ts";
 import { backoffDelay, delay } from "../lib/retry.ts";
+import { replaceFile } from "../lib/whole-file.ts";
 
 export interface ChildPlan {
   readonly name: string;
@@ -131,9 +130,7 @@ export class Supervisor {
   #write(): void {
     const { file, log } = this.#options;
     try {
-      mkdirSync(dirname(file), { recursive: true });
-      writeFileSync(`${file}.new`, `${JSON.stringify(this.state, undefined, 2)}\n`);
-      renameSync(`${file}.new`, file);
+      replaceFile(file, `${JSON.stringify(this.state, undefined, 2)}\n`);
     } catch (error) {
       log.warn("the state of the node's parts could not be written", { file, error });
     }

@@ -1,9 +1,10 @@
 // BIRD's files: written beside the old ones, tried by BIRD itself, put in place in one step, and BIRD told. A file that
 // BIRD refuses never replaces one that it took.
 import { execFile } from "node:child_process";
-import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { readIfThere } from "../../lib/whole-file.ts";
 import { BirdControl, BirdUnreachable } from "../bird/control.ts";
 
 /** What the service needs of BIRD. */
@@ -107,13 +108,5 @@ export class ConfigurationFile {
     writeFileSync(staged, text, { mode: 0o600 });
     chmodSync(staged, 0o600); // passwords stand in it, whatever it was before
     return staged;
-  }
-}
-
-function readIfThere(file: string): string | undefined {
-  try {
-    return readFileSync(file, "utf8");
-  } catch {
-    return undefined;
   }
 }

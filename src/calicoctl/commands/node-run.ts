@@ -1,10 +1,11 @@
 // calicoctl node run: the node agent as a service of this host. `--dryrun` shows what would be done, `--init-system` runs
 // it in the foreground for another supervisor.
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, openSync, readFileSync, realpathSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, openSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { tryParseAddress, tryParseNetwork } from "../../lib/ip.ts";
+import { replaceFile } from "../../lib/whole-file.ts";
 import {
   ENVIRONMENT_FILE,
   environmentText,
@@ -124,18 +125,12 @@ function prepareHost(say: (text: string) => void): void {
 
 function startUnit(unit: string, env: Readonly<Record<string, string | undefined>>): void {
   replaceFile(ENVIRONMENT_FILE, environmentText(env), 0o600); // may hold passwords
-  replaceFile(UNIT_PATH, unit, 0o644);
+  replaceFile(UNIT_PATH, unit);
   for (const args of [["daemon-reload"], ["enable", UNIT_NAME], ["restart", UNIT_NAME]]) {
     const result = spawnSync("systemctl", args, { encoding: "utf8" });
     if (result.status !== 0)
       throw new Failure(`systemctl ${args.join(" ")}: ${result.stderr || result.error?.message}`);
   }
-}
-
-function replaceFile(path: string, text: string, mode: number): void {
-  mkdirSync(dirname(path), { recursive: true });
-  writeFileSync(`${path}.new`, text, { mode });
-  renameSync(`${path}.new`, path);
 }
 
 /** A host without systemd: in the background, with its lines in a file. */

@@ -4,12 +4,13 @@
 //
 // A file each under `programmed/`, for scripts and people who wait, and the same in metrics. A revision counts when
 // everything that followed from it was written without a failure.
-import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { DataplaneMessage, PolicyId, WorkloadEndpointId } from "../../calc/index.ts";
 import type { SyncerUpdate } from "../../datastore/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import type { MetricsRegistry } from "../../lib/metrics.ts";
+import { replaceFile } from "../../lib/whole-file.ts";
 import { endpointStatusFileName } from "../../model/index.ts";
 
 export interface ProgrammedOptions {
@@ -198,13 +199,10 @@ export class ProgrammedRevisions {
 
   #write(entry: Entry): void {
     const { prefix, log, now = () => new Date() } = this.#options;
-    const folder = join(prefix, "programmed", FOLDERS[entry.kind]);
-    const path = join(folder, entry.file);
+    const path = join(prefix, "programmed", FOLDERS[entry.kind], entry.file);
     try {
       if (!isShown(entry)) return rmSync(path, { force: true });
-      const draft = join(folder, `.${entry.file}`);
-      writeFileSync(draft, JSON.stringify({ revision: entry.programmed, programmedAt: now().toISOString() }));
-      renameSync(draft, path); // a reader sees the old or the new, never half
+      replaceFile(path, JSON.stringify({ revision: entry.programmed, programmedAt: now().toISOString() }));
       this.#hasFailed = false;
     } catch (error) {
       if (!this.#hasFailed)

@@ -1,10 +1,11 @@
 // One small file per workload endpoint that is up, for whoever waits for its policy: the CNI plugin, and BIRD's peers.
 // The folder holds exactly the endpoints that are up: what does not belong is removed, what is missing comes back.
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import { backoffDelay } from "../../lib/retry.ts";
+import { readIfThere, replaceFile } from "../../lib/whole-file.ts";
 import { endpointStatusFileName } from "../../model/index.ts";
 
 const RECHECK_MS = 10_000;
@@ -80,20 +81,7 @@ export class StatusFiles {
     const path = join(this.#folder, name);
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) rmSync(path, { force: true });
-    else if (readIfThere(path) !== wanted) {
-      // A reader sees the old content or the new one, never half of it.
-      const draft = join(this.#folder, `.${name}`);
-      writeFileSync(draft, wanted, { mode: 0o644 });
-      renameSync(draft, path);
-    }
-  }
-}
-
-function readIfThere(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return undefined;
+    else if (readIfThere(path) !== wanted) replaceFile(path, wanted);
   }
 }
 
