@@ -10,8 +10,9 @@ import { join } from "node:path";
 import { BgpCollector, BirdControl, birdConfiguration, plan } from "../src/bgp/index.ts";
 import { examine } from "../src/calicoctl/doctor/examine.ts";
 import { clusterFacts } from "../src/calicoctl/doctor/facts.ts";
+import { lookUntil } from "../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../src/model/index.ts";
-import { eventually, RouterNetwork } from "../test/functional/bgp/routers.ts";
+import { RouterNetwork } from "../test/functional/bgp/routers.ts";
 
 const wanted = process.argv.slice(2);
 const isWanted = (name: string) => wanted.length === 0 || wanted.includes(name);
@@ -136,7 +137,7 @@ async function peers(): Promise<void> {
     writeFileSync(join(net.folder, "us.conf"), config);
     const [theirs, ours] = [join(net.folder, "them.ctl"), join(net.folder, "us.ctl")];
     net.start("them", ["bird", "-f", "-c", join(net.folder, "them.conf"), "-s", theirs]);
-    await eventually(
+    await lookUntil(
       () =>
         BirdControl.connect(theirs).then(
           (control) => control[Symbol.dispose](),
@@ -146,7 +147,7 @@ async function peers(): Promise<void> {
     );
     const start = performance.now();
     const bird = net.start("us", ["bird", "-f", "-c", join(net.folder, "us.conf"), "-s", ours]);
-    await eventually(
+    await lookUntil(
       () =>
         BirdControl.connect(ours).then(
           (control) => control[Symbol.dispose](),
@@ -155,7 +156,7 @@ async function peers(): Promise<void> {
       (value) => value === undefined,
     );
     using control = await BirdControl.connect(ours, 30_000);
-    await eventually(
+    await lookUntil(
       async () =>
         Number(/(\d+) of/.exec((await control.ask("show route count")).map(({ text }) => text).join(" "))?.[1] ?? 0),
       (count) => count >= PEERS * ROUTES,
@@ -202,7 +203,7 @@ async function joining(topology: "mesh" | "reflectors"): Promise<void> {
     });
   for (let number = 1; number <= NODES; number++) await add(number);
   const last = `192.168.${NODES}.0/26`;
-  await eventually(
+  await lookUntil(
     () => net.routes("n1", 4).includes(last) && net.routes(`n${NODES}`, 4).split("\n").length >= NODES,
     Boolean,
     300_000,
@@ -212,7 +213,7 @@ async function joining(topology: "mesh" | "reflectors"): Promise<void> {
   const block = `192.168.${NODES + 1}.0/26`;
   const missing = new Set(Array.from({ length: NODES }, (_, i) => `n${i + 1}`));
   let first = 0;
-  await eventually(
+  await lookUntil(
     () => {
       for (const name of missing)
         if (net.routes(name, 4).includes(block)) {

@@ -3,6 +3,7 @@ import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { SERVICE_SOCKET, SILENCE_SECONDS } from "../../src/cni/index.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { type Answer, DeafService, FakeService, say } from "./fake-service.ts";
 import { MARKS, PROBE_EXIT, writeMarkedProbe, writeProbe } from "./probe.ts";
 import { ADD, type Call, expectDeclined, HERMETIC, isHere, parts, ProbeHost, USUAL } from "./probe-host.ts";
@@ -19,10 +20,6 @@ beforeAll(async () => {
   writeProbe(impatient, HERMETIC.replace(`SILENCE_SECONDS = ${SILENCE_SECONDS}`, "SILENCE_SECONDS = 1"));
 });
 afterAll(() => host[Symbol.asyncDispose]());
-
-async function eventually(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await Bun.sleep(1);
-}
 
 describe.skipIf(!isHere)("prologue", () => {
   for (const command of ["ADD", "DEL", "CHECK", "STATUS", "GC"])

@@ -13,6 +13,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { silentLogger } from "../lib/log.ts";
+import { readIfThere } from "../lib/whole-file.ts";
+import { lookUntil } from "../lib/testing/eventually.ts";
 import { installCni } from "./install.ts";
 import { isSameFile } from "./install-files.ts";
 import { keepTokenFresh, nextRefreshMs } from "./token-refresh.ts";
@@ -205,11 +207,11 @@ test("CI-080 NB-054 the kubeconfig is written at once, and again when the accoun
     accountDirectory: join(root, "account"),
     api,
   });
-  const until = async (text: string) => {
-    for (let i = 0; i < 500 && !(existsSync(path) && readFileSync(path, "utf8").includes(text)); i++)
-      await Bun.sleep(10);
-    expect(readFileSync(path, "utf8")).toContain(text);
-  };
+  const until = (text: string) =>
+    lookUntil(
+      () => readIfThere(path),
+      (seen) => seen?.includes(text) === true,
+    );
   await until("token: t1");
   await Bun.sleep(20);
   put("account/token", "rotated");

@@ -1,11 +1,7 @@
 import { expect, test } from "bun:test";
 import { createLogger, silentLogger } from "../lib/log.ts";
+import { eventually } from "../lib/testing/eventually.ts";
 import { WorkQueue } from "./work-queue.ts";
-
-async function until(holds: () => boolean): Promise<void> {
-  for (const deadline = performance.now() + 5000; !holds(); await Bun.sleep(1))
-    if (performance.now() > deadline) throw new Error("not within 5 s");
-}
 
 test("TC-K12 an object that fails is tried five times more, then left until it is looked at again", async () => {
   const stop = new AbortController();
@@ -22,10 +18,10 @@ test("TC-K12 an object that fails is tried five times more, then left until it i
   });
   const running = queue.run(stop.signal);
   queue.add("a");
-  await until(() => queue.isIdle && tries > 0);
+  await eventually(() => queue.isIdle && tries > 0);
   expect([tries, lines.length]).toEqual([6, 1]);
   queue.add("a"); // the reconciler
-  await until(() => queue.isIdle && tries > 6);
+  await eventually(() => queue.isIdle && tries > 6);
   expect(tries).toBe(12);
   stop.abort();
   await running;
@@ -45,7 +41,7 @@ test("TC-K12 a failure is forgotten by the next success", async () => {
   const running = queue.run(stop.signal);
   for (let round = 1; round <= 4; round++) {
     queue.add("a");
-    await until(() => queue.isIdle && tries === 3 * round);
+    await eventually(() => queue.isIdle && tries === 3 * round);
   }
   stop.abort();
   await running;
@@ -73,7 +69,7 @@ test("one key is worked on by one worker at a time, and once more when asked for
   await Bun.sleep(1);
   queue.add("a");
   queue.add("a");
-  await until(() => queue.isIdle);
+  await eventually(() => queue.isIdle);
   expect(most).toBe(1);
   expect(done.sort()).toEqual(["a", "a", "b", "c"]);
   stop.abort();

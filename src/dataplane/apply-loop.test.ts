@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import type { DataplaneReport } from "../calc/index.ts";
 import { HealthAggregator, type HealthReport } from "../lib/health.ts";
 import { silentLogger } from "../lib/log.ts";
+import { eventually } from "../lib/testing/eventually.ts";
 import { ApplyLoop, type ApplyLoopOptions, watchdogMs } from "./apply-loop.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Manager, type ManagerMessage } from "./manager.ts";
 import { Throttle } from "./throttle.ts";
@@ -68,13 +69,8 @@ function testLoop(
   return { loop, calls, seen, reports };
 }
 
-async function until(condition: () => boolean): Promise<void> {
-  for (let i = 0; i < 500 && !condition(); i++) await Bun.sleep(1);
-  expect(condition()).toBe(true);
-}
-
 /** Runs the loop while `body` does; ends it, and throws what it ended with. */
-async function whileRunning(loop: ApplyLoop, body: () => Promise<void>): Promise<void> {
+async function whileRunning(loop: ApplyLoop, body: () => Promise<unknown>): Promise<void> {
   const stop = new AbortController();
   const running = loop.run(stop.signal);
   try {
@@ -86,7 +82,7 @@ async function whileRunning(loop: ApplyLoop, body: () => Promise<void>): Promise
 }
 
 /** The same with datastore and interfaces in sync. */
-const whileInSync = (loop: ApplyLoop, body: () => Promise<void>): Promise<void> =>
+const whileInSync = (loop: ApplyLoop, body: () => Promise<unknown>): Promise<void> =>
   whileRunning(loop, () => {
     loop.interfacesInSync();
     loop.send({ type: "inSync" });
@@ -105,14 +101,14 @@ test("FD-002 nothing is written before both the datastore and the interfaces are
       await Bun.sleep(5);
       expect(calls).toEqual([]);
       second();
-      await until(() => calls.includes("delete sets"));
+      await eventually(() => calls.includes("delete sets"));
     });
   }
 });
 
 test("FD-003 sets are made before the rules that name them and deleted after", async () => {
   const { loop, calls, reports } = testLoop();
-  await whileInSync(loop, () => until(() => reports.length === 2));
+  await whileInSync(loop, () => eventually(() => reports.length === 2));
   const order = ["resolve", "manager", "set", "table", "delete sets"].map((name) => calls.indexOf(name));
   expect(order).toEqual([...order].sort((a, b) => a - b));
   expect(calls.indexOf("link")).toBeLessThan(calls.indexOf("route"));
@@ -121,10 +117,10 @@ test("FD-003 sets are made before the rules that name them and deleted after", a
 test("FD-009 the first round is reported once, after the endpoints' statuses", async () => {
   const { loop, reports } = testLoop();
   await whileInSync(loop, async () => {
-    await until(() => reports.length === 2);
+    await eventually(() => reports.length === 2);
     expect(reports.map((r) => r.type)).toEqual(["hostEndpointStatus", "dataplaneInSync"]);
     loop.send({ type: "ipSetRemove", id: "s:x" });
-    await until(() => reports.length === 3);
+    await eventually(() => reports.length === 3);
     expect(reports[2]?.type).toBe("hostEndpointStatus");
   });
 });
@@ -135,7 +131,7 @@ test("FD-001 every message reaches every manager, in order, before anything is a
   for (const message of messages) if (message.type === "ipSetRemove") loop.send(message);
   loop.interfacesInSync();
   loop.send({ type: "inSync" });
-  await whileRunning(loop, () => until(() => calls.includes("delete sets")));
+  await whileRunning(loop, () => eventually(() => calls.includes("delete sets")));
   expect(seen).toEqual([...messages, { type: "inSync" }]);
   expect(calls.filter((c) => c === "manager")).toHaveLength(1);
 });
@@ -149,7 +145,7 @@ test("FD-004 the queue holds a hundred messages and then asks the sender to wait
   void loop.ready().then(() => (isReady = true));
   await Bun.sleep(2);
   expect(isReady).toBe(false);
-  await whileRunning(loop, () => until(() => isReady));
+  await whileRunning(loop, () => eventually(() => isReady));
 });
 
 test("FD-004 messages are taken while nothing may be applied yet", async () => {
@@ -159,7 +155,7 @@ test("FD-004 messages are taken while nothing may be applied yet", async () => {
       await loop.ready();
       loop.send({ type: "ipSetRemove", id: `s:${i}` });
     }
-    await until(() => seen.length === 1000);
+    await eventually(() => seen.length === 1000);
   });
 });
 
@@ -179,17 +175,17 @@ test("FD-004 ten rounds at once, then one every tenth of a second", () => {
 test("FD-006 a failing part does not stop the others, and the round is tried again", async () => {
   const { loop, calls, reports } = testLoop({ name: "manager", times: 1 });
   await whileInSync(loop, async () => {
-    await until(() => reports.length >= 2);
+    await eventually(() => reports.length >= 2);
     expect(calls).toContain("route");
     expect(calls).toContain("delete sets");
-    await until(() => calls.filter((call) => call === "manager").length === 2);
+    await eventually(() => calls.filter((call) => call === "manager").length === 2);
   });
 });
 
 test("what the other backend left is removed only in a round that wrote every set and every table", async () => {
   for (const name of ["set", "table"]) {
     const { loop, calls, reports } = testLoop({ name, times: 2 }, { withLeftovers: true });
-    await whileInSync(loop, () => until(() => calls.includes("sweep")));
+    await whileInSync(loop, () => eventually(() => calls.includes("sweep")));
     expect(reports.length).toBeGreaterThan(0);
     const rules = calls.filter((call) => ["table", "delete sets", "sweep"].includes(call));
     // Two rounds that failed, which delete sets of ours all the same, and the first that did not.
@@ -200,7 +196,7 @@ test("what the other backend left is removed only in a round that wrote every se
 test("the other backend's leftovers go in the round whose rules were taken at the second try", async () => {
   const error = new FatalDataplaneError("no such set");
   const { loop, calls } = testLoop({ name: "table", error, times: 1 }, { withLeftovers: true });
-  await whileInSync(loop, () => until(() => calls.includes("sweep")));
+  await whileInSync(loop, () => eventually(() => calls.includes("sweep")));
   expect(calls.filter((call) => call === "table")).toHaveLength(2);
 });
 
@@ -214,7 +210,7 @@ test("FD-007 a fatal failure ends the loop", async () => {
 test("rules that are refused for good are tried once more after a fresh look at the sets they name", async () => {
   const { loop, calls, reports } = testLoop({ name: "table", error: new FatalDataplaneError("no such set"), times: 1 });
   await whileInSync(loop, async () => {
-    await until(() => reports.some(({ type }) => type === "dataplaneInSync"));
+    await eventually(() => reports.some(({ type }) => type === "dataplaneInSync"));
     expect(calls.filter((call) => /set|table/.test(call))).toEqual([
       ...["set", "table"], // refused
       ...["resync set", "set", "table", "delete sets"],
@@ -240,7 +236,7 @@ test("a write that is cut off because the agent ends is no failure", async () =>
     setRefreshMs: 0,
     routeRefreshMs: 0,
   });
-  await whileInSync(loop, () => until(() => isWriting));
+  await whileInSync(loop, () => eventually(() => isWriting));
 });
 
 test("FD-005 sets and routes are looked at again by timers of their own, up to a tenth late; never when off", async () => {
@@ -248,14 +244,14 @@ test("FD-005 sets and routes are looked at again by timers of their own, up to a
     const { loop, calls } = testLoop({}, { setRefreshMs: 40, routeRefreshMs: 0, random: () => random });
     await whileInSync(loop, async () => {
       const started = performance.now();
-      await until(() => calls.includes("resync set"));
+      await eventually(() => calls.includes("resync set"));
       expect(performance.now() - started).toBeGreaterThan(30 * (1 + 0.1 * random));
-      await until(() => calls.filter((call) => call === "resync set").length === 2); // again and again
+      await eventually(() => calls.filter((call) => call === "resync set").length === 2); // again and again
       expect(calls).not.toContain("resync route");
     });
   }
   const routes = testLoop({}, { setRefreshMs: -1, routeRefreshMs: 20 });
-  await whileInSync(routes.loop, () => until(() => routes.calls.includes("resync route")));
+  await whileInSync(routes.loop, () => eventually(() => routes.calls.includes("resync route")));
   expect(routes.calls).toContain("resync link");
   expect(routes.calls).not.toContain("resync set");
 });
@@ -264,13 +260,13 @@ test("FD-008 live from the start, ready after the first round even if it failed,
   const health: HealthReport[] = [];
   const { loop, reports } = testLoop({ name: "table", times: 1 }, { health: (report) => health.push(report) });
   await whileRunning(loop, async () => {
-    await until(() => health.length > 0);
+    await eventually(() => health.length > 0);
     loop.interfacesInSync();
     await Bun.sleep(3);
     expect(health.every((report) => report.live === true && report.ready === false)).toBe(true);
     loop.send({ type: "inSync" });
-    await until(() => reports.some((report) => report.type === "dataplaneInSync"));
-    await until(() => health.at(-1)?.ready === true);
+    await eventually(() => reports.some((report) => report.type === "dataplaneInSync"));
+    await eventually(() => health.at(-1)?.ready === true);
   });
 
   // A part that never returns: no report comes any more, and after the watchdog's time the agent is not live.
@@ -287,7 +283,7 @@ test("FD-008 live from the start, ready after the first round even if it failed,
   void hung.loop.run(hungStop.signal);
   hung.loop.interfacesInSync();
   hung.loop.send({ type: "inSync" });
-  await until(() => hung.calls.includes("hanging"));
+  await eventually(() => hung.calls.includes("hanging"));
   expect(aggregator.liveness().ok).toBe(true);
   now = 89_000;
   expect(aggregator.liveness().ok).toBe(true);
@@ -301,7 +297,9 @@ test("FC-105 a loop told to hang writes and reports nothing more, and still ends
   const health: HealthReport[] = [];
   const { loop, calls, reports, seen } = testLoop({}, { health: (report) => health.push(report) });
   await whileInSync(loop, async () => {
-    await until(() => reports.some((report) => report.type === "dataplaneInSync") && health.at(-1)?.ready === true);
+    await eventually(
+      () => reports.some((report) => report.type === "dataplaneInSync") && health.at(-1)?.ready === true,
+    );
     loop.hang();
     await Bun.sleep(1);
     const before = [calls.length, health.length, seen.length];
@@ -316,7 +314,7 @@ test("FC-105 a slow dataplane waits before every round, and not when it is to en
   const { loop, calls } = testLoop({}, { applyDelayMs: 30 });
   const started = performance.now();
   await whileInSync(loop, async () => {
-    await until(() => calls.includes("delete sets"));
+    await eventually(() => calls.includes("delete sets"));
     expect(performance.now() - started).toBeGreaterThanOrEqual(29);
   });
 

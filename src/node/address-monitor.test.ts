@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, openSqliteInMemory } from "../datastore/index.ts";
 import { createLogger, silentLogger } from "../lib/log.ts";
+import { eventually } from "../lib/testing/eventually.ts";
 import { API_VERSION } from "../model/index.ts";
 import { checkAddresses, monitorAddresses } from "./address-monitor.ts";
 import { shutDown } from "./network-condition.ts";
@@ -39,10 +40,9 @@ test("NB-052 the loop goes on after a failure and ends when told", async () => {
   const running = monitorAddresses(store, "n1", settings, silentLogger, controller.signal); // no Node yet: fails
   await Bun.sleep(20);
   await client.create(node("n1", "192.0.2.1/24"));
-  for (const end = Date.now() + 5000; ; await Bun.sleep(5)) {
-    if ((await client.get({ kind: "Node", name: "n1" })).spec.bgp?.ipv4Address === "192.0.2.7/24") break;
-    if (Date.now() > end) throw new Error("not in time");
-  }
+  await eventually(
+    async () => (await client.get({ kind: "Node", name: "n1" })).spec.bgp?.ipv4Address === "192.0.2.7/24",
+  );
   controller.abort();
   await running;
   await store.close();
@@ -65,7 +65,7 @@ test("NB-052 what every look finds again is told once", async () => {
   });
   const controller = new AbortController();
   const running = monitorAddresses(counting, "n1", settings, log, controller.signal);
-  for (const end = Date.now() + 5000; looks < 5; await Bun.sleep(2)) if (Date.now() > end) throw new Error("no looks");
+  await eventually(() => looks >= 5);
   controller.abort();
   await running;
   expect(told.filter((sentence) => sentence.includes("on no interface"))).toHaveLength(1);

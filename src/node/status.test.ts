@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { bgpSessions, parseProtocols, parseRoutes, parseStatus } from "../bgp/index.ts";
 import { Client, openSqliteInMemory } from "../datastore/index.ts";
 import { silentLogger } from "../lib/log.ts";
+import { eventually } from "../lib/testing/eventually.ts";
 import { API_VERSION } from "../model/index.ts";
 import { type BirdFacts, type Facts, statusOf } from "./bird-report.ts";
 import { reportStatus } from "./status-reporter.ts";
@@ -134,20 +135,16 @@ test("NB-143 who asks about this node gets an answer, once or again; others none
   };
   const running = reportStatus({ env: {}, store, node: "n1", log: silentLogger, readFacts }, controller.signal);
   const status = async (name: string) => (await client.get({ kind: "CalicoNodeStatus", name })).status;
-  const until = async (holds: () => Promise<boolean>) => {
-    for (const end = Date.now() + 5000; !(await holds()); await Bun.sleep(10))
-      if (Date.now() > end) throw new Error("not in time");
-  };
-  await until(async () => (await status("once"))?.agent?.birdV4?.state === "Ready");
+  await eventually(async () => (await status("once"))?.agent?.birdV4?.state === "Ready");
   expect((await status("elsewhere"))?.lastUpdated ?? null).toBeNull();
   await ask("again", "n1", 1);
-  await until(async () => (await status("again"))?.bgp?.numberEstablishedV4 === 1);
+  await eventually(async () => (await status("again"))?.bgp?.numberEstablishedV4 === 1);
   const before = (await client.get({ kind: "CalicoNodeStatus", name: "again" })).metadata.resourceVersion;
   const [seen] = [reads];
-  await until(async () => reads > seen); // a round without news
+  await eventually(async () => reads > seen); // a round without news
   expect((await client.get({ kind: "CalicoNodeStatus", name: "again" })).metadata.resourceVersion).toBe(before!);
   current = { 4: undefined, 6: undefined };
-  await until(async () => (await status("again"))?.agent?.birdV4?.state === "NotReady");
+  await eventually(async () => (await status("again"))?.agent?.birdV4?.state === "NotReady");
   expect((await status("once"))?.agent?.birdV4?.state).toBe("Ready");
   controller.abort();
   await running;

@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync, existsSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { silentLogger } from "../lib/log.ts";
+import { eventually } from "../lib/testing/eventually.ts";
 import { type ChildPlan, Supervisor, type SupervisorState } from "./supervisor.ts";
 
 class Bench implements AsyncDisposable {
@@ -42,16 +43,12 @@ class Bench implements AsyncDisposable {
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
-async function until(condition: () => boolean, withinMs = 20_000): Promise<void> {
-  for (const end = Date.now() + withinMs; !condition(); await Bun.sleep(5))
-    if (Date.now() > end) throw new Error("not in time");
-}
 const shell = (script: string): Pick<ChildPlan, "command"> => ({ command: ["sh", "-c", script] });
 
 test("NB-009 a part that ends is started again, and the file says how often and how it ended", async () => {
   await using bench = new Bench();
   bench.start({ ...shell("echo hello; echo trouble >&2; exit 3") });
-  await until(() => (bench.state().children[0]?.restarts ?? 0) >= 3);
+  await eventually(() => (bench.state().children[0]?.restarts ?? 0) >= 3);
   expect(bench.state().children[0]?.lastExit).toMatchObject({ code: 3, signal: null });
   expect(bench.lines.slice(0, 2).sort()).toEqual(["part0: hello", "part0: trouble"]);
 });
@@ -59,10 +56,10 @@ test("NB-009 a part that ends is started again, and the file says how often and 
 test("a part that is killed comes back with another process", async () => {
   await using bench = new Bench();
   bench.start({});
-  await until(() => bench.state().children[0]?.state === "running");
+  await eventually(() => bench.state().children[0]?.state === "running");
   const first = bench.state().children[0]?.pid ?? 0;
   process.kill(first, "SIGKILL");
-  await until(() => (bench.state().children[0]?.pid ?? first) !== first);
+  await eventually(() => (bench.state().children[0]?.pid ?? first) !== first);
   expect(bench.state().children[0]).toMatchObject({ restarts: 1, lastExit: { code: null, signal: "SIGKILL" } });
 });
 
@@ -72,13 +69,13 @@ test("a part waits for what it needs", async () => {
   bench.start({ startsWhen: () => existsSync(needed) });
   expect(bench.state().children[0]).toMatchObject({ state: "waiting", restarts: 0 });
   writeFileSync(needed, "");
-  await until(() => bench.state().children[0]?.state === "running");
+  await eventually(() => bench.state().children[0]?.state === "running");
 });
 
 test("stopping ends all parts, those that do not listen by force", async () => {
   await using bench = new Bench();
   bench.start({}, shell("trap '' TERM; echo deaf; while :; do sleep 1; done"), { stopSignal: "SIGKILL" });
-  await until(
+  await eventually(
     () => bench.state().children.every(({ state }) => state === "running") && bench.lines.includes("part1: deaf"),
   );
   const pids = bench.state().children.map(({ pid }) => pid ?? 0);
@@ -90,12 +87,12 @@ test("stopping ends all parts, those that do not listen by force", async () => {
 test("a program that is not there is tried again and does not end the others", async () => {
   await using bench = new Bench();
   bench.start({ command: ["/no/such/program"] }, {});
-  await until(() => (bench.state().children[0]?.restarts ?? 0) >= 2);
+  await eventually(() => (bench.state().children[0]?.restarts ?? 0) >= 2);
   expect(bench.state().children[1]?.state).toBe("running");
 });
 
 test("a very long line is passed on in pieces", async () => {
   await using bench = new Bench();
   bench.start(shell("head -c 200000 /dev/zero | tr '\\0' x; sleep 60"));
-  await until(() => bench.lines.join("").length > 150_000);
+  await eventually(() => bench.lines.join("").length > 150_000);
 });

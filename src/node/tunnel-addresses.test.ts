@@ -3,6 +3,7 @@ import { Client, Conflict, type Datastore, openSqliteInMemory, Unavailable } fro
 import { Ipam } from "../ipam/index.ts";
 import { parseAddress } from "../lib/ip.ts";
 import { createLogger, type LogRecord } from "../lib/log.ts";
+import { lookUntil } from "../lib/testing/eventually.ts";
 import type { Resource } from "../model/index.ts";
 import type { NodeSpec } from "./node-addresses.ts";
 import { reconcileTunnels } from "./tunnel-addresses.ts";
@@ -247,10 +248,7 @@ test("NB-068 the daemon follows pools until it is stopped", async () => {
   await using bench = await Bench.create();
   const controller = new AbortController();
   const running = watchTunnels({ env: {}, store: bench.store, node: NODE, log: bench.log }, controller.signal);
-  const until = async (holds: (spec: NodeSpec) => boolean) => {
-    for (const end = Date.now() + 5000; !holds(await bench.spec()); await Bun.sleep(10))
-      if (Date.now() > end) throw new Error("timed out");
-  };
+  const until = (holds: (spec: NodeSpec) => boolean) => lookUntil(() => bench.spec(), holds);
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always" });
   await until((spec) => spec.bgp?.ipv4IPIPTunnelAddr !== undefined);
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always", nodeSelector: "has(nope)" });

@@ -15,6 +15,7 @@ import {
   type WatchEvent,
 } from "../../src/datastore/index.ts";
 import { parseCidr } from "../../src/lib/ip.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { BlockKey, Resource, ResourceKey, StoredKey, StoredQuery } from "../../src/model/index.ts";
 import { pool, poolKey } from "./entries.ts";
 
@@ -568,13 +569,5 @@ export class EventLog implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#aborter.abort();
     await this.#reading;
-  }
-}
-
-export async function eventually(holds: () => boolean | Promise<boolean>, withinMs: number): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms`);
-    await Bun.sleep(5);
   }
 }

@@ -12,9 +12,10 @@ import {
   Unavailable,
 } from "../../src/datastore/index.ts";
 import { type EtcdOptions, openEtcd } from "../../src/datastore/etcd/etcd-datastore.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { TestAuthority } from "../support/certificates.ts";
 import { EtcdServer, freePort } from "../support/etcd-server.ts";
-import { EventLog, eventually } from "./contract.ts";
+import { EventLog } from "./contract.ts";
 import { pool, poolKey } from "./entries.ts";
 
 const POOLS = { type: "resource", kind: "IPPool" } as const;

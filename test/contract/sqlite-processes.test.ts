@@ -5,7 +5,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqlite } from "../../src/datastore/index.ts";
-import { EventLog, eventually } from "./contract.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
+import { EventLog } from "./contract.ts";
 import { pool, poolKey } from "./entries.ts";
 
 const PROCESSES = 8;

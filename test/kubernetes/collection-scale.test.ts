@@ -6,8 +6,8 @@ import { Client, type Datastore, openDatastore } from "../../src/datastore/index
 import { readAllocations } from "../../src/ipam/index.ts";
 import { newBlock, takeFree } from "../../src/ipam/block.ts";
 import type { Cidr } from "../../src/lib/ip.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { Block } from "../../src/model/index.ts";
-import { eventually } from "../contract/contract.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersRun } from "./controllers-run.ts";

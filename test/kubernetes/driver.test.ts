@@ -4,6 +4,7 @@ import { Client, type Datastore, type Entry, openDatastore } from "../../src/dat
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { affinityName, hostnameHash } from "../../src/datastore/kubernetes/ipam-resources.ts";
 import { parseCidr } from "../../src/lib/ip.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import {
   API_VERSION,
   type BlockAffinityKey,
@@ -14,7 +15,7 @@ import {
   type Resource,
   type ResourceKey,
 } from "../../src/model/index.ts";
-import { EventLog, eventually } from "../contract/contract.ts";
+import { EventLog } from "../contract/contract.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
 const V1 = "/apis/crd.projectcalico.org/v1";

@@ -13,7 +13,7 @@ import { measureMatrix } from "../../src/lab/matrix.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { addPods, removePod, up } from "../../src/lab/up.ts";
-import { eventually } from "../contract/contract.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { Pings } from "../functional/lab/pings.ts";
 import { isAvailable } from "./available.ts";
 

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { Client, type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { Ipam, readAllocations } from "../../src/ipam/index.ts";
-import { eventually } from "../contract/contract.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { readManifest, rulesOf } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersProgram } from "./controllers-program.ts";

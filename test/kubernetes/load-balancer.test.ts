@@ -4,7 +4,7 @@ import type { Datastore } from "../../src/datastore/index.ts";
 import { Client, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { Ipam, loadBalancerHandle, readAllocations } from "../../src/ipam/index.ts";
-import { eventually } from "../contract/contract.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersRun } from "./controllers-run.ts";

@@ -5,8 +5,8 @@ import { Client, type Datastore, openDatastore } from "../../src/datastore/index
 import { KubeApi } from "../../src/datastore/kubernetes/api-client.ts";
 import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
 import { Ipam } from "../../src/ipam/index.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { CRD_KINDS, customResourceDefinition } from "../../src/model/kinds/crd.ts";
-import { eventually } from "../contract/contract.ts";
 import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
 import { configOf, suite } from "./cluster.ts";
 import { ControllersRun } from "./controllers-run.ts";

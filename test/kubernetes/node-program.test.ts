@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KubeObject } from "../../src/datastore/index.ts";
-import { until } from "../support/felix-process.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite as withServer } from "./cluster.ts";
 
@@ -114,10 +114,10 @@ suite("NB-050 -complete-startup waits for Felix, says that the network is there 
     FELIX_HEALTHPORT: String(felix.port),
   });
   try {
-    await until(() => asked >= 2);
+    await eventually(() => asked >= 2);
     expect(await networkUnavailable()).toBe("True");
     isReady = true;
-    await until(async () => (await networkUnavailable()) === "False");
+    await eventually(async () => (await networkUnavailable()) === "False");
     expect(child.exitCode).toBeNull();
     child.kill("SIGTERM");
     expect(await child.exited).toBe(0);

@@ -19,13 +19,13 @@ import {
 } from "../../src/datastore/index.ts";
 import { Ipam } from "../../src/ipam/index.ts";
 import { silentLogger } from "../../src/lib/log.ts";
+import { eventually as untilTrue } from "../../src/lib/testing/eventually.ts";
 import { setNetworkUnavailable } from "../../src/node/kubernetes.ts";
 import { startUp } from "../../src/node/startup.ts";
 import { reportStatus } from "../../src/node/status-reporter.ts";
 import { reconcileTunnels } from "../../src/node/tunnel-addresses.ts";
 import { resolveConfig } from "../../src/typha/config.ts";
 import { TyphaDaemon } from "../../src/typha/daemon.ts";
-import { eventually as untilTrue } from "../contract/contract.ts";
 import { canRun, CniHost, k8s } from "../functional/cni/cni-host.ts";
 import { type AccountName, type Accounts, installAccounts, rulesOf } from "./accounts.ts";
 import { type Cluster, configOf, isAvailable, startCluster, suite } from "./cluster.ts";

@@ -1,8 +1,8 @@
 // Which addresses and blocks are given back, and which are kept, as recorded; times are a tenth of the recorded ones.
 import { afterAll, beforeAll } from "bun:test";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { durationMs } from "../../src/model/index.ts";
-import { eventually } from "../contract/contract.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
 import { type Cluster, isAvailable, startCluster } from "./cluster.ts";
 import { ControllersRun, EtcdKeys } from "./controllers-run.ts";

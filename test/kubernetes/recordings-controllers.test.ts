@@ -3,8 +3,8 @@
 import { afterAll, beforeAll } from "bun:test";
 import { runCommandLine } from "../../src/calicoctl/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
-import { eventually } from "../contract/contract.ts";
 import { type Cluster, type Environment, isAvailable, placeOf, startCluster } from "./cluster.ts";
 import { ControllersRun, EtcdKeys } from "./controllers-run.ts";
 import { isSame, type Json, normalizedJson, readRecording, replay, type Score } from "./replay.ts";

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll } from "bun:test";
 import { type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
-import { eventually } from "../contract/contract.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { type Cluster, isAvailable, placeOf, startCluster } from "./cluster.ts";
 import { FelixPipeline, showRecorded } from "./felix-pipeline.ts";
 import { isSame, type Json, normalizedJson, readRecording, replay, type Score } from "./replay.ts";

@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { KubeObject } from "../../src/datastore/index.ts";
-import { CniHost, DIST, eventually } from "../functional/cni/cni-host.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
+import { CniHost, DIST } from "../functional/cni/cni-host.ts";
 import { installAccounts } from "./accounts.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type Forwarder, forwardInto } from "./host-forwarder.ts";

@@ -8,8 +8,8 @@ import {
   type SyncerUpdate,
   type SyncStatus,
 } from "../../src/datastore/index.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { keyPath } from "../../src/model/index.ts";
-import { eventually } from "../contract/contract.ts";
 import { readManifest, rulesOf } from "./accounts.ts";
 import { type Account, type Cluster, startCluster, suite, isAvailable } from "./cluster.ts";
 

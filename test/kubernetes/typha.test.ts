@@ -6,9 +6,10 @@ import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createSyncer, openDatastore, type SyncerName } from "../../src/datastore/index.ts";
 import { silentLogger } from "../../src/lib/log.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { createTyphaSyncer, FELIX_PREFIXES, typhaSettings } from "../../src/typha/index.ts";
-import { eventually, stateOf, TestConsumer } from "../functional/typha/harness.ts";
-import { FelixProcess, freePort, until } from "../support/felix-process.ts";
+import { stateOf, TestConsumer } from "../functional/typha/harness.ts";
+import { FelixProcess, freePort } from "../support/felix-process.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
@@ -149,15 +150,15 @@ suite("FC-018 FC-019 TC-T24 TC-T25 when its Typha is killed an agent keeps what 
     NODENAME: "n1",
   });
   await felix.untilReady();
-  await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC), 30_000);
+  await eventually(() => felix.messages().some(({ tag }) => tag === IN_SYNC), 30_000);
   const hosts = () => felix.messages().filter(({ tag }) => tag === HOST_METADATA).length;
-  await until(() => hosts() >= 1);
+  await eventually(() => hosts() >= 1);
   const before = hosts();
   const told = felix.messages();
   await two.list({ ready: true, nodeName: "n2" });
   await one.kill(); // still listed as ready
   await putNode("n2", 2);
-  await until(() => hosts() === before + 1, 30_000);
+  await eventually(() => hosts() === before + 1, 30_000);
   expect(felix.isRunning).toBe(true);
   // Nothing was taken back on the way, and nothing told as if it were the beginning.
   expect(felix.messages().filter(({ tag }) => tag === IN_SYNC)).toHaveLength(1);

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { FrameReader } from "../../src/calc/index.ts";
 import { type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import { readFields } from "../../src/lib/protobuf.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { KindName, Resource } from "../../src/model/index.ts";
 
 const ENTRY = join(import.meta.dir, "../../src/felix/index.ts");
@@ -105,7 +106,7 @@ export class FelixProcess implements AsyncDisposable {
   }
 
   async untilReady(): Promise<void> {
-    await until(async () => {
+    await eventually(async () => {
       if (!this.isRunning) throw new Error(`the agent ended:\n${this.output}`);
       return (await this.probe("readiness")) === 200;
     });
@@ -136,12 +137,6 @@ export class FelixProcess implements AsyncDisposable {
 
 /** Starts the program as the executable would. */
 const ENTRY_RUNNER = join(import.meta.dir, "run-program.ts");
-
-export async function until(holds: () => boolean | Promise<boolean>, withinMs = 15_000): Promise<void> {
-  for (const end = performance.now() + withinMs; performance.now() < end; await new Promise((r) => setTimeout(r, 10)))
-    if (await holds()) return;
-  throw new Error(`it did not come true within ${withinMs} ms`);
-}
 
 export function freePort(): Promise<number> {
   return new Promise((resolve) => {

@@ -1,17 +1,13 @@
 import { expect, test } from "bun:test";
 import { Client, openSqliteInMemory } from "../../datastore/index.ts";
 import { silentLogger } from "../../lib/log.ts";
+import { eventually } from "../../lib/testing/eventually.ts";
 import { Feed } from "../feed.ts";
 import { Informer } from "../informer.ts";
 import { resource } from "../testing/collector-bench.ts";
 import { FakeKube } from "../testing/fake-kube.ts";
 import { NodeDeletion } from "./deletion.ts";
 import type { KubernetesNode } from "./kubernetes-name.ts";
-
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const deadline = performance.now() + 10_000; !(await holds()); await Bun.sleep(2))
-    if (performance.now() > deadline) throw new Error("not within 10 s");
-}
 
 async function bench() {
   const store = await openSqliteInMemory();
@@ -62,9 +58,9 @@ test("TC-K14 nodes that left Kubernetes go, at the start and later; nodes of oth
   await cluster.node("stack", "openstack");
   cluster.kube.drop("/api/v1/nodes/early");
   cluster.start();
-  await until(async () => !(await cluster.names()).includes("early"));
+  await eventually(async () => !(await cluster.names()).includes("early"));
   cluster.kube.drop("/api/v1/nodes/late");
-  await until(async () => !(await cluster.names()).includes("late"));
+  await eventually(async () => !(await cluster.names()).includes("late"));
   expect(await cluster.names()).toEqual(["plain", "stack", "stays"]);
 });
 
@@ -77,7 +73,7 @@ test("TC-K14 the API server is asked before a node is removed", async () => {
   const node = cluster.kube.objects.get(path);
   cluster.kube.drop(path);
   if (node !== undefined) cluster.kube.objects.set(path, node); // back at once, and the watch has not told of it
-  await until(() => cluster.kube.reads.includes(path));
+  await eventually(() => cluster.kube.reads.includes(path));
   await Bun.sleep(20);
   expect(await cluster.names()).toEqual(["n1"]);
 });
@@ -93,6 +89,6 @@ test("TC-K14 a removal that failed for good is tried again by the next full pass
   }) as typeof cluster.client.delete;
   cluster.kube.drop("/api/v1/nodes/n1");
   cluster.start(50);
-  await until(async () => (await cluster.names()).length === 0);
+  await eventually(async () => (await cluster.names()).length === 0);
   expect(refusals).toBeGreaterThan(6);
 });

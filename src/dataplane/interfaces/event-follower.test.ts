@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { createLogger } from "../../lib/log.ts";
+import { eventually } from "../../lib/testing/eventually.ts";
 import { EventFollower } from "./event-follower.ts";
 
 /** A follower whose listeners end as told, and what it did. */
@@ -36,13 +37,9 @@ function follow(open: (onFailure: (why: Error) => void, attempt: number) => void
   return { seen, lines, pauses, clock, end };
 }
 
-const until = async (isTrue: () => boolean) => {
-  while (!isTrue()) await new Promise((resolve) => setTimeout(resolve, 2));
-};
-
 test("a listener that dies at once is opened again with growing pauses, and each time everything is listed", async () => {
   const { seen, lines, pauses, end } = follow((fail) => queueMicrotask(() => fail(new Error("the thread died"))));
-  await until(() => pauses.length >= 6);
+  await eventually(() => pauses.length >= 6);
   await end();
   expect(pauses.slice(0, 6)).toEqual([5, 10, 20, 40, 40, 40]);
   expect([seen.listed, seen.inSync, seen.closed]).toEqual([seen.opened, seen.opened, seen.opened]);
@@ -53,7 +50,7 @@ test("a listener that cannot be opened leaves the listing", async () => {
   const { seen, pauses, end } = follow(() => {
     throw new Error("no more threads");
   });
-  await until(() => pauses.length >= 3);
+  await eventually(() => pauses.length >= 3);
   await end();
   expect(pauses.slice(0, 3)).toEqual([5, 10, 20]);
   expect(seen.inSync).toBeGreaterThanOrEqual(3);
@@ -66,7 +63,7 @@ test("after a listener that lived long the next pause is short again", async () 
       fail(new Error("ended"));
     }),
   );
-  await until(() => pauses.length >= 5);
+  await eventually(() => pauses.length >= 5);
   await end();
   expect(pauses.slice(0, 5)).toEqual([5, 10, 20, 5, 10]);
 });

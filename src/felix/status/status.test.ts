@@ -6,6 +6,7 @@ import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts
 import { Conflict, type Datastore, openSqliteInMemory } from "../../datastore/index.ts";
 import type { Cidr } from "../../lib/ip.ts";
 import { silentLogger as log } from "../../lib/log.ts";
+import { eventually } from "../../lib/testing/eventually.ts";
 import type { ResourceKey } from "../../model/index.ts";
 import { keepAliveFile } from "./alive-file.ts";
 import { EndpointStatusReporter } from "./endpoint-status.ts";
@@ -28,11 +29,6 @@ const up = (given = endpoint): DataplaneReport => ({
 });
 const down: DataplaneReport = { type: "workloadEndpointStatus", id, status: "down" };
 
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = performance.now() + 5000; performance.now() < end; await new Promise((r) => setTimeout(r, 2)))
-    if (await holds()) return;
-  throw new Error("it never came true");
-}
 /** The datastore with some of its operations replaced. */
 const withOther = (store: Datastore, other: Partial<Datastore>): Datastore =>
   new Proxy(store, {
@@ -83,7 +79,7 @@ test("FC-104 a folder that cannot be written is tried again", async () => {
   files.onReport(up());
   files.onReport({ type: "dataplaneInSync" });
   rmSync(join(temporary.path, "endpoint-status"));
-  await until(() => {
+  await eventually(() => {
     try {
       return readdirSync(join(temporary.path, "endpoint-status")).length === 1;
     } catch {
@@ -139,14 +135,14 @@ test("FC-103 endpoint status reaches the datastore, is repaired, and strays of t
   reporter.onReport(up());
   reporter.onReport({ type: "hostEndpointStatus", endpointId: "eth0", status: "error" });
   reporter.onReport({ type: "dataplaneInSync" });
-  await until(async () =>
+  await eventually(async () =>
     Bun.deepEquals(await statusesIn(store), { "here default/pod-1": "up", "here eth0": "error", "there other": "up" }),
   );
   await store.delete(workload("here", "default/pod-1"));
-  await until(async () => (await statusesIn(store))["here default/pod-1"] === "up"); // compared again after 180 delays
+  await eventually(async () => (await statusesIn(store))["here default/pod-1"] === "up"); // compared again after 180 delays
   reporter.onReport(down);
   reporter.onReport({ type: "hostEndpointStatusRemove", endpointId: "eth0" });
-  await until(async () =>
+  await eventually(async () =>
     Bun.deepEquals(await statusesIn(store), { "here default/pod-1": "down", "there other": "up" }),
   );
   stop.abort();
@@ -166,7 +162,7 @@ test("FC-103 a write that fails is tried again", async () => {
   const stop = new AbortController();
   const running = reporter.run(stop.signal);
   reporter.onReport(up());
-  await until(async () => (await statusesIn(store))["here default/pod-1"] === "up");
+  await eventually(async () => (await statusesIn(store))["here default/pod-1"] === "up");
   stop.abort();
   await running;
 });
@@ -177,10 +173,10 @@ test("FC-101 process status: one copy that vanishes, one that stays, the first m
   const reporter = new ProcessStatusReporter({ store, host: "here", region, ttlSeconds: 90, log });
   reporter.onReport({ type: "processStatus", time: "2026-01-01T00:00:00Z", uptimeSeconds: 10 });
   const key = (last: boolean) => ({ type: "felixStatus", region: "region-eu", host: "here", last }) as const;
-  await until(async () => (await store.list({ type: "felixStatus" })).items.length === 2);
+  await eventually(async () => (await store.list({ type: "felixStatus" })).items.length === 2);
   expect((await store.get(key(false))).value).toEqual({ time: "2026-01-01T00:00:00Z", uptime: 10, firstUpdate: true });
   reporter.onReport({ type: "processStatus", time: "2026-01-01T00:00:30Z", uptimeSeconds: 40 });
-  await until(async () => !(await store.get(key(true))).value.firstUpdate);
+  await eventually(async () => !(await store.get(key(true))).value.firstUpdate);
   expect(statusRegion("")).toBe("no-region");
 });
 
@@ -201,7 +197,7 @@ test("FC-102 the WireGuard keys go to the Node, each family by itself, through c
   const reporter = new WireguardKeyReporter({ store: contested, host: "here", log, onNoNode: () => {}, retryMs: 1 });
   reporter.onReport({ type: "wireguardStatus", ipVersion: 6, publicKey: "six" });
   reporter.onReport({ type: "wireguardStatus", ipVersion: 4, publicKey: "four" });
-  await until(async () =>
+  await eventually(async () =>
     Bun.deepEquals((await store.get(key)).value.status, { wireguardPublicKey: "four", wireguardPublicKeyV6: "six" }),
   );
 });
@@ -212,5 +208,5 @@ test("FC-102 a key without a Node is a reason to start again", async () => {
   const reporter = new WireguardKeyReporter({ store, host: "here", log, onNoNode: (reason) => reasons.push(reason) });
   reporter.onReport({ type: "wireguardStatus", ipVersion: 4, publicKey: "" });
   reporter.onReport({ type: "wireguardStatus", ipVersion: 4, publicKey: "key" });
-  await until(() => reasons.length === 1);
+  await eventually(() => reasons.length === 1);
 });

@@ -8,8 +8,9 @@ import { join } from "node:path";
 import { BgpCollector, type BgpPlan, birdConfiguration, plan } from "../../../src/bgp/index.ts";
 import { examine } from "../../../src/calicoctl/doctor/examine.ts";
 import { clusterFacts } from "../../../src/calicoctl/doctor/facts.ts";
+import { lookUntil } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
-import { eventually, RouterNetwork } from "./routers.ts";
+import { RouterNetwork } from "./routers.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "calico-defects-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -145,7 +146,7 @@ test("with the mesh on, a BGPPeer to a node is the one session there is, on both
     ["n1", "10.77.0.2"],
     ["n2", "10.77.0.1"],
   ] as const) {
-    await eventually(
+    await lookUntil(
       () => net.established(own, 4),
       (seen) => String(seen) === other,
     );

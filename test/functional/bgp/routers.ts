@@ -238,18 +238,3 @@ export class RouterNetwork implements AsyncDisposable {
 }
 
 const macOf = (number: number): string => `02:00:00:00:00:${number.toString(16).padStart(2, "0")}`;
-
-/** Waits for a condition; on time-out says how it last stood. */
-export async function eventually<T>(
-  look: () => Promise<T> | T,
-  isRight: (value: T) => boolean,
-  withinMs = 20_000,
-): Promise<T> {
-  const end = performance.now() + withinMs;
-  for (;;) {
-    const value = await look();
-    if (isRight(value)) return value;
-    if (performance.now() > end) throw new Error(`not within ${withinMs} ms; last seen: ${JSON.stringify(value)}`);
-    await Bun.sleep(50);
-  }
-}

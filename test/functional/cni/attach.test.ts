@@ -1,7 +1,8 @@
 // ADD and DEL as a runtime calls them: the pod's wire, its addresses, what is stored, and that nothing stays.
 import { describe, expect, test } from "bun:test";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { openProber } from "./reach.ts";
-import { canRun, CniHost, eventually, k8s } from "./cni-host.ts";
+import { canRun, CniHost, k8s } from "./cni-host.ts";
 
 const DUAL = { ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
 

@@ -259,11 +259,3 @@ function readSysctl(path: readonly string[]): string {
 export const k8s = (namespace: string, name: string): { env: Record<string, string> } => ({
   env: { CNI_ARGS: `IgnoreUnknown=1;K8S_POD_NAMESPACE=${namespace};K8S_POD_NAME=${name}` },
 });
-
-export async function eventually(condition: () => boolean | Promise<boolean>, withinMs = 10_000): Promise<void> {
-  const end = performance.now() + withinMs;
-  while (!(await condition())) {
-    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}

@@ -3,7 +3,8 @@
 import { type ChildProcess } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
-import { canRun, CniHost, collect, DIST, eventually, k8s, type PluginRun, type Pod } from "./cni-host.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { canRun, CniHost, collect, DIST, k8s, type PluginRun, type Pod } from "./cni-host.ts";
 
 const ENDPOINT = "http://127.0.0.1:2379"; // of the test's own namespace
 const hasEtcd = Bun.which("etcd") !== null;

@@ -4,7 +4,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { parseCidr } from "../../../src/lib/ip.ts";
-import { type CallOptions, canRun, CniHost, DIST, eventually, k8s } from "./cni-host.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { type CallOptions, canRun, CniHost, DIST, k8s } from "./cni-host.ts";
 
 async function isClean(host: CniHost): Promise<void> {
   expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);

@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { FakeService, say } from "../../../scripts/prologue/fake-service.ts";
 import { hasPrologue } from "../../../scripts/prologue/prologue.ts";
-import { type CallOptions, canRun, CniHost, DIST, eventually, type PluginRun } from "./cni-host.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { type CallOptions, canRun, CniHost, DIST, type PluginRun } from "./cni-host.ts";
 import { startService } from "./service.ts";
 
 /** What of the kernel's files a run opens: the runtime reads where its own memory lies, before all else. */

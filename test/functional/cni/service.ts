@@ -1,6 +1,7 @@
 // The node-local service as a process of a test's host.
 import { join } from "node:path";
-import { type CniHost, DIST, eventually } from "./cni-host.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { type CniHost, DIST } from "./cni-host.ts";
 
 /** @param under the program that starts it, if another shall */
 export function startService(host: CniHost, socket: string, under: readonly string[] = []) {

@@ -4,7 +4,8 @@ import { Database } from "bun:sqlite";
 import { readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
-import { canRun, CniHost, collect, DIST, eventually } from "./cni-host.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { canRun, CniHost, collect, DIST } from "./cni-host.ts";
 import { startService } from "./service.ts";
 
 /** Prologue and runtime wait for four seconds each; the rest is for a busy machine. */

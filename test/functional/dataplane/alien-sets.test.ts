@@ -1,6 +1,6 @@
 // An IP set of another kind under a name of ours, which rules hold so that it cannot be deleted.
 import { describe, expect, test } from "bun:test";
-import { eventually } from "./eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
 const tcp = { name: "tcp" } as const;

@@ -4,8 +4,8 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type Backend, DataplaneHost, inSync } from "./host.ts";
-import { eventually } from "./eventually.ts";
 import { NAMED_STATES, type NamedState } from "./expected-states.ts";
 
 const ROOT = join(import.meta.dir, "expected");

@@ -7,7 +7,7 @@ import type { LinuxKernel } from "../../../src/dataplane/index.ts";
 import { NetlinkError } from "../../../src/kernel/index.ts";
 import { procSysctls } from "../../../src/kernel/index.ts";
 
-import { eventually } from "./eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, type Pod, policy, rule, tier } from "./host.ts";
 import { watchWrites } from "./watch-writes.ts";
 

@@ -3,8 +3,8 @@ import { spawn } from "node:child_process";
 import { describe, expect, test } from "bun:test";
 import { redirectDeviceName } from "../../../src/dataplane/managers/bandwidth-limits.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, type Pod } from "./host.ts";
-import { eventually } from "./eventually.ts";
 
 const PACKET_BYTES = 1400;
 

@@ -15,7 +15,7 @@ import {
   withNamespace,
 } from "../../../src/kernel/index.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
-import { eventually } from "../kernel/support.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { TestNamespace } from "../kernel/namespace.ts";
 import { parametersOf } from "./host.ts";
 import { recordedMessages, recordedStates, stateFile } from "./recordings.ts";

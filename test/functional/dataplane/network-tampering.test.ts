@@ -1,8 +1,8 @@
 // Somebody else's hand in interfaces, kernel settings, neighbours, tunnels and routes: everything comes back exactly as
 // it was, the log says so, and what is not ours stays.
 import { expect, test } from "bun:test";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
-import { eventually } from "./eventually.ts";
 import type { DataplaneMessage, RouteUpdate } from "../../../src/calc/index.ts";
 import { ROUTE_TYPE } from "../../../src/calc/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { NftError } from "../../../src/kernel/index.ts";
-import { eventually } from "./eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 import { watchWrites } from "./watch-writes.ts";
 

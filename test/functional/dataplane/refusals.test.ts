@@ -10,7 +10,7 @@ import { accept, chain, drop, inInterface, inSet, jump, type Rule } from "../../
 import { Nft, type NftChange } from "../../../src/kernel/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { eventually } from "./eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, parametersOf, type Pod, policy, rule, tier } from "./host.ts";
 import { hasExpression, refusing, refusingText, withRuleset } from "./refusing.ts";
 

@@ -1,6 +1,6 @@
 // From one backend to the other and back, and through tampering: policy holds all the way, and nothing is left behind.
 import { expect, test } from "bun:test";
-import { eventually } from "./eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, type Backend, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
 const ORDER: readonly Backend[] = ["legacy", "nftables", "nft", "nftables", "legacy"];

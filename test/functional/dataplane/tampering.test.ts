@@ -1,8 +1,8 @@
 // Somebody else's hand in our rules and sets: everything comes back exactly as it was, and what is not ours stays.
 import { spawn } from "node:child_process";
 import { expect, test } from "bun:test";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
-import { eventually } from "./eventually.ts";
 
 const SETTINGS = {
   IptablesPostWriteCheckIntervalSecs: "0.1",

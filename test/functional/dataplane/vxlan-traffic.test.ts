@@ -4,7 +4,7 @@
 import { describe, expect, test } from "bun:test";
 import { type DataplaneMessage, ROUTE_TYPE, type RouteUpdate } from "../../../src/calc/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
-import { eventually } from "./eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
 
 const SETTINGS = { IPv4VXLANTunnelAddr: "10.65.1.0", IPv6VXLANTunnelAddr: "fd00:65:1::" };

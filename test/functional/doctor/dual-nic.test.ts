@@ -9,8 +9,8 @@ import { datastoreEnvironment, rolePath } from "../../../src/lab/programs.ts";
 import { changeSettings } from "../../../src/lab/settings.ts";
 import { openTerminal } from "../../../src/lab/terminal.ts";
 import { up } from "../../../src/lab/up.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION } from "../../../src/model/index.ts";
-import { eventually } from "../node/host.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
 const quiet = openTerminal({ quiet: true });

@@ -2,7 +2,8 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
-import { FelixProcess, freePort, until } from "../../support/felix-process.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { FelixProcess, freePort } from "../../support/felix-process.ts";
 
 const CONFIG_UPDATE = 13;
 const IN_SYNC = 1;
@@ -11,7 +12,7 @@ test.concurrent("FC-002 the driver hears the settings first and in-sync once, nu
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
-  await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
+  await eventually(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
   const messages = felix.messages();
   expect(messages[0]).toMatchObject({ tag: CONFIG_UPDATE, sequence: 0 });
   expect(messages.map(({ sequence }) => sequence)).toEqual(messages.map((_, i) => i));
@@ -60,7 +61,7 @@ test.concurrent("FC-011 a live setting is applied and told, without a restart", 
   await felix.put("FelixConfiguration", "default", {
     healthTimeoutOverrides: [{ name: "CalculationGraph", timeout: "1m" }],
   });
-  await until(() => felix.messages().filter(({ tag }) => tag === CONFIG_UPDATE).length === 2);
+  await eventually(() => felix.messages().filter(({ tag }) => tag === CONFIG_UPDATE).length === 2);
   expect(felix.isRunning).toBe(true);
   const table = await (await fetch(`http://127.0.0.1:${felix.healthPort}/readiness`)).text();
   expect(table).toMatch(/CalculationGraph +\| 1m0s/);
@@ -83,7 +84,7 @@ test.concurrent("FC-003 a fatal bad value keeps the agent waiting with its healt
   const file = join(felix.folder, "felix.cfg");
   writeFileSync(file, "[global]\nChainInsertMode = bogus\n");
   felix.start({}, ["-c", file]);
-  await until(() => felix.output.includes("ChainInsertMode"));
+  await eventually(() => felix.output.includes("ChainInsertMode"));
   expect(await felix.probe("liveness")).toBe(0);
   expect(felix.isRunning).toBe(true);
   writeFileSync(file, "[global]\nChainInsertMode = append\n");
@@ -105,7 +106,7 @@ test.concurrent("FC-004 while the datastore is not ready the agent waits, live a
   expect(await felix.probe("liveness")).toBe(200);
   expect(felix.messages()).toEqual([]);
   await felix.put("ClusterInformation", "default", { datastoreReady: true });
-  await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
+  await eventually(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
 });
 
 test.concurrent("a node without a Node resource is ready all the same", async () => {
@@ -122,7 +123,7 @@ test.concurrent("FC-016 a driver that does not end is killed, one that dies take
   writeFileSync(driver, `#!/bin/sh\ntrap '' TERM\ntouch '${alive}'\nwhile :; do sleep 0.05; done\n`, { mode: 0o755 });
   felix.start({ FELIX_DATAPLANEDRIVER: driver });
   await felix.untilReady();
-  await until(() => existsSync(alive));
+  await eventually(() => existsSync(alive));
   const started = performance.now();
   felix.signal("SIGTERM");
   expect(await felix.exit()).toBe(1);
@@ -149,7 +150,7 @@ test.concurrent("FC-085 what a driver says on its descriptor 4 is heard; what ca
   const script = `#!/bin/sh\ncat '${file("report")}' >&4\n${wait}\ncat '${file("nonsense")}' >&4\nexec cat <&3 >/dev/null\n`;
   writeFileSync(file("talker"), script, { mode: 0o755 });
   felix.start({ FELIX_DATAPLANEDRIVER: file("talker") });
-  await until(async () => {
+  await eventually(async () => {
     const node = (await felix.get("Node", "node-a")) as { status?: { wireguardPublicKey?: string } } | undefined;
     return node?.status?.wireguardPublicKey === publicKey;
   });
@@ -177,7 +178,7 @@ test.concurrent("FC-022 an agent of another variant follows settings only", asyn
   await felix.put("ClusterInformation", "default", { datastoreReady: true, variant: "Other" });
   felix.start();
   await felix.untilReady();
-  await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
+  await eventually(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
   expect(felix.messages().some(({ tag }) => tag === 14)).toBe(false); // no host metadata
   await felix.put("FelixConfiguration", "default", { vxlanPort: 4790 });
   expect(await felix.exit()).toBe(129);
@@ -186,7 +187,7 @@ test.concurrent("FC-022 an agent of another variant follows settings only", asyn
 test.concurrent("--dump prints what the dataplane would be told", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({}, ["--dump"]);
-  await until(() => felix.printed.includes('"inSync"'));
+  await eventually(() => felix.printed.includes('"inSync"'));
   const lines = felix.printed
     .trim()
     .split("\n")
@@ -201,7 +202,7 @@ test.concurrent("FC-014 SIGUSR1 and SIGUSR2 write profiles", async () => {
   felix.start({ FELIX_DEBUGMEMORYPROFILEPATH: heap, FELIX_DEBUGCPUPROFILEPATH: "none" });
   await felix.untilReady();
   felix.signal("SIGUSR1");
-  await until(() => felix.output.includes("wrote a profile"));
+  await eventually(() => felix.output.includes("wrote a profile"));
   expect(existsSync(heap)).toBe(true);
   felix.signal("SIGUSR2");
   expect(await felix.probe("liveness")).toBe(200);
@@ -213,7 +214,7 @@ test.concurrent("FC-105 a calculation that hangs is found out, and a panic is on
     healthTimeoutOverrides: [{ name: "CalculationGraph", timeout: "1s" }],
   });
   felix.start({ FELIX_DEBUGSIMULATECALCGRAPHHANGAFTER: "0.2" });
-  await until(async () => (await felix.probe("liveness")) === 503);
+  await eventually(async () => (await felix.probe("liveness")) === 503);
   await using other = await FelixProcess.prepare();
   other.start({ FELIX_DEBUGPANICAFTER: "0.5" });
   expect(await other.exit()).toBe(2);

@@ -7,8 +7,8 @@ import { expect, test } from "bun:test";
 import { MetricsServer, type MetricsSettings } from "../../../src/felix/metrics/metrics-server.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
 import { MetricsRegistry } from "../../../src/lib/metrics.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type Certificate, TestAuthority } from "../../support/certificates.ts";
-import { until } from "../../support/felix-process.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "felix-metrics-"));
 const authority = new TestAuthority(folder);
@@ -35,7 +35,7 @@ async function serve(
     silentLogger,
   );
   metrics.start();
-  await until(() => metrics.port !== undefined);
+  await eventually(() => metrics.port !== undefined);
   return metrics;
 }
 
@@ -89,7 +89,7 @@ test("FC-100 a renewed certificate is used without a restart", async () => {
     const before = (await scrape(server.port)).serial;
     copyFileSync(second.keyFile, files.keyFile);
     copyFileSync(second.certFile, files.certFile);
-    await until(async () => {
+    await eventually(async () => {
       const { serial } = await scrape(server.port);
       return serial !== "" && serial !== before;
     });

@@ -1,7 +1,8 @@
 // The agent behind a Typha: the same messages as straight from the datastore.
 import { join } from "node:path";
 import { expect, test } from "bun:test";
-import { FelixProcess, freePort, until } from "../../support/felix-process.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { FelixProcess, freePort } from "../../support/felix-process.ts";
 
 const HOST_METADATA = 14;
 const IN_SYNC = 1;
@@ -28,16 +29,16 @@ test("FC-018 an agent that is given a Typha follows it, and goes on when it come
   try {
     felix.start({ FELIX_TYPHAADDR: `127.0.0.1:${port}` });
     await felix.untilReady();
-    await until(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
+    await eventually(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
     const hosts = () => felix.messages().filter(({ tag }) => tag === HOST_METADATA).length;
     expect(hosts()).toBe(1);
     await felix.put("Node", "node-b", { bgp: { ipv4Address: "192.0.2.11/24" } });
-    await until(() => hosts() === 2);
+    await eventually(() => hosts() === 2);
     typha.kill("SIGKILL");
     await typha.exited;
     await felix.put("Node", "node-c", { bgp: { ipv4Address: "192.0.2.12/24" } });
     typha = startTypha();
-    await until(() => hosts() === 3, 30_000);
+    await eventually(() => hosts() === 3, 30_000);
     expect(felix.isRunning).toBe(true);
     expect(felix.messages().filter(({ tag }) => tag === IN_SYNC)).toHaveLength(1);
   } finally {

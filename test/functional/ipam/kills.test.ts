@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type DatastoreConfig, openDatastore } from "../../../src/datastore/index.ts";
 import { Ipam, UnknownHandle } from "../../../src/ipam/index.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { EtcdServer } from "../../support/etcd-server.ts";
 
 const PROCESSES = 4;
@@ -77,11 +78,6 @@ async function play(config: DatastoreConfig): Promise<void> {
     for (const slot of slots) await slot.kill();
     await store.close();
   }
-}
-
-async function eventually(condition: () => boolean): Promise<void> {
-  for (const end = Date.now() + 30_000; !condition(); await Bun.sleep(5))
-    if (Date.now() > end) throw new Error("a writer makes no progress");
 }
 
 /** Who had which address when, by what the writers said, in the order they said it. */

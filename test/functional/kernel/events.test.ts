@@ -11,7 +11,8 @@ import {
 } from "../../../src/kernel/index.ts";
 import { close, eventfd } from "../../../src/kernel/sys.ts";
 import { parseAddress, parseCidr } from "../../../src/lib/ip.ts";
-import { eventually, isRoot, TestNamespace } from "./support.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { isRoot, TestNamespace } from "./support.ts";
 
 function watch(ns: TestNamespace, subjects: EventSubject[], receiveBufferBytes?: number) {
   const events: KernelEvent[] = [];

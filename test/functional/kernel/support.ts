@@ -49,12 +49,3 @@ export class TestNamespace implements Disposable {
     deleteNamedNamespace(this.name);
   }
 }
-
-/** Waits until the condition holds. */
-export async function eventually(condition: () => boolean, withinMs = 10_000): Promise<void> {
-  const end = performance.now() + withinMs;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${condition.toString()}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}

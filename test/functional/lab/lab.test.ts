@@ -10,6 +10,7 @@ import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
 import { rolePath } from "../../../src/lab/programs.ts";
 import { openTerminal } from "../../../src/lab/terminal.ts";
 import { up } from "../../../src/lab/up.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION } from "../../../src/model/index.ts";
 
 const quiet = openTerminal({ quiet: true });
@@ -155,14 +156,6 @@ function isHolderOf(pid: string, lab: string): boolean {
     );
   } catch {
     return false;
-  }
-}
-
-async function eventually(holds: () => boolean | Promise<boolean>, withinMs = 20_000): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms: ${holds.toString().slice(0, 200)}`);
-    await Bun.sleep(50);
   }
 }
 

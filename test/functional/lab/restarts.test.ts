@@ -11,9 +11,9 @@ import { datastoreEnvironment, rolePath, startNode } from "../../../src/lab/prog
 import { openTerminal } from "../../../src/lab/terminal.ts";
 import { untilReady } from "../../../src/lab/readiness.ts";
 import { up } from "../../../src/lab/up.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION } from "../../../src/model/index.ts";
 import type { ChildState, SupervisorState } from "../../../src/node/supervisor.ts";
-import { eventually } from "../node/host.ts";
 import { Pings } from "./pings.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");

@@ -98,15 +98,3 @@ function linkOf(path: string): string | undefined {
     return undefined; // it ended just now
   }
 }
-
-export async function eventually<T>(
-  attempt: () => T | undefined | false,
-  withinMs = 20_000,
-  what = "condition",
-): Promise<T> {
-  for (const end = Date.now() + withinMs; ; await Bun.sleep(50)) {
-    const value = attempt();
-    if (value !== undefined && value !== false) return value;
-    if (Date.now() > end) throw new Error(`${what}: not within ${withinMs} ms`);
-  }
-}

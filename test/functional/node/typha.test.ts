@@ -8,6 +8,7 @@ import {
   type SyncerName,
 } from "../../../src/datastore/index.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
+import { lookUntil } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
 import { reportStatus } from "../../../src/node/status-reporter.ts";
 import { watchTunnels } from "../../../src/node/tunnel-command.ts";
@@ -42,8 +43,7 @@ class Bench implements AsyncDisposable {
 
   async until(kind: KindName, name: string, holds: (found: Resource) => boolean): Promise<void> {
     const key = { type: "resource", kind, name } as const;
-    for (const end = Date.now() + 5000; !holds((await this.store.get(key)).value as Resource); await Bun.sleep(10))
-      if (Date.now() > end) throw new Error(`${kind} ${name} is not as wanted in time`);
+    await lookUntil(async () => (await this.store.get(key)).value as Resource, holds);
   }
 
   /** The store, for reading and writing only: whoever follows it does so through Typha. */

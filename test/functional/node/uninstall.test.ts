@@ -1,7 +1,8 @@
 // `calico-node -uninstall` on a host where a node ran, with both backends' rules, pods' interfaces, tunnels and routes: all
 // of ours goes, all of others' stays. The host before and after must look the same.
 import { expect, test } from "bun:test";
-import { canRun, eventually, NODE, TestHost } from "./host.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { canRun, NODE, TestHost } from "./host.ts";
 
 const FOREIGN = [
   "ip link add eth0 type veth peer name eth0p",

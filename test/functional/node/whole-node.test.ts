@@ -1,8 +1,9 @@
 // The whole node on a host of its own: what runs, what probes say, what happens when a part is killed, how it stops.
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import type { SupervisorState } from "../../../src/node/supervisor.ts";
-import { CALICOCTL, canRun, eventually, NODE, TestHost } from "./host.ts";
+import { CALICOCTL, canRun, NODE, TestHost } from "./host.ts";
 
 const ETH0 = [
   "ip link add eth0 type veth peer name eth0p",

@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { procSysctls } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
-import { eventually } from "../dataplane/eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import type { Backend } from "../dataplane/host.ts";
 import { TestNamespace } from "../kernel/namespace.ts";
 import type { Place } from "./traffic.ts";

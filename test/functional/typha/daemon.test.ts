@@ -12,12 +12,13 @@ import {
   type SyncerName,
 } from "../../../src/datastore/index.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName } from "../../../src/model/index.ts";
 import { createTyphaSyncer } from "../../../src/typha/connect.ts";
 import { FELIX_PREFIXES, typhaSettings } from "../../../src/typha/settings.ts";
 import { TestAuthority } from "../../support/certificates.ts";
 import { EtcdServer, freePort } from "../../support/etcd-server.ts";
-import { eventually, stateOf, TestConsumer } from "./harness.ts";
+import { stateOf, TestConsumer } from "./harness.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "typha-daemon-"));
 let etcd: EtcdServer;
@@ -182,7 +183,12 @@ describe.each([
 
   test("TC-T27 health says who is alive and ready", async () => {
     const get = (path: string) => fetch(`http://localhost:${ports.health}${path}`);
-    await eventuallyAsync(async () => (await get("/readiness")).status === 200);
+    await eventually(() =>
+      get("/readiness").then(
+        ({ status }) => status === 200,
+        () => false,
+      ),
+    );
     const ready = await (await get("/readiness")).text();
     for (const name of ["felix-cache", "bgp-cache", "tunnel-ip-allocation-cache", "node-status-cache", "SyncServer"])
       expect(ready).toContain(name);
@@ -247,19 +253,11 @@ test("TC-T19 metrics over HTTPS, with a client certificate when that is asked fo
       async (response) => (await response.text()).includes("typha_cache_size"),
       () => false,
     );
-  await eventuallyAsync(() => scrape(pem));
+  await eventually(() => scrape(pem));
   expect(await scrape({})).toBe(false);
 }, 20_000);
 
 function files(server: EtcdServer): Record<string, string> {
   const { ca, cert, key } = server.config.tls as unknown as Record<string, { file: string }>;
   return { TYPHA_ETCDCAFILE: ca!.file, TYPHA_ETCDCERTFILE: cert!.file, TYPHA_ETCDKEYFILE: key!.file };
-}
-
-async function eventuallyAsync(holds: () => Promise<boolean>, withinMs = 10_000): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  while (!(await holds().catch(() => false))) {
-    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms`);
-    await Bun.sleep(20);
-  }
 }

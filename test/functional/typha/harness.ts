@@ -111,11 +111,3 @@ export class TestConsumer implements SyncerSink, AsyncDisposable {
 
 export const stateOf = (consumer: TestConsumer): Record<string, unknown> =>
   Object.fromEntries([...consumer.state].sort(([a], [b]) => (a < b ? -1 : 1)));
-
-export async function eventually(holds: () => boolean, withinMs = 5000): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  while (!holds()) {
-    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms`);
-    await Bun.sleep(2);
-  }
-}

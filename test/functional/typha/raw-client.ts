@@ -2,6 +2,7 @@
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { ConnectionOptions } from "node:tls";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import {
   FEATURES,
   FRAME,
@@ -11,7 +12,6 @@ import {
   MAX_SERVER_FRAME,
   PREFACE,
 } from "../../../src/typha/protocol.ts";
-import { eventually } from "./harness.ts";
 
 export const HELLO = {
   version: 1,

@@ -3,9 +3,10 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { createLogger } from "../../../src/lib/log.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
 import { encodeRecords } from "../../../src/typha/records.ts";
-import { eventually, set, stateOf, TestConsumer, TestServer } from "./harness.ts";
+import { set, stateOf, TestConsumer, TestServer } from "./harness.ts";
 
 test("TC-T25 from one server to another: only the difference is told, and nothing is lost meanwhile", async () => {
   const first = await TestServer.start();

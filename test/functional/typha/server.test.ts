@@ -1,8 +1,9 @@
 // The server and its clients over real sockets: what is streamed, who is refused, who is let go.
 import { expect, test } from "bun:test";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
 import { soundTimings } from "../../../src/typha/server.ts";
-import { eventually, set, stateOf, TestConsumer, TestServer } from "./harness.ts";
+import { set, stateOf, TestConsumer, TestServer } from "./harness.ts";
 import { HELLO, RawClient } from "./raw-client.ts";
 
 const many = (count: number, label: string) => Array.from({ length: count }, (_, i) => set(`s${i}`, label));

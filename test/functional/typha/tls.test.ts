@@ -5,10 +5,11 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createLogger, type LogRecord } from "../../../src/lib/log.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { FRAME } from "../../../src/typha/protocol.ts";
 import { checkTlsSettings, cipherList, loadContext, peerFault, type TlsSettings } from "../../../src/typha/tls.ts";
 import { type Certificate, TestAuthority } from "../../support/certificates.ts";
-import { eventually, set, TestConsumer, TestServer } from "./harness.ts";
+import { set, TestConsumer, TestServer } from "./harness.ts";
 import { RawClient } from "./raw-client.ts";
 
 const CN = "typha-client";

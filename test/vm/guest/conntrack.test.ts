@@ -3,8 +3,8 @@
 import { expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "../../functional/dataplane/host.ts";
-import { eventually } from "../../functional/dataplane/eventually.ts";
 
 const LIMIT = "/proc/sys/net/netfilter/nf_conntrack_max";
 

@@ -7,7 +7,7 @@
 import { describe, expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
 import type { IpAddress } from "../../../src/lib/ip.ts";
-import { eventually } from "../../functional/dataplane/eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "../../functional/dataplane/host.ts";
 
 const MINUTES = 60_000;

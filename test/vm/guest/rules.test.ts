@@ -1,7 +1,7 @@
 // Rules that need more of the kernel than build machines usually have: flow offload.
 import { spawn } from "node:child_process";
 import { expect, test } from "bun:test";
-import { eventually } from "../../functional/dataplane/eventually.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, type Pod, policy, rule, tier } from "../../functional/dataplane/host.ts";
 
 const MINUTES = 60_000;
