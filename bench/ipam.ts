@@ -1,14 +1,13 @@
 // How fast addresses are given: one after the other, by 32 writers at once, and when the pool is nearly used up.
 // SQLite in a file and a real etcd, with and without waiting for the disk. Run: bun bench/ipam.ts
-import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Datastore, GroupCommit, openDatastore } from "../src/datastore/index.ts";
 import { Ipam, IpamMemory } from "../src/ipam/index.ts";
 import { addressPlus, type Cidr, parseAddress } from "../src/lib/ip.ts";
 import type { KindName } from "../src/model/index.ts";
+import { EtcdServer } from "../test/support/etcd-server.ts";
 
 const SEQUENTIAL = 600;
 const WRITERS = 32;
@@ -33,8 +32,8 @@ const subjects: (() => Promise<Subject>)[] = [
     waitsForDisk: false, // addresses describe running workloads: they need not survive a power cut
     stop: () => {},
   }),
-  () => etcd("etcd", []),
-  () => etcd("etcd, no fsync", ["--unsafe-no-fsync"]),
+  () => etcd("etcd", true),
+  () => etcd("etcd, no fsync", false),
 ];
 
 try {
@@ -197,47 +196,12 @@ async function resource(store: Datastore, kind: KindName, name: string, spec: un
   await store.apply({ key: { type: "resource", kind, name }, value });
 }
 
-async function etcd(name: string, flags: readonly string[]): Promise<Subject> {
-  const [client, peer] = [await freePort(), await freePort()];
-  const url = `http://127.0.0.1:${client}`;
-  const data = mkdtempSync(join(folder, "etcd-"));
-  const child: ChildProcess = spawn(
-    "etcd",
-    [
-      ...["--data-dir", data, "--log-level", "error", "--logger", "zap", "--snapshot-count", "100000"],
-      ...["--listen-client-urls", url, "--advertise-client-urls", url],
-      ...["--listen-peer-urls", `http://127.0.0.1:${peer}`],
-      ...flags,
-    ],
-    { stdio: "ignore" },
-  );
-  for (let i = 0; i < 200; i++) {
-    const healthy = await fetch(`${url}/health`).then(
-      (r) => r.ok,
-      () => false,
-    );
-    if (healthy) break;
-    await Bun.sleep(25);
-  }
+async function etcd(name: string, waitsForDisk: boolean): Promise<Subject> {
+  const server = await EtcdServer.start({ waitsForDisk, flags: ["--snapshot-count", "100000"] });
   return {
     name,
-    open: () => openDatastore({ type: "etcdv3", endpoints: [url] }),
-    waitsForDisk: flags.length === 0,
-    stop: async () => {
-      const gone = new Promise((resolve) => child.once("exit", resolve));
-      child.kill("SIGKILL");
-      await gone;
-    },
+    open: () => openDatastore(server.config),
+    waitsForDisk,
+    stop: () => server[Symbol.asyncDispose](),
   };
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
-    });
-  });
 }

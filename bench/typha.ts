@@ -7,7 +7,8 @@ import { connect, type Socket } from "node:net";
 import { createSyncer, type Datastore, openDatastore, type SyncerSink } from "../src/datastore/index.ts";
 import { TyphaSyncer } from "../src/typha/client.ts";
 import { FEATURES, FRAME, jsonFrame, PREFACE } from "../src/typha/protocol.ts";
-import { EtcdServer, freePort } from "../test/support/etcd-server.ts";
+import { EtcdServer } from "../test/support/etcd-server.ts";
+import { freePort } from "../test/support/free-port.ts";
 
 const CLIENT_PROCESSES = 2;
 const UPDATES_PER_SECOND = 1000;

@@ -14,7 +14,8 @@ import {
 import { type EtcdOptions, openEtcd } from "../../src/datastore/etcd/etcd-datastore.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { TestAuthority } from "../support/certificates.ts";
-import { EtcdServer, freePort } from "../support/etcd-server.ts";
+import { EtcdServer } from "../support/etcd-server.ts";
+import { freePort } from "../support/free-port.ts";
 import { EventLog } from "./contract.ts";
 import { pool, poolKey } from "./entries.ts";
 

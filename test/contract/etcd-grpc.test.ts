@@ -4,7 +4,7 @@ import { createServer, type Http2Server, type ServerHttp2Session, type ServerHtt
 import { AttemptFailed, AttemptTimedOut, TokenExpired } from "../../src/datastore/etcd/failures.ts";
 import { GrpcChannel } from "../../src/datastore/etcd/grpc-channel.ts";
 import { Unauthorized } from "../../src/datastore/index.ts";
-import { freePort } from "../support/etcd-server.ts";
+import { freePort } from "../support/free-port.ts";
 
 type Behaviour = (stream: ServerHttp2Stream, session: ServerHttp2Session) => void;
 

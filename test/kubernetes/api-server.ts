@@ -2,13 +2,13 @@
 // from PATH, or from a cache outside the repository where it is built once as an ordinary Go module.
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { randomBytes } from "node:crypto";
 import { findOrBuild, ProgramsMissing } from "../../src/lab/kubernetes/programs.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { delay } from "../../src/lib/retry.ts";
+import { freePorts } from "../support/free-port.ts";
 
 /** Where the program is, or why it cannot be had. */
 export async function findApiServer(): Promise<{ readonly path: string } | { readonly missing: string }> {
@@ -241,19 +241,4 @@ async function end(child: ChildProcess, signal: NodeJS.Signals = "SIGTERM"): Pro
   const timer = setTimeout(() => child.kill("SIGKILL"), 500);
   await gone;
   clearTimeout(timer);
-}
-
-async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from(
-      { length: count },
-      () =>
-        new Promise<ReturnType<typeof createServer>>((resolve) => {
-          const server = createServer().listen(0, "127.0.0.1", () => resolve(server));
-        }),
-    ),
-  );
-  const ports = servers.map((server) => (server.address() as { port: number }).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
 }

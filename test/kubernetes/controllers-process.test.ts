@@ -8,7 +8,8 @@ import { Client, type Datastore, openDatastore } from "../../src/datastore/index
 import { Ipam } from "../../src/ipam/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { KindName } from "../../src/model/index.ts";
-import { EtcdServer, freePort } from "../support/etcd-server.ts";
+import { EtcdServer } from "../support/etcd-server.ts";
+import { freePort } from "../support/free-port.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, type Environment, isAvailable, startCluster, suite } from "./cluster.ts";
 import { command, ControllersProgram } from "./controllers-program.ts";

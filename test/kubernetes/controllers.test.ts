@@ -5,7 +5,8 @@ import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { Ipam } from "../../src/ipam/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { KindName, Resource } from "../../src/model/index.ts";
-import { EtcdServer, freePort } from "../support/etcd-server.ts";
+import { EtcdServer } from "../support/etcd-server.ts";
+import { freePort } from "../support/free-port.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersRun, EtcdKeys } from "./controllers-run.ts";
 

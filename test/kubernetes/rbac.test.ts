@@ -27,6 +27,7 @@ import { reconcileTunnels } from "../../src/node/tunnel-addresses.ts";
 import { resolveConfig } from "../../src/typha/config.ts";
 import { TyphaDaemon } from "../../src/typha/daemon.ts";
 import { canRun, CniHost, k8s } from "../functional/cni/cni-host.ts";
+import { freePort } from "../support/free-port.ts";
 import { type AccountName, type Accounts, installAccounts, rulesOf } from "./accounts.ts";
 import { type Cluster, configOf, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersRun } from "./controllers-run.ts";
@@ -284,16 +285,6 @@ suite("TC-I10 calico-typha: it reads, and says that the cluster has it", async (
   expect(denied("calico-typha")).toEqual([]);
   expect(idle("calico-typha", reasons)).toEqual([]);
 }, 60_000);
-
-async function freePort(): Promise<number> {
-  const { createServer } = await import("node:net");
-  return new Promise((resolve) => {
-    const probe = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = probe.address() as { port: number };
-      probe.close(() => resolve(port));
-    });
-  });
-}
 
 suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints, to give services addresses", async () => {
   await cluster.put("/apis/crd.projectcalico.org/v1/ippools", {

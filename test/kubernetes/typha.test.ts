@@ -9,7 +9,8 @@ import { silentLogger } from "../../src/lib/log.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { createTyphaSyncer, FELIX_PREFIXES, typhaSettings } from "../../src/typha/index.ts";
 import { stateOf, TestConsumer } from "../functional/typha/harness.ts";
-import { FelixProcess, freePort } from "../support/felix-process.ts";
+import { FelixProcess } from "../support/felix-process.ts";
+import { freePort } from "../support/free-port.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 

@@ -1,15 +1,17 @@
 // A real etcd for one test, alone on its ports and its folder, with TLS and client certificates when asked.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EtcdConfig } from "../../src/datastore/index.ts";
 import { type Certificate, TestAuthority } from "./certificates.ts";
+import { freePorts } from "./free-port.ts";
 
 export interface EtcdServerOptions {
   readonly tls?: boolean;
   readonly flags?: readonly string[];
+  /** A write is answered when it is on the disk; tests have no use for that. */
+  readonly waitsForDisk?: boolean;
   /** Show this instead of a certificate that fits. */
   readonly serverCertificate?: { readonly certificate: Certificate; readonly authority: TestAuthority };
 }
@@ -24,7 +26,7 @@ export class EtcdServer implements AsyncDisposable {
   #process: ChildProcess | undefined;
 
   static async start(options: EtcdServerOptions = {}): Promise<EtcdServer> {
-    const [client, peer] = [await freePort(), await freePort()];
+    const [client = 0, peer = 0] = await freePorts(2);
     const server = new EtcdServer(client, peer, options);
     await server.run();
     return server;
@@ -38,7 +40,8 @@ export class EtcdServer implements AsyncDisposable {
       ["--name", "one", "--data-dir", join(this.folder, "data"), "--log-level", "error", "--logger", "zap"],
       ["--listen-client-urls", this.url, "--advertise-client-urls", this.url],
       ["--listen-peer-urls", `http://127.0.0.1:${peer}`, "--initial-advertise-peer-urls", `http://127.0.0.1:${peer}`],
-      ["--initial-cluster", `one=http://127.0.0.1:${peer}`, "--unsafe-no-fsync", ...(options.flags ?? [])],
+      ["--initial-cluster", `one=http://127.0.0.1:${peer}`, ...(options.flags ?? [])],
+      options.waitsForDisk === true ? [] : ["--unsafe-no-fsync"],
     ].flat();
     if (tls) {
       this.authority = options.serverCertificate?.authority ?? new TestAuthority(this.folder);
@@ -119,13 +122,4 @@ export class EtcdServer implements AsyncDisposable {
       return false;
     }
   }
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("no port");
-  return address.port;
 }

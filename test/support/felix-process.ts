@@ -2,7 +2,6 @@
 // dataplane driver that keeps every frame. No root, no network beyond loopback.
 import { type ChildProcess, spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FrameReader } from "../../src/calc/index.ts";
@@ -10,6 +9,7 @@ import { type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import { readFields } from "../../src/lib/protobuf.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { KindName, Resource } from "../../src/model/index.ts";
+import { freePort } from "./free-port.ts";
 
 const ENTRY = join(import.meta.dir, "../../src/felix/index.ts");
 export const HOST = "node-a";
@@ -137,12 +137,3 @@ export class FelixProcess implements AsyncDisposable {
 
 /** Starts the program as the executable would. */
 const ENTRY_RUNNER = join(import.meta.dir, "run-program.ts");
-
-export function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
-    });
-  });
-}

@@ -3,7 +3,8 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { FelixProcess, freePort } from "../../support/felix-process.ts";
+import { FelixProcess } from "../../support/felix-process.ts";
+import { freePort } from "../../support/free-port.ts";
 
 const CONFIG_UPDATE = 13;
 const IN_SYNC = 1;

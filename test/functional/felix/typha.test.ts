@@ -2,7 +2,8 @@
 import { join } from "node:path";
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { FelixProcess, freePort } from "../../support/felix-process.ts";
+import { FelixProcess } from "../../support/felix-process.ts";
+import { freePort } from "../../support/free-port.ts";
 
 const HOST_METADATA = 14;
 const IN_SYNC = 1;

@@ -17,7 +17,8 @@ import { API_VERSION, type KindName } from "../../../src/model/index.ts";
 import { createTyphaSyncer } from "../../../src/typha/connect.ts";
 import { FELIX_PREFIXES, typhaSettings } from "../../../src/typha/settings.ts";
 import { TestAuthority } from "../../support/certificates.ts";
-import { EtcdServer, freePort } from "../../support/etcd-server.ts";
+import { EtcdServer } from "../../support/etcd-server.ts";
+import { freePort } from "../../support/free-port.ts";
 import { stateOf, TestConsumer } from "./harness.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "typha-daemon-"));
