@@ -16,7 +16,7 @@ import { parseRuleProtocol } from "../rule-conversion.ts";
 import { NotConvertible, type ReportProblem } from "../value-error.ts";
 import { parseWorkloadEndpointName } from "../workload-name.ts";
 import { conflictResolving } from "./conflict-cache.ts";
-import { oneToOne, type UpdateProcessor } from "./processor.ts";
+import { convertOrReport, oneToOne, type UpdateProcessor } from "./processor.ts";
 
 // --- workload endpoints ------------------------------------------------------------------------------------------
 export const workloadEndpointProcessor: UpdateProcessor = oneToOne(workloadEndpointKey, convertWorkloadEndpoint);
@@ -124,15 +124,20 @@ function addressOf(spec: JsonReader, name: string): IpAddress | undefined {
 }
 
 /** Only named ports matter to policy; others exist for host ports. */
-function portsOf(spec: JsonReader): readonly EndpointPort[] {
-  return spec.objects("ports").flatMap((port) => {
-    const name = port.filled("name");
-    if (name === undefined) return [];
-    const number = port.whole("port") ?? 0;
-    const protocol = parseRuleProtocol(port.raw("protocol") ?? "TCP") ?? port.fail("protocol", "a protocol");
-    if (number < 1 || number > 65535) return port.fail("port", "1 to 65535");
-    return [{ name, protocol, port: number }];
-  });
+const portsOf = (spec: JsonReader): readonly EndpointPort[] => spec.objects("ports").flatMap(portOf);
+
+function portOf(port: JsonReader): readonly EndpointPort[] {
+  const name = port.filled("name");
+  if (name === undefined) return [];
+  const number = port.whole("port") ?? 0;
+  const protocol = parseRuleProtocol(port.raw("protocol") ?? "TCP") ?? port.fail("protocol", "a protocol");
+  if (number < 1 || number > 65535) return port.fail("port", "1 to 65535");
+  return [{ name, protocol, port: number }];
+}
+
+/** What each item gives; one that makes no sense gives nothing and is reported. */
+function eachOrReport<T, R>(items: readonly T[], read: (item: T) => readonly R[], report: ReportProblem): readonly R[] {
+  return items.flatMap((item) => convertOrReport(item, read, (problem) => report(`${problem}: left out`)) ?? []);
 }
 
 const QOS_FIELDS = [
@@ -185,15 +190,18 @@ export const hostEndpointProcessor = (): UpdateProcessor => conflictResolving(co
 
 const DSCP_ANNOTATION = "qos.projectcalico.org/dscp";
 
+/** Without its endpoint an interface has no policy at all: what makes no sense is left out of it, not with it. */
 function convertHostEndpoint(
   resource: Resource,
   report: ReportProblem,
 ): { readonly key: HostEndpointKey; readonly value: HostEndpoint } {
   const spec = new JsonReader(resource.spec, "spec");
   const host = spec.filled("node") ?? spec.fail("node", "the node's name");
-  const addresses = spec
-    .texts("expectedIPs")
-    .map((text) => tryParseAddress(text) ?? spec.fail("expectedIPs", `IP addresses, not ${text}`));
+  const addresses = eachOrReport(
+    spec.list("expectedIPs"),
+    (item) => [tryParseAddress(String(item)) ?? spec.fail("expectedIPs", `IP addresses, not ${JSON.stringify(item)}`)],
+    report,
+  );
   const name = spec.text("interfaceName") ?? "";
   if (name !== "" && name !== "*" && !isInterfaceName(name))
     spec.fail("interfaceName", "an interface's name of at most 15 letters, digits, _, . and -, or *");
@@ -211,7 +219,7 @@ function convertHostEndpoint(
       expectedIpv6Addrs: addresses.filter(isFamily(6)),
       labels: resource.metadata.labels ?? {},
       profileIds: spec.texts("profiles"),
-      ports: portsOf(spec),
+      ports: eachOrReport(spec.objects("ports"), portOf, report),
       ...(dscp === undefined ? {} : { qosControls: { dscp } }),
     },
   };
@@ -220,9 +228,9 @@ function convertHostEndpoint(
 // --- network sets ------------------------------------------------------------------------------------------------
 export const networkSetProcessor: UpdateProcessor = oneToOne(
   (key): NetworkSetKey => ({ type: "networkSet", name: `${key.namespace ?? ""}/${key.name}` }),
-  (resource) => {
+  (resource, report) => {
     const namespace = resource.metadata.namespace ?? "";
-    const set = convertNets(resource);
+    const set = convertNets(resource, report);
     return {
       ...set,
       labels: { ...set.labels, [NAMESPACE_LABEL]: namespace },
@@ -232,18 +240,24 @@ export const networkSetProcessor: UpdateProcessor = oneToOne(
 );
 
 export const globalNetworkSetProcessor = (): UpdateProcessor =>
-  conflictResolving((resource) => ({
+  conflictResolving((resource, report) => ({
     key: { type: "networkSet", name: resource.metadata.name },
-    value: convertNets(resource),
+    value: convertNets(resource, report),
   }));
 
-/** Addresses count as /32 and /128; host bits are cleared. */
-function convertNets(resource: Resource): NetworkSet {
+/**
+ * Addresses count as /32 and /128; host bits are cleared. What is neither is left out alone: the set may say whom to
+ * deny, and one bad entry of a thousand must not let the others in.
+ */
+function convertNets(resource: Resource, report: ReportProblem): NetworkSet {
   const spec = new JsonReader(resource.spec, "spec");
-  const nets = spec.texts("nets").map((text) => {
+  const net = (item: unknown): Cidr => {
+    const text = typeof item === "string" ? item : "";
     const address = tryParseAddress(text);
-    return address === undefined ? (tryParseCidr(text) ?? spec.fail("nets", `CIDRs, not ${text}`)) : hostCidr(address);
-  });
+    if (address !== undefined) return hostCidr(address);
+    return tryParseCidr(text) ?? spec.fail("nets", `CIDRs, not ${JSON.stringify(item)}`);
+  };
+  const nets = eachOrReport(spec.list("nets"), (item) => [net(item)], report);
   return { nets, labels: resource.metadata.labels ?? {}, profileIds: [] };
 }
 

@@ -25,14 +25,14 @@ export interface UpdateProcessor {
 export type Convert<T> = (resource: Resource, report: ReportProblem) => T | undefined;
 
 /** Runs a conversion; a value it cannot make sense of is reported and gone. */
-export function convertOrReport<T>(
-  resource: Resource | undefined,
-  convert: Convert<T>,
+export function convertOrReport<T, R = Resource>(
+  given: R | undefined,
+  convert: (given: R, report: ReportProblem) => T | undefined,
   report: ReportProblem,
 ): T | undefined {
-  if (resource === undefined) return undefined;
+  if (given === undefined) return undefined;
   try {
-    return convert(resource, report);
+    return convert(given, report);
   } catch (error) {
     if (!isValueError(error)) throw error;
     report(error.message);

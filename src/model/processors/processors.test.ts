@@ -155,6 +155,39 @@ test("network sets of a namespace carry its label and profile; addresses count a
     },
   }));
 
+test("one bad entry of a network set does not let the others in", () => {
+  const problems: string[] = [];
+  const nets = ["10.0.0.1", "10.0.0.0/99", 5, "fd00::/64"];
+  const given: Given = { kind: "GlobalNetworkSet", name: "threats", spec: { nets } };
+  expect(told(globalNetworkSetProcessor(), given, problems)).toMatchObject({
+    "/calico/v1/netset/threats": { nets: ["10.0.0.1/32", "fd00::/64"] },
+  });
+  expect(problems).toEqual([
+    'spec.nets: want CIDRs, not "10.0.0.0/99": left out',
+    "spec.nets: want CIDRs, not 5: left out",
+  ]);
+});
+
+test("a host endpoint keeps its policy when a port or an address of it makes no sense", () => {
+  const problems: string[] = [];
+  const spec = {
+    node: "n",
+    interfaceName: "eth0",
+    expectedIPs: ["10.0.0.1", "10.0.0"],
+    ports: [
+      { name: "ssh", protocol: "TCP", port: 22 },
+      { name: "bad", protocol: "TCP", port: 70000 },
+    ],
+  };
+  expect(set(told(hostEndpointProcessor(), { kind: "HostEndpoint", name: "h", spec }, problems))).toMatchObject({
+    "/calico/v1/host/n/endpoint/h": { expectedIpv4Addrs: ["10.0.0.1"], ports: [{ name: "ssh" }] },
+  });
+  expect(problems).toEqual([
+    'spec.expectedIPs: want IP addresses, not "10.0.0": left out',
+    "spec.ports[1].port: want 1 to 65535: left out",
+  ]);
+});
+
 describe("DM-132 of several resources for one key the lowest name has it", () => {
   const pool = (name: string, cidr: string | undefined, natOutgoing = false): Given => ({
     kind: "IPPool",
