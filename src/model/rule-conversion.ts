@@ -1,6 +1,6 @@
-// One rule of a v3 policy or profile in the form calculations need. A part of a rule that makes no sense must never let
-// more through than its author meant: a Deny rule loses the part and denies more, any other rule is left out. Both are
-// reported.
+// One rule of a v3 policy or profile in the form calculations need. What makes no sense must never let more through than
+// its author meant, and is reported. A Deny rule loses the part and denies more. So does a Pass rule, which becomes one:
+// what follows it was not meant for its packets. An Allow or Log rule is left out. An action nobody knows counts as Deny.
 import { type Cidr, tryParseCidr } from "../lib/ip.ts";
 import type { JsonReader } from "../lib/json-reader.ts";
 import type { Json } from "../lib/lossless-json.ts";
@@ -9,12 +9,12 @@ import type { Rule, RulePort, RuleProtocol, RuleSide } from "./derived.ts";
 import { parseSelector, printSelector } from "./selector.ts";
 import { isValueError, type ReportProblem } from "./value-error.ts";
 
-const ACTIONS: Readonly<Record<string, Rule["action"]>> = {
-  Allow: "allow",
-  Deny: "deny",
-  Log: "log",
-  Pass: "next-tier",
-};
+const ACTIONS: ReadonlyMap<unknown, Rule["action"]> = new Map([
+  ["Allow", "allow"],
+  ["Deny", "deny"],
+  ["Log", "log"],
+  ["Pass", "next-tier"],
+] as const);
 
 /** @param namespace of the policy; absent for global policies and profiles */
 export function convertRules(
@@ -31,15 +31,17 @@ export function convertRules(
 }
 
 export function convertRule(rule: JsonReader, namespace: string | undefined, report: ReportProblem): Rule | undefined {
-  const action = ACTIONS[rule.text("action") ?? ""];
-  if (action === undefined) rule.fail("action", "Allow, Deny, Log or Pass");
+  const said = ACTIONS.get(rule.raw("action"));
+  if (said === undefined) report(`${rule.at("action")}: want Allow, Deny, Log or Pass: counts as Deny`);
+  const action = said ?? "deny";
+  const closes = action === "deny" || action === "next-tier";
   let isWhole = true;
   const attempt = <T>(part: () => T): T | undefined => {
     try {
       return part();
     } catch (error) {
       if (!isValueError(error)) throw error;
-      report(`${error.message}: ${action === "deny" ? "denied without regard to it" : "rule left out"}`);
+      report(`${error.message}: ${closes ? "denied without regard to it" : "rule left out"}`);
       isWhole = false;
       return undefined;
     }
@@ -81,7 +83,8 @@ export function convertRule(rule: JsonReader, namespace: string | undefined, rep
       attempt(() => rule.object("metadata")?.map("annotations")),
     ),
   };
-  return isWhole || action === "deny" ? converted : undefined;
+  if (isWhole) return converted;
+  return closes ? { ...converted, action: "deny" } : undefined;
 }
 
 type Attempt = <T>(part: () => T) => T | undefined;
@@ -89,9 +92,11 @@ type Attempt = <T>(part: () => T) => T | undefined;
 function convertSide(entity: JsonReader, namespace: string | undefined, attempt: Attempt): RuleSide {
   const original = attempt(() => originalOf(entity)) ?? {};
   const accounts = original.serviceAccounts;
-  const service = attempt(() => entity.object("services"));
-  const serviceName = service?.filled("name");
-  const selector = attempt(() => entitySelector(original, namespace));
+  const service = attempt(() => serviceOf(entity));
+  const selector = attempt(() => {
+    const composed = entitySelector(original, namespace);
+    return composed === undefined ? undefined : printSelector(composed);
+  });
   const notSelector = attempt(() =>
     original.notSelector === undefined ? undefined : printSelector(parseSelector(original.notSelector)),
   );
@@ -104,9 +109,7 @@ function convertSide(entity: JsonReader, namespace: string | undefined, attempt:
       accounts === undefined || accounts.names.length === 0 ? undefined : accounts.names,
     ),
     ...optional("serviceAccountSelector", accounts?.selector),
-    ...(serviceName === undefined
-      ? {}
-      : { service: { name: serviceName, ...optional("namespace", service?.filled("namespace")) } }),
+    ...optional("service", service),
   };
   return {
     ...optional(
@@ -117,7 +120,7 @@ function convertSide(entity: JsonReader, namespace: string | undefined, attempt:
       "notNets",
       attempt(() => netsOf(entity, "notNets")),
     ),
-    ...optional("selector", selector === undefined ? undefined : printSelector(selector)),
+    ...optional("selector", selector),
     ...optional("notSelector", notSelector),
     ...optional(
       "ports",
@@ -127,9 +130,9 @@ function convertSide(entity: JsonReader, namespace: string | undefined, attempt:
       "notPorts",
       attempt(() => portsOf(entity, "notPorts")),
     ),
-    ...(serviceName === undefined
+    ...(service === undefined
       ? {}
-      : { service: { name: serviceName, namespace: service?.filled("namespace") ?? namespace ?? "" } }),
+      : { service: { name: service.name, namespace: service.namespace ?? namespace ?? "" } }),
     ...(Object.keys(shown).length === 0 ? {} : { original: shown }),
   };
 }
@@ -143,6 +146,14 @@ function originalOf(entity: JsonReader): EntitySelectors {
     serviceAccounts:
       accounts === undefined ? undefined : { names: accounts.texts("names"), selector: accounts.filled("selector") },
   };
+}
+
+/** Whoever asks for a service must say which: one without a name would be every peer. */
+function serviceOf(entity: JsonReader): { readonly name: string; readonly namespace?: string } | undefined {
+  const services = entity.object("services");
+  if (services === undefined) return undefined;
+  const name = services.filled("name") ?? services.fail("name", "the service's name");
+  return { name, ...optional("namespace", services.filled("namespace")) };
 }
 
 function netsOf(entity: JsonReader, name: "nets" | "notNets"): readonly Cidr[] | undefined {

@@ -8,13 +8,20 @@ import { IS_KUBERNETES, namespaceSelectorText, podSelectorText } from "./label-s
 import { buildRule, type EntityJson, type PolicySpecJson, type RuleJson } from "./network-policy.ts";
 import { type PortMatch, type PortValue, simplifyPorts } from "./port-list.ts";
 
-const TIERS: Readonly<Record<string, string>> = { Admin: "kube-admin", Baseline: "kube-baseline" };
-const ACTIONS: Readonly<Record<string, RuleJson["action"]>> = { Accept: "Allow", Deny: "Deny", Pass: "Pass" };
+const TIERS: ReadonlyMap<unknown, string> = new Map([
+  ["Admin", "kube-admin"],
+  ["Baseline", "kube-baseline"],
+]);
+const ACTIONS: ReadonlyMap<unknown, RuleJson["action"]> = new Map([
+  ["Accept", "Allow"],
+  ["Deny", "Deny"],
+  ["Pass", "Pass"],
+] as const);
 
 /** Nothing for a policy of an unknown tier or without a subject. */
 export function convertClusterNetworkPolicy(resource: Resource, report: ReportProblem): PolicySpecJson | undefined {
   const spec = new JsonReader(resource.spec, "spec");
-  const tier = TIERS[spec.text("tier") ?? ""];
+  const tier = TIERS.get(spec.raw("tier"));
   const subject = convertSubject(spec.object("subject"));
   if (tier === undefined || subject === undefined) {
     report(tier === undefined ? "spec.tier: want Admin or Baseline" : "spec.subject: want namespaces or pods");
@@ -55,8 +62,9 @@ function podsEntity(pods: JsonReader): { readonly selector: string; readonly nam
 }
 
 function convertRule(rule: JsonReader, peers: "from" | "to", report: ReportProblem): readonly RuleJson[] {
-  const name = rule.filled("name");
-  const action = ACTIONS[rule.text("action") ?? ""];
+  const said = rule.raw("name");
+  const name = typeof said === "string" && said !== "" ? said : undefined;
+  const action = ACTIONS.get(rule.raw("action"));
   const named = (converted: RuleJson): RuleJson =>
     name === undefined ? converted : { ...converted, metadata: { annotations: { name } } };
   try {

@@ -2,6 +2,7 @@
 import type { JsonReader } from "../../lib/json-reader.ts";
 import { ORCHESTRATOR_LABEL } from "../labels.ts";
 import { compareText } from "../selector/ast.ts";
+import { NotConvertible } from "../value-error.ts";
 
 export const IS_KUBERNETES = `${ORCHESTRATOR_LABEL} == 'k8s'`;
 
@@ -20,18 +21,27 @@ function terms(selector: JsonReader | undefined): readonly string[] {
   if (selector === undefined) return [];
   const labels = Object.entries(selector.map("matchLabels") ?? {}).sort(([a], [b]) => compareText(a, b));
   return [
-    ...labels.map(([label, value]) => `${label} == '${value}'`),
+    ...labels.map(([label, value]) => `${labelText(label)} == ${valueText(value)}`),
     ...selector.objects("matchExpressions").map(expressionText),
   ];
 }
 
+/** What stands in a selector must be read as what it is, whoever stored it. */
+function labelText(label: string): string {
+  if (/^[a-zA-Z0-9_./-]{1,512}$/.test(label)) return label;
+  throw new NotConvertible(`${JSON.stringify(label)} is no label's name`);
+}
+
+/** The language has no escapes. */
+function valueText(value: string): string {
+  if (!value.includes("'")) return `'${value}'`;
+  if (!value.includes('"')) return `"${value}"`;
+  throw new NotConvertible(`${JSON.stringify(value)} cannot be a label's value`);
+}
+
 function expressionText(expression: JsonReader): string {
-  const key = expression.filled("key") ?? expression.fail("key", "a label's name");
-  const values = () =>
-    `{ ${expression
-      .texts("values")
-      .map((value) => `'${value}'`)
-      .join(", ")} }`;
+  const key = labelText(expression.filled("key") ?? expression.fail("key", "a label's name"));
+  const values = () => `{ ${expression.texts("values").map(valueText).join(", ")} }`;
   switch (expression.text("operator")) {
     case "In":
       return `${key} in ${values()}`;

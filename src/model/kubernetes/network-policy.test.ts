@@ -30,7 +30,7 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
       types: ["Ingress"],
     }));
 
-  test("keeps no peers, empty peers and empty selectors apart", () =>
+  test("keeps no peers, empty peers and empty selectors apart; an empty peer is nobody", () =>
     expect(
       convert({
         podSelector: {},
@@ -43,8 +43,20 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
         action: "Allow",
         source: { selector: "projectcalico.org/orchestrator == 'k8s'", namespaceSelector: "all()" },
       },
-      { action: "Allow" },
     ]));
+
+  test("reads no more into labels, values and ports than they are", () => {
+    const from = (podSelector: object) => convert({ podSelector: {}, ingress: [{ from: [{ podSelector }] }] }).ingress;
+    const evil = "x' || all() || a == 'y";
+    const spelled = `projectcalico.org/orchestrator == 'k8s' && app == "${evil}"`;
+    expect(from({ matchLabels: { app: evil } })).toEqual([{ action: "Allow", source: { selector: spelled } }]);
+    expect(from({ matchLabels: { "a) || has(b": "x" } })).toBeUndefined();
+    expect(from({ matchExpressions: [{ key: "a", operator: "In", values: [`'"`] }] })).toBeUndefined();
+    expect(from({ matchExpressions: [{ key: "a) || all(", operator: "Exists" }] })).toBeUndefined();
+    const ports = (port: object) => convert({ podSelector: {}, ingress: [{ ports: [port] }] }).ingress;
+    expect(ports({ endPort: 90 })).toBeUndefined();
+    expect(ports({ port: "http", endPort: 90 })).toBeUndefined();
+  });
 
   test("splits by protocol, then peer; egress puts both in the destination", () =>
     expect(

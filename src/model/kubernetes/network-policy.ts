@@ -135,8 +135,11 @@ function portsByProtocol(entries: readonly JsonReader[]): readonly ProtocolPorts
 function portOf(entry: JsonReader): PortMatch | undefined {
   const port = entry.raw("port");
   const end = entry.whole("endPort");
-  if (port === undefined) return undefined;
-  if (typeof port === "string" && !/^\d+$/.test(port)) return port === "" ? undefined : { name: port };
+  if (port === undefined) return end === undefined ? undefined : entry.fail("endPort", "a port beside it");
+  if (typeof port === "string" && !/^\d+$/.test(port))
+    return port === "" || end !== undefined
+      ? entry.fail("port", "a port, a number where there is an end")
+      : { name: port };
   const first = Number(port);
   const last = end ?? first;
   if (!Number.isInteger(first) || first < 1 || last > 65535 || last < first)
@@ -149,7 +152,9 @@ function convertPeer(peer: JsonReader): EntityJson {
   if (block !== undefined) return convertBlock(block);
   const pods = peer.object("podSelector");
   const namespaces = peer.object("namespaceSelector");
-  if (pods === undefined && namespaces === undefined) return {};
+  // An API server takes none such, but may have dropped from one what it did not know: it is not everybody.
+  if (pods === undefined && namespaces === undefined)
+    return peer.fail("podSelector", "podSelector, namespaceSelector or ipBlock");
   return {
     selector: podSelectorText(pods),
     ...(namespaces === undefined ? {} : { namespaceSelector: namespaceSelectorText(namespaces) }),

@@ -158,6 +158,9 @@ describe("DM-133 rules", () => {
     { icmp: { type: 300 } },
     { ipVersion: 5 },
     { source: { nets: "10.0.0.0/8" } },
+    { source: { services: { namespace: "x" } } },
+    { destination: { services: { name: 5 } } },
+    { source: { serviceAccounts: { names: ["a\"' } || all() || b in {'"] } } },
   ];
   for (const part of bad)
     test(`${JSON.stringify(part)} opens nothing: an Allow rule is left out, a Deny rule denies more`, () => {
@@ -168,6 +171,40 @@ describe("DM-133 rules", () => {
       expect(problems[0]).toMatch(/: rule left out$/);
       expect(problems[1]).toMatch(/: denied without regard to it$/);
     });
+
+  test("a Pass rule that makes no sense denies: what stands behind it was not meant for its packets", () => {
+    const problems: string[] = [];
+    expect(convert({ action: "Pass", protocol: "GRE", source: { nets: ["10.0.0.0/8"] } }, problems)).toEqual({
+      action: "deny",
+      source: { nets: ["10.0.0.0/8"] } as never,
+      destination: {},
+    });
+    expect(problems[0]).toMatch(/: denied without regard to it$/);
+    expect(convert({ action: "Log", protocol: "GRE" })).toBeUndefined();
+  });
+
+  for (const action of ["deny", "ALLOW", "constructor", "__proto__", 5, null, undefined])
+    test(`an action ${String(action)} counts as Deny, and the policy's other rules stand`, () => {
+      const problems: string[] = [];
+      const spec = { ingress: [{ action, protocol: "TCP" }, { action: "Allow" }] };
+      const policy = convertPolicy(resource("GlobalNetworkPolicy", spec), (problem) => problems.push(problem));
+      expect(policy?.inboundRules).toEqual([
+        { action: "deny", protocol: "tcp", source: {}, destination: {} },
+        { action: "allow", source: {}, destination: {} },
+      ]);
+      expect(problems).toEqual(["spec.ingress[0].action: want Allow, Deny, Log or Pass: counts as Deny"]);
+    });
+
+  test("of a policy whose narrowing selector does not parse only what it denies is used", () => {
+    const ingress = [{ action: "Allow" }, { action: "Pass" }, { action: "Deny", protocol: "UDP" }];
+    for (const field of ["namespaceSelector", "serviceAccountSelector"]) {
+      const problems: string[] = [];
+      const spec = { selector: "a == 'b'", [field]: "rub bish", ingress };
+      const policy = convertPolicy(resource("GlobalNetworkPolicy", spec), (problem) => problems.push(problem));
+      expect(policy?.inboundRules).toEqual([{ action: "deny", protocol: "udp", source: {}, destination: {} }]);
+      expect(problems).toEqual([`spec.${field} is no selector: of the policy only what it denies is used`]);
+    }
+  });
 });
 
 test("DM-039 types follow from the rules when they are not said", () => {

@@ -9,7 +9,7 @@ import { policyKindOf } from "../policy-key.ts";
 import { DEFAULT_TIER } from "../policy-names.ts";
 import type { Labels, Resource } from "../resource.ts";
 import { convertRules } from "../rule-conversion.ts";
-import { printSelector } from "../selector.ts";
+import { printSelector, tryParseSelector } from "../selector.ts";
 import type { ReportProblem } from "../value-error.ts";
 import {
   convertOrReport,
@@ -63,12 +63,18 @@ function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem
   const egress = spec.objects("egress");
   const order = spec.number("order");
   const hints = spec.texts("performanceHints");
+  // Who else it is for cannot be known: what it allows must not be theirs, what it denies may.
+  const isWide = selectsTooMuch(spec, namespace, report);
+  const rules = (of: readonly JsonReader[]) => {
+    const converted = convertRules(of, namespace, report);
+    return isWide ? converted.filter(({ action }) => action === "deny") : converted;
+  };
   return {
     ...(namespace === undefined ? {} : { namespace }),
     tier: spec.filled("tier") ?? DEFAULT_TIER,
     ...(order === undefined ? {} : { order }),
-    inboundRules: convertRules(ingress, namespace, report),
-    outboundRules: convertRules(egress, namespace, report),
+    inboundRules: rules(ingress),
+    outboundRules: rules(egress),
     selector: printSelector(selector),
     ...(spec.flag("doNotTrack") === true ? { untracked: true } : {}),
     ...(spec.flag("preDNAT") === true ? { preDnat: true } : {}),
@@ -76,6 +82,17 @@ function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem
     types: policyTypes(spec, ingress.length > 0, egress.length > 0),
     ...(hints.length === 0 ? {} : { performanceHints: hints }),
   };
+}
+
+/** Whether a selector that narrows the policy's own does not parse: it was left out. */
+function selectsTooMuch(spec: JsonReader, namespace: string | undefined, report: ReportProblem): boolean {
+  const narrowing = ["serviceAccountSelector", ...(namespace === undefined ? ["namespaceSelector"] : [])];
+  const lost = narrowing.filter((field) => {
+    const text = spec.filled(field);
+    return text !== undefined && tryParseSelector(text) === undefined;
+  });
+  for (const field of lost) report(`${spec.at(field)} is no selector: of the policy only what it denies is used`);
+  return lost.length > 0;
 }
 
 /** Said, or what there are rules for; without rules, ingress. */

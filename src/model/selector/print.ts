@@ -1,5 +1,6 @@
 // The canonical text of a selector (equal selectors print alike, and printing inverts parsing) and the names made of it.
 import { foldSelector, type Selector, type SelectorLeaf } from "./ast.ts";
+import { SelectorError } from "./lex.ts";
 
 const OPERATOR_TEXT = {
   equals: "==",
@@ -42,8 +43,13 @@ function printLeaf(leaf: SelectorLeaf): string {
   }
 }
 
-/** A value holds at most one sort of quotes: the language has no escapes. */
+/**
+ * A value holds at most one sort of quotes: the language has no escapes. Values that were not parsed (names of accounts
+ * and namespaces) may hold both, and would be read as something else.
+ */
 function quoteValue(value: string): string {
+  if (value.includes('"') && value.includes("'"))
+    throw new SelectorError(value, 0, "a value with both sorts of quotes cannot be selected");
   return value.includes('"') ? `'${value}'` : `"${value}"`;
 }
 
