@@ -1,6 +1,7 @@
 // A few pages for probes and scrapers, over HTTP or HTTPS. Each page is computed when it is asked for.
-import type { ServerOptions } from "node:https";
 import type { AddressInfo } from "node:net";
+import type { SecureContextOptions } from "node:tls";
+import type { ClientAuth } from "./tls-pages.ts";
 
 export interface Page {
   readonly status: number;
@@ -15,7 +16,7 @@ export interface PageServer {
 export async function servePages(options: {
   readonly host?: string;
   readonly port: number;
-  readonly tls?: ServerOptions;
+  readonly tls?: { readonly context: SecureContextOptions; readonly clientAuth: ClientAuth };
   readonly pages: Readonly<Record<string, () => Page>>;
 }): Promise<PageServer> {
   const { host, port, tls, pages } = options;
@@ -35,10 +36,7 @@ export async function servePages(options: {
     response.writeHead(status, { "content-type": contentType });
     response.end(body);
   };
-  const server =
-    tls === undefined
-      ? (await import("node:http")).createServer(listener)
-      : (await import("node:https")).createServer(tls, listener);
+  const { server, closeAll } = tls === undefined ? await plainServer(listener) : await tlsServer(tls, answer);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(port, host === "" ? undefined : host, resolve);
@@ -47,8 +45,26 @@ export async function servePages(options: {
     port: (server.address() as AddressInfo).port,
     close: () =>
       new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
+        server.once("close", () => resolve());
+        closeAll();
       }),
   };
+}
+
+async function plainServer(listener: import("node:http").RequestListener) {
+  const server = (await import("node:http")).createServer(listener);
+  const closeAll = () => {
+    server.close();
+    server.closeAllConnections();
+  };
+  return { server, closeAll };
+}
+
+async function tlsServer(
+  tls: { readonly context: SecureContextOptions; readonly clientAuth: ClientAuth },
+  answer: (path: string) => Page,
+) {
+  const { TlsPages } = await import("./tls-pages.ts");
+  const pages = new TlsPages({ ...tls, answer });
+  return { server: pages.server, closeAll: () => pages.close() };
 }

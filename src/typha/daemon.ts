@@ -266,11 +266,6 @@ export class TyphaDaemon {
 function metricsTls(config: TyphaConfig, env: Readonly<Record<string, string | undefined>>) {
   const { PrometheusMetricsCertFile: certFile, PrometheusMetricsKeyFile: keyFile } = config;
   if (certFile === "" && keyFile === "") return undefined;
-  const mode = config.PrometheusMetricsClientAuth;
   const context = loadContext({ certFile, keyFile, caFile: config.PrometheusMetricsCAFile || certFile }, env);
-  return {
-    ...context,
-    requestCert: mode !== "NoClientCert",
-    rejectUnauthorized: mode === "RequireAndVerifyClientCert",
-  };
+  return { context, clientAuth: config.PrometheusMetricsClientAuth };
 }

@@ -229,34 +229,49 @@ test("TC-T01 the program keeps trying while its datastore is away, and serves wh
   await store.close();
 }, 40_000);
 
-test("TC-T19 metrics over HTTPS, with a client certificate when that is asked for", async () => {
+const CLIENT_AUTH = [
+  { mode: "NoClientCert", none: true, ours: true, theirs: true },
+  { mode: "RequireAndVerifyClientCert", none: false, ours: true, theirs: false },
+  { mode: "RequireAnyClientCert", none: false, ours: true, theirs: true },
+  { mode: "VerifyClientCertIfGiven", none: true, ours: true, theirs: false },
+] as const;
+test("TC-T19 metrics over HTTPS, with a client certificate where that is asked for", async () => {
   const authority = new TestAuthority(folder, "metrics CA");
+  const strangers = new TestAuthority(mkdtempSync(join(folder, "strangers-")), "other CA");
   const own = authority.issue("metrics");
-  const scraper = authority.issue("scraper");
-  const port = await freePort();
-  await using _typha = new Typha(
-    {
-      TYPHA_DATASTORETYPE: "sqlite",
-      CALICO_SQLITE_PATH: join(folder, "https.db"),
-      TYPHA_PROMETHEUSMETRICSENABLED: "true",
-      TYPHA_PROMETHEUSMETRICSPORT: String(port),
-      TYPHA_PROMETHEUSMETRICSCERTFILE: own.certFile,
-      TYPHA_PROMETHEUSMETRICSKEYFILE: own.keyFile,
-      TYPHA_PROMETHEUSMETRICSCAFILE: authority.certFile,
-      TYPHA_PROMETHEUSMETRICSCLIENTAUTH: "RequireAndVerifyClientCert",
-    },
-    await freePort(),
-  );
   const ca = readFileSync(authority.certFile, "utf8");
-  const pem = { cert: readFileSync(scraper.certFile, "utf8"), key: readFileSync(scraper.keyFile, "utf8") };
-  const scrape = (tls: object) =>
-    fetch(`https://localhost:${port}/metrics`, { tls: { ca, ...tls }, signal: AbortSignal.timeout(2000) }).then(
-      async (response) => (await response.text()).includes("typha_cache_size"),
-      () => false,
+  const pem = (certificate: { readonly certFile: string; readonly keyFile: string }) => ({
+    cert: readFileSync(certificate.certFile, "utf8"),
+    key: readFileSync(certificate.keyFile, "utf8"),
+  });
+  const [ours, theirs] = [pem(authority.issue("scraper")), pem(strangers.issue("scraper"))];
+  for (const { mode, ...want } of CLIENT_AUTH) {
+    const port = await freePort();
+    await using _typha = new Typha(
+      {
+        TYPHA_DATASTORETYPE: "sqlite",
+        CALICO_SQLITE_PATH: join(folder, "https.db"),
+        TYPHA_PROMETHEUSMETRICSENABLED: "true",
+        TYPHA_PROMETHEUSMETRICSPORT: String(port),
+        TYPHA_PROMETHEUSMETRICSCERTFILE: own.certFile,
+        TYPHA_PROMETHEUSMETRICSKEYFILE: own.keyFile,
+        TYPHA_PROMETHEUSMETRICSCAFILE: authority.certFile,
+        TYPHA_PROMETHEUSMETRICSCLIENTAUTH: mode,
+      },
+      await freePort(),
     );
-  await eventually(() => scrape(pem));
-  expect(await scrape({})).toBe(false);
-}, 20_000);
+    const scrape = (tls: object) =>
+      fetch(`https://localhost:${port}/metrics`, { tls: { ca, ...tls }, signal: AbortSignal.timeout(2000) }).then(
+        async (response) => (await response.text()).includes("typha_cache_size"),
+        () => false,
+      );
+    await eventually(() => scrape(ours));
+    expect({ mode, none: await scrape({}), ours: await scrape(ours), theirs: await scrape(theirs) }).toEqual({
+      mode,
+      ...want,
+    });
+  }
+}, 40_000);
 
 function files(server: EtcdServer): Record<string, string> {
   const { ca, cert, key } = server.config.tls as unknown as Record<string, { file: string }>;
