@@ -31,6 +31,8 @@ const commands: Readonly<Record<string, Load>> = {
 };
 
 async function run(): Promise<number> {
+  // Whoever starts us may have none, as some container runtimes: no file or folder of ours is for all to write.
+  process.umask(process.umask() | 0o022);
   const argv = process.argv.slice(2);
   const name = process.argv0.slice(process.argv0.lastIndexOf("/") + 1); // node:path takes half a millisecond to load
   // kubectl finds a plugin by its file's name, which its user chooses.

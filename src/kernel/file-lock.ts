@@ -53,7 +53,7 @@ function openLock(path: string): number {
       return openSync(path, "a", 0o600);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT" || tries === MAKE_FOLDER_TRIES) throw error;
-      mkdirSync(dirname(path), { recursive: true, mode: 0o777 });
+      mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
     }
   }
 }
