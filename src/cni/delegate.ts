@@ -33,6 +33,7 @@ function findPlugin(plugin: string, path: string): string {
   if (!/^[a-zA-Z0-9_.-]+$/.test(plugin) || plugin === "." || plugin === "..")
     throw new CniError(INTERNAL, `invalid plugin name: ${JSON.stringify(plugin)}`);
   for (const folder of path.split(":")) {
+    if (!folder.startsWith("/")) continue; // not wherever the runtime happens to stand
     const candidate = join(folder, plugin);
     try {
       accessSync(candidate, constants.X_OK);

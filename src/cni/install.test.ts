@@ -15,7 +15,8 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { silentLogger } from "../lib/log.ts";
 import { readIfThere } from "../lib/whole-file.ts";
 import { lookUntil } from "../lib/testing/eventually.ts";
-import { installCni } from "./install.ts";
+import { copySecrets, installCni } from "./install.ts";
+import { InstallError } from "./install-error.ts";
 import { isSameFile } from "./install-files.ts";
 import { keepTokenFresh, nextRefreshMs } from "./token-refresh.ts";
 import type { KubeApi } from "../datastore/index.ts";
@@ -144,6 +145,34 @@ test("CI-078 etcd credentials are copied privately and named in the configuratio
   install({ CNI_NETWORK_CONFIG: template });
   expect(conf() as unknown).toEqual({ c: "", a: "", k: "" });
   expect(existsSync(join(root, "host/etc/cni/net.d/calico-tls"))).toBeFalse();
+});
+
+test("CI-078 root alone reads the etcd credentials, whatever modes they come with, also when they change", () => {
+  mkdirSync(join(root, "secrets"));
+  for (const file of ["etcd-ca", "etcd-cert", "etcd-key"]) put(`secrets/${file}`, `${file} 1`, 0o644);
+  install({ TLS_ASSETS_DIR: join(root, "secrets") });
+  const tls = "host/etc/cni/net.d/calico-tls";
+  put(`${tls}/etcd-old`, "of another release");
+  rmSync(join(root, tls, "etcd-key"));
+  put("secrets/etcd-key", "etcd-key 2", 0o644);
+  copySecrets(join(root, "secrets"), join(root, tls));
+  expect([mode(tls), mode(`${tls}/etcd-key`), read(`${tls}/etcd-key`)]).toEqual([0o700, 0o600, "etcd-key 2"]);
+  // What stays is never away: a plugin may start at any moment.
+  const { ino } = statSync(join(root, tls));
+  chmodSync(join(root, tls), 0o755);
+  rmSync(join(root, "secrets/etcd-ca"));
+  install({ TLS_ASSETS_DIR: join(root, "secrets") });
+  expect([statSync(join(root, tls)).ino, mode(tls)]).toEqual([ino, 0o700]);
+  expect(readdirSync(join(root, tls)).sort()).toEqual(["etcd-cert", "etcd-key"]);
+});
+
+test("a token or address that is more than one says nothing in the kubeconfig", () => {
+  put("account/token", "pod-token\n");
+  install(IN_POD);
+  expect(read("host/etc/cni/net.d/calico-kubeconfig")).toContain("token: pod-token\ncontexts:");
+  const evil = "t\n    insecure-skip-tls-verify: true";
+  expect(() => install(IN_POD, evil)).toThrow(new InstallError("the token for the plugin is none"));
+  expect(() => install({ ...IN_POD, KUBERNETES_SERVICE_PORT: "443\n    x: y" })).toThrow(/is no API server's URL/);
 });
 
 test("CI-078 a newer program replaces the one in use; an equal one is left alone; some can be skipped", () => {

@@ -1,6 +1,6 @@
 // The role `install`: puts the plugin, its credentials and its configuration on the host this container runs on, and
 // keeps the credentials fresh. Each step can be repeated; a step that was cut short leaves the old file in place.
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, watch, writeSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, watch, writeSync } from "node:fs";
 import { basename, join } from "node:path";
 import { createLogger, formatText, type Logger } from "../lib/log.ts";
 import { readIfThere } from "../lib/whole-file.ts";
@@ -44,7 +44,7 @@ export function installCni(options: InstallOptions): void {
   mkdirSync(netDir, { recursive: true });
   const tlsFiles = installTls(env, netDir);
   installPrograms(place, env, log);
-  const token = options.token ?? readIfThere(join(place.serviceAccount, "token")) ?? "";
+  const token = options.token ?? readIfThere(join(place.serviceAccount, "token"))?.trim() ?? "";
   const server = apiServerUrl(env);
   if (server !== undefined && token !== "") {
     const ca = readIfThere(join(place.serviceAccount, "ca.crt"));
@@ -58,16 +58,31 @@ export function installCni(options: InstallOptions): void {
   log.info("The CNI plugin is installed", { directory: netDir });
 }
 
-/** Which of the three etcd files are now on the host. */
+/** Which of the three etcd files are now on the host. A plugin that runs meanwhile finds the old ones or the new. */
 function installTls(env: Environment, netDir: string): string[] {
-  const source = env["TLS_ASSETS_DIR"] || "/calico-secrets";
+  const source = tlsSource(env);
   const target = join(netDir, "calico-tls");
-  rmSync(target, { recursive: true, force: true });
   const there = TLS_FILES.filter((file) => existsSync(join(source, file)));
-  if (there.length === 0) return [];
-  mkdirSync(target, { mode: 0o700 });
-  for (const file of there) writePrivately(join(target, file), readFileSync(join(source, file), "utf8"));
+  if (there.length === 0) {
+    rmSync(target, { recursive: true, force: true });
+    return [];
+  }
+  mkdirSync(target, { recursive: true, mode: 0o700 });
+  chmodSync(target, 0o700);
+  for (const name of readdirSync(target))
+    if (!there.some((file) => file === name)) rmSync(join(target, name), { recursive: true, force: true });
+  copySecrets(source, target);
   return there;
+}
+
+const tlsSource = (env: Environment): string => env["TLS_ASSETS_DIR"] || "/calico-secrets";
+
+/** What there is of the three; whatever mode they have where they come from, root alone reads the copies. */
+export function copySecrets(source: string, target: string): void {
+  for (const file of TLS_FILES) {
+    const text = readIfThere(join(source, file));
+    if (text !== undefined) writePrivately(join(target, file), text);
+  }
 }
 
 function installPrograms(place: InstallPlace, env: Environment, log: Logger): void {
@@ -166,17 +181,16 @@ async function pluginToken(env: Environment, log: Logger): Promise<string | unde
 
 /** Until SIGTERM: new etcd credentials reach the host when they change. */
 function keepSecretsFresh(env: Environment, log: Logger): Promise<void> {
-  const source = env["TLS_ASSETS_DIR"] || "/calico-secrets";
+  const source = tlsSource(env);
   return new Promise((resolve) => {
     if (existsSync(source))
       watch(source, () => {
-        for (const file of TLS_FILES)
-          try {
-            copyFileSync(join(source, file), join(PLACE.hostRoot, "etc/cni/net.d/calico-tls", file));
-          } catch {
-            // not one of ours, or in the middle of being replaced: the next event brings it
-          }
-        log.info("Copied the etcd credentials that changed", { from: source });
+        try {
+          copySecrets(source, join(PLACE.hostRoot, "etc/cni/net.d/calico-tls"));
+          log.info("Copied the etcd credentials that changed", { from: source });
+        } catch (error) {
+          log.warn("The etcd credentials that changed could not be copied", { from: source, error });
+        }
       });
     for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => resolve());
     setInterval(() => {}, 1 << 30); // nothing else keeps the process

@@ -1,4 +1,5 @@
 // The kubeconfig the plugin uses when no service answers. It holds a token: root alone may read it.
+import { InstallError } from "./install-error.ts";
 import type { Environment } from "./request.ts";
 
 export interface KubeconfigParts {
@@ -9,7 +10,11 @@ export interface KubeconfigParts {
   readonly token: string;
 }
 
+/** What stands in it without quotes is one word: nothing else can be said by an address or a token. */
 export function renderKubeconfig({ server, ca, skipTlsVerify, token }: KubeconfigParts): string {
+  if (!/^https?:\/\/[\w.:[\]%-]+$/.test(server))
+    throw new InstallError(`${JSON.stringify(server)} is no API server's URL`);
+  if (!/^[\w.~+/=-]+$/.test(token)) throw new InstallError("the token for the plugin is none"); // itself it is secret
   const trust = skipTlsVerify
     ? "insecure-skip-tls-verify: true"
     : `certificate-authority-data: "${Buffer.from(ca ?? "").toString("base64")}"`;
