@@ -1,5 +1,5 @@
-// Profiles for people who want to know where memory or time goes.
-import { writeFile } from "node:fs/promises";
+// Profiles for people who want to know where memory or time goes. One of memory shows all that is in it, secrets too.
+import { writePrivateFile } from "../lib/private-file.ts";
 
 const CPU_PROFILE_MS = 10_000;
 
@@ -9,7 +9,7 @@ export const profilePath = (path: string, now: Date): string =>
 
 /** A heap snapshot as Safari's and Chrome's tools read it. */
 export async function writeHeapProfile(path: string): Promise<void> {
-  await writeFile(path, Bun.generateHeapSnapshot("v8"));
+  writePrivateFile(path, Bun.generateHeapSnapshot("v8"));
 }
 
 /** Where time went in the next ten seconds, as Chrome's tools read it. */
@@ -22,7 +22,7 @@ export async function writeCpuProfile(path: string, durationMs = CPU_PROFILE_MS)
     await session.post("Profiler.start");
     await new Promise((resolve) => setTimeout(resolve, durationMs));
     const { profile } = await session.post("Profiler.stop");
-    await writeFile(path, JSON.stringify(profile));
+    writePrivateFile(path, JSON.stringify(profile));
   } finally {
     session.disconnect();
   }

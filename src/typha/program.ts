@@ -1,9 +1,10 @@
 // calico-typha [-c|--config-file FILE] | version
-import { appendFileSync, mkdirSync, writeFileSync, writeSync } from "node:fs";
+import { appendFileSync, mkdirSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { parseArgs } from "node:util";
 import { BUILD } from "../lib/build.ts";
 import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log.ts";
+import { writePrivateFile } from "../lib/private-file.ts";
 import { delay } from "../lib/retry.ts";
 import { type LoadedConfig, readConfigFile, resolveConfig, type TyphaConfig } from "./config.ts";
 import type { TyphaDaemon } from "./daemon.ts";
@@ -116,7 +117,7 @@ function writeHeapProfile(config: TyphaConfig, log: Logger): void {
   if (config.DebugMemoryProfilePath === "") return;
   const stamp = new Date().toISOString().replaceAll(":", "-");
   const path = config.DebugMemoryProfilePath.replace("<timestamp>", stamp);
-  writeFileSync(path, JSON.stringify(Bun.generateHeapSnapshot()));
+  writePrivateFile(path, JSON.stringify(Bun.generateHeapSnapshot()));
   log.info("heap profile written", { path });
 }
 
