@@ -115,9 +115,11 @@ function parseApiConfig(document: unknown): ApiConfig {
     if (setting === undefined) throw unknownField(name);
     if (value === null || value === "") continue;
     const wanted = setting.type === "text" ? "string" : setting.type;
+    // What should be text may be a secret: a password of digits is a number.
+    const given = setting.type === "text" ? `a ${Array.isArray(value) ? "list" : typeof value}` : JSON.stringify(value);
     if (typeof value !== wanted)
       throw new InvalidConfig(
-        `failed to parse config as YAML/JSON: spec.${name}: want a ${setting.type}, got ${JSON.stringify(value)}`,
+        `failed to parse config as YAML/JSON: spec.${name}: want a ${setting.type}, got ${given}`,
       );
     config[name] = value;
   }

@@ -43,6 +43,17 @@ test("DM-134 a user without a password is no user", () => {
   expect(config).toEqual({ type: "etcdv3", endpoints: ["http://a:2379"] });
 });
 
+test("a secret of the wrong type is not shown", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "datastore-secret-"));
+  const file = join(folder, "c.cfg");
+  for (const value of ["12345", "['12345']", "{a: 12345}"]) {
+    writeFileSync(file, `apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nspec: {etcdPassword: ${value}}\n`);
+    const error = await configFromFile(file).catch(String);
+    expect(error).toMatch(/spec\.etcdPassword: want a text, got a (number|list|object)$/);
+  }
+  rmSync(folder, { recursive: true });
+});
+
 const documents = [
   {
     name: "spec keys are read",
