@@ -5,7 +5,14 @@ import type { Check } from "./probes.ts";
 export { parseAsNumber } from "./as-number.ts";
 /** What a host knows of its sessions; loaded by who asks, probes start without it. */
 export const loadSurroundings = () => import("./session-surroundings.ts");
-export { ENVIRONMENT_FILE, environmentText, serviceUnit, UNIT_NAME, UNIT_PATH } from "./service-unit.ts";
+export {
+  ENVIRONMENT_FILE,
+  environmentText,
+  serviceUnit,
+  shownEnvironment,
+  UNIT_NAME,
+  UNIT_PATH,
+} from "./service-unit.ts";
 
 type Program = (argv: readonly string[]) => Promise<number> | number;
 

@@ -38,6 +38,15 @@ WantedBy=multi-user.target
 `;
 }
 
+/** Variables whose value is for the service alone. */
+const SECRET = /PASSWORD|TOKEN/;
+
+/** As `environmentText`, for people to read. */
+export function shownEnvironment(env: Readonly<Record<string, string | undefined>>): string {
+  const shown = Object.entries(env).map(([name, value]) => [name, value && SECRET.test(name) ? "<secret>" : value]);
+  return environmentText(Object.fromEntries(shown) as Record<string, string | undefined>);
+}
+
 /** One variable per line, quoted as systemd reads it. */
 export function environmentText(env: Readonly<Record<string, string | undefined>>): string {
   return Object.entries(env)

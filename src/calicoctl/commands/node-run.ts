@@ -11,6 +11,7 @@ import {
   environmentText,
   parseAsNumber,
   serviceUnit,
+  shownEnvironment,
   UNIT_NAME,
   UNIT_PATH,
 } from "../../node/index.ts";
@@ -33,7 +34,7 @@ export async function run(call: Call): Promise<number> {
   if (flags.has("dryrun")) {
     world.out(`Use the following command to start the calico-node service:\n\n`);
     world.out(
-      `${ENVIRONMENT_FILE}:\n${environmentText(env)}\n${UNIT_PATH}:\n${unit}\nsystemctl enable --now ${UNIT_NAME}\n`,
+      `${ENVIRONMENT_FILE}:\n${shownEnvironment(env)}\n${UNIT_PATH}:\n${unit}\nsystemctl enable --now ${UNIT_NAME}\n`,
     );
     return 0;
   }
@@ -91,7 +92,7 @@ function method(flags: Flags, name: string): string | undefined {
 /** Everything that leads to the datastore is handed on as it is. */
 function datastoreEnvironment({ world }: Call): Record<string, string | undefined> {
   const names = Object.keys(world.env).filter((name) =>
-    /^(CALICO_)?(DATASTORE_TYPE|SQLITE_PATH|ETCD_\w+|KUBECONFIG|K8S_\w+)$/.test(name),
+    /^(CALICO_)?(DATASTORE_TYPE|SQLITE_PATH|ETCD_\w+|KUBECONFIG|K8S_\w+|K8SAPITOKEN)$/.test(name),
   );
   return Object.fromEntries(names.map((name) => [name, world.env[name]]));
 }

@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseAddress } from "../../lib/ip.ts";
-import { environmentText, serviceUnit } from "../../node/index.ts";
+import { environmentText, serviceUnit, shownEnvironment } from "../../node/index.ts";
 import { HOST_COLLECTS } from "../node/collects.ts";
 import { isKernelNewEnough, moduleFinder, NEEDS } from "../node/modules.ts";
 import { isFelix } from "../node/processes.ts";
@@ -133,6 +133,23 @@ test("TC-C37 node run --dryrun shows unit and environment, and refuses what make
     ["--ip-autodetection-method", "magic"],
   ])
     expect((await line.run("node", "run", "--dryrun", ...args)).code).toBe(1);
+});
+
+test("TC-C37 what is shown of the environment has no password or token, what is written has", () => {
+  const env = { ETCD_PASSWORD: "hunter2", CALICO_K8SAPITOKEN: "eyJ", ETCD_USERNAME: "felix", CALICO_ETCD_PASSWORD: "" };
+  expect(shownEnvironment(env)).toBe(
+    'CALICO_K8SAPITOKEN="<secret>"\nETCD_PASSWORD="<secret>"\nETCD_USERNAME="felix"\n',
+  );
+  expect(environmentText(env)).toContain("hunter2");
+});
+
+test("TC-C37 node run --dryrun shows no secrets", async () => {
+  using line = new CommandLine();
+  Object.assign(line.env, { ETCD_PASSWORD: "hunter2", CALICO_K8SAPITOKEN: "eyJ" });
+  const { code, out } = await line.run("node", "run", "--dryrun", "--name", "n1");
+  expect(code).toBe(0);
+  expect(out).toContain('ETCD_PASSWORD="<secret>"');
+  expect(out).not.toMatch(/hunter2|eyJ/);
 });
 
 test("TC-C37 the environment's values survive quotes and dollars", () =>
