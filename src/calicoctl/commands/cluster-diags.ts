@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { Call } from "../command.ts";
+import { handOver } from "../diags/archive.ts";
 import { calicoPods, choosePods, clusterCollects, type Collect, podCollects } from "../diags/plan.ts";
 import { Failure } from "../failure.ts";
 
@@ -42,8 +43,8 @@ export async function run(call: Call): Promise<number> {
     const chosen = pods.ok ? choosePods(calicoPods(JSON.parse(pods.out)), focus, mostLogs) : [];
     const logs = chosen.flatMap((pod) => podCollects(pod, since));
     const failed = unanswered + (await collect(kubectl, folder, logs, parallel));
-    const archive = `${name}.tar.gz`;
-    await tar(archive, scratch, name);
+    await tar(join(scratch, "archive"), scratch, name);
+    const archive = handOver(join(scratch, "archive"), name);
     world.out(
       `Diagnostics of ${chosen.length} pods collected${failed > 0 ? `, ${failed} questions got no answer` : ""}.\n`,
     );

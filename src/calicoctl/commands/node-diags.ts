@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
+import { handOver } from "../diags/archive.ts";
 import { HOST_COLLECTS, HOST_FILES } from "../node/collects.ts";
 import { isFelix, processesHere, requireRoot } from "../node/processes.ts";
 
@@ -27,9 +28,10 @@ export function run(call: Call): number {
     const logs = call.flags.value("log-dir") ?? "/var/log/calico";
     if (existsSync(logs)) cpSync(logs, join(folder, "logs"), { recursive: true });
     else out(`No logs in ${logs}\n`);
-    const archive = join(process.cwd(), `${name}.tar.gz`);
-    const packed = spawnSync("tar", ["-C", work, "-czf", archive, name], { encoding: "utf8" });
-    if (packed.status !== 0) throw new Failure(`cannot pack ${archive}: ${packed.stderr}`);
+    const made = join(work, "archive");
+    const packed = spawnSync("tar", ["-C", work, "-czf", made, name], { encoding: "utf8" });
+    if (packed.status !== 0) throw new Failure(`cannot pack ${folder}: ${packed.stderr}`);
+    const archive = handOver(made, join(process.cwd(), name));
     out(`\nDiags saved to ${archive}\n`);
     return 0;
   } finally {

@@ -1,5 +1,6 @@
 // What `cluster diags` collects, as a list of kubectl calls and the files their output goes to. Secrets are listed by
 // name only: their data never leaves the cluster.
+import { isSubdomain } from "../../model/index.ts";
 
 export interface Collect {
   /** Relative to the archive's folder. */
@@ -105,7 +106,11 @@ export function calicoPods(answer: unknown): Pod[] {
     const role = app(metadata.labels);
     if (!CALICO_APPS.has(role)) return [];
     const containers = (spec.containers ?? []).map((container) => container.name);
-    return [{ namespace: metadata.namespace, name: metadata.name, node: spec.nodeName ?? "", app: role, containers }];
+    const node = spec.nodeName ?? "";
+    // They become words for kubectl and names of files; a cluster that calls a pod otherwise is none of Kubernetes.
+    const names = [metadata.namespace, metadata.name, node || "n", ...containers];
+    if (!names.every((name) => typeof name === "string" && isSubdomain(name))) return [];
+    return [{ namespace: metadata.namespace, name: metadata.name, node, app: role, containers }];
   });
 }
 
