@@ -1,6 +1,7 @@
 // calicoctl: which command was asked for, run it, and turn the way it ended into an exit code.
 import { readFileSync, readSync, writeSync } from "node:fs";
 import { basename } from "node:path";
+import { forTerminal, holdsCommands } from "../lib/visible-text.ts";
 import { findCommand, parseFlags } from "./arguments.ts";
 import type { World } from "./command.ts";
 import { Failure, UsageFailure } from "./failure.ts";
@@ -70,16 +71,20 @@ function report(
 
 /** The real outside. process.stdin and process.stdout are not touched: setting them up costs more than a command. */
 function processWorld(): World {
+  const isTerminal = (stream: "out" | "err"): boolean => {
+    const { isatty } = require("node:tty") as typeof import("node:tty");
+    return isatty(stream === "out" ? 1 : 2);
+  };
+  // What is stored reaches a pipe as it is, a terminal only as text.
+  const safe = (stream: "out" | "err", text: string) =>
+    holdsCommands(text) && isTerminal(stream) ? forTerminal(text) : text;
   return {
     env: process.env,
-    out: (text) => writeAll(1, text),
-    err: (text) => writeAll(2, text),
+    out: (text) => writeAll(1, safe("out", text)),
+    err: (text) => writeAll(2, safe("err", text)),
     readStdin: () => readFileSync(0),
     readLine,
-    isTerminal: (stream) => {
-      const { isatty } = require("node:tty") as typeof import("node:tty");
-      return isatty(stream === "out" ? 1 : 2);
-    },
+    isTerminal,
   };
 }
 

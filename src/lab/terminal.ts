@@ -2,6 +2,7 @@
 // output is complete even when a later step dies.
 import { writeSync } from "node:fs";
 import { isatty } from "node:tty";
+import { forTerminal } from "../lib/visible-text.ts";
 
 export interface Terminal {
   readonly colour: boolean;
@@ -18,7 +19,7 @@ export function openTerminal(options: { readonly quiet?: boolean; readonly fd?: 
   const isTerminal = isatty(fd);
   const colour = isTerminal && process.env["NO_COLOR"] === undefined;
   const write = (text: string) => {
-    if (options.quiet !== true) writeSync(fd, text);
+    if (options.quiet !== true) writeSync(fd, isTerminal ? forTerminal(text) : text);
   };
   return {
     colour,

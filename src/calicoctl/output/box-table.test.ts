@@ -7,6 +7,11 @@ test("columns are as wide as their widest cell, numbers may stand right", () =>
     "+------------+-----+\n| CIDR       | IPS |\n+------------+-----+\n| 10.0.0.0/8 |   7 |\n+------------+-----+\n",
   ));
 
+test("a cell cannot break the table or speak to the terminal", () =>
+  expect(formatBoxTable([{ title: "INFO" }], [["down\n\x1b[2J"]])).toBe(
+    "+-----------------+\n| INFO            |\n+-----------------+\n| down\\n\\u001b[2J |\n+-----------------+\n",
+  ));
+
 test("headings may be centred, with numbers to the right", () =>
   expect(
     formatBoxTable(

@@ -1,4 +1,6 @@
-// Tables with lines around their cells, as address and session listings are known to have.
+// Tables with lines around their cells, as address and session listings are known to have. What a neighbour said of itself
+// may stand in one: no cell breaks the table or speaks to the terminal.
+import { onOneLine } from "../../lib/visible-text.ts";
 
 export interface BoxColumn {
   readonly title: string;
@@ -8,9 +10,10 @@ export interface BoxColumn {
 /** @param titles where headings stand in their column */
 export function formatBoxTable(
   columns: readonly BoxColumn[],
-  rows: readonly (readonly string[])[],
+  given: readonly (readonly string[])[],
   titles: "left" | "center" = "left",
 ): string {
+  const rows = given.map((row) => row.map(onOneLine));
   const widths = columns.map(({ title }, i) => Math.max(title.length, ...rows.map((row) => (row[i] ?? "").length)));
   const rule = `+${widths.map((width) => "-".repeat(width + 2)).join("+")}+`;
   const line = (cells: readonly string[], place: (text: string, width: number, i: number) => string) =>

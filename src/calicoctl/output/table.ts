@@ -1,5 +1,6 @@
 // Columns of text: every cell is followed by at least three blanks, also the last of a line, and a column is never
-// narrower than five. Characters are counted, not bytes.
+// narrower than five. Characters are counted, not bytes. A cell cannot break the table or speak to the terminal.
+import { onOneLine } from "../../lib/visible-text.ts";
 
 const PADDING = 3;
 const LEAST_WIDTH = 5;
@@ -26,13 +27,5 @@ export function formatTable(
   return `${[emphasize(line(headings)), ...clean.map(line)].join("\n")}\n`;
 }
 
-/** A cell cannot break the table or speak to the terminal: line breaks, tabs and escapes become visible. */
-function onOneLine(cell: string): string {
-  return CONTROL.test(cell)
-    ? cell.replace(new RegExp(CONTROL, "g"), (char) => JSON.stringify(char).slice(1, -1))
-    : cell;
-}
-
-const CONTROL = /[\0-\x1f\x7f-\x9f]/;
 const ASCII = /^[\x20-\x7e]*$/;
 const length = (text: string) => (ASCII.test(text) ? text.length : [...text].length);
