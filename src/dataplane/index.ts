@@ -4,6 +4,7 @@ export { LinuxDataplane, type LinuxKernel } from "./linux-dataplane.ts";
 export * from "./manager.ts";
 export * from "./parameters.ts";
 export type { RulesKernel } from "./rule-planes.ts";
+export type { Refused } from "./rules/refused.ts";
 export { type DataplaneSizes, DataplaneStats } from "./stats.ts";
 export { hasIpvsDevice, openLinuxKernel } from "./open-kernel.ts";
 export { removeDataplane } from "./removal.ts";

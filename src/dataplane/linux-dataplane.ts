@@ -27,7 +27,8 @@ import { BandwidthLimits } from "./managers/bandwidth-limits.ts";
 import { EndpointStatus } from "./managers/endpoint-status.ts";
 import { FlowtableDevices } from "./managers/flowtable-devices.ts";
 import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
-import { type DataplaneFacts, type DataplaneParameters, rulesConfig } from "./parameters.ts";
+import { noRecords, tellNoRecords } from "./flow-records.ts";
+import { type DataplaneFacts, type DataplaneParameters, rulesConfig, wantsFlowLogs } from "./parameters.ts";
 import { createClusterNetwork } from "./cluster-network.ts";
 import { HostWatch } from "./host-watch.ts";
 import { detectMtus } from "./mtu.ts";
@@ -42,6 +43,7 @@ import { mainTableOwnership } from "./routes/ownership.ts";
 import { RouteTable } from "./routes/route-table.ts";
 import { StaticNeighbours } from "./routes/static-neighbours.ts";
 import { isWorkloadInterface } from "./rules/config.ts";
+import type { Refused } from "./rules/refused.ts";
 import { createEncryption, wireguardOf } from "./wireguard/create.ts";
 import type { WireguardKernel } from "./wireguard/wireguard-device.ts";
 
@@ -54,6 +56,8 @@ export interface LinuxKernel {
   readonly wireguard?: WireguardKernel;
   /** Queues, for bandwidth limits; without them there are none. */
   readonly trafficControl?: TrafficControl;
+  /** Why the kernel cannot record flows; nothing where it can, or nobody asked. */
+  readonly noFlowRecords?: string;
   /** What the other backend may have left. */
   readonly leftovers?: SweepTargets;
   /** The way of writing rules that would be chosen now; nothing when it was told outright. */
@@ -94,6 +98,8 @@ export class LinuxDataplane implements DataplaneDriver {
   readonly stats = new DataplaneStats();
   /** How much there is now. */
   readonly sizes: () => DataplaneSizes;
+  /** What the kernel does not take, and what is done instead. */
+  readonly refused: () => readonly Refused[];
   /** Our WireGuard devices with their peers, as the kernel has them. */
   readonly wireguardDevices: () => readonly WireguardDevice[];
 
@@ -103,7 +109,10 @@ export class LinuxDataplane implements DataplaneDriver {
     const { parameters, facts, kernel, logger } = options;
     const versions: readonly IpVersion[] = parameters.Ipv6Support ? [4, 6] : [4];
     const flowOffload = canOffload(parameters, kernel.rules, logger);
-    const config = rulesConfig(parameters, { ...facts, flowOffload }, kernel.rules.backend);
+    const { noFlowRecords } = kernel;
+    const hasNoRecords = noFlowRecords !== undefined && wantsFlowLogs(parameters);
+    if (hasNoRecords) tellNoRecords(logger, noFlowRecords);
+    const config = rulesConfig(parameters, { ...facts, flowOffload, flowRecords: !hasNoRecords }, kernel.rules.backend);
     const isWorkload = (name: string) => isWorkloadInterface(config, name);
     const isExcluded = (name: string) => parameters.InterfaceExclude.some((pattern) => pattern.test(name));
     const floatingIps = parameters.FloatingIPs === "Enabled";
@@ -252,6 +261,7 @@ export class LinuxDataplane implements DataplaneDriver {
       applyDelayMs: parameters.DebugSimulateDataplaneApplyDelay * 1000,
     });
     this.#tables = [...tables, ...encryption.tables];
+    this.refused = () => [...(hasNoRecords ? [noRecords(noFlowRecords)] : []), ...rules.refused()];
     this.sizes = () => ({
       backend: kernel.rules.backend,
       ...rules.size(),

@@ -22,7 +22,8 @@ import { detectFeatures, detectIptablesVariant, type HostFeatures } from "./ipta
 import { IPVS_DEVICE } from "./host-watch.ts";
 import type { LinuxKernel } from "./linux-dataplane.ts";
 import { whyIptables } from "./nft/probe.ts";
-import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
+import { whyNoRecords } from "./flow-records.ts";
+import { type DataplaneFacts, type DataplaneParameters, wantsFlowLogs } from "./parameters.ts";
 import type { RulesKernel } from "./rule-planes.ts";
 import type { SweepTargets } from "./sweeper.ts";
 
@@ -53,6 +54,7 @@ export async function openLinuxKernel(
   };
   try {
     const { rules, features } = await chooseRules(parameters, facts, versions, nft, logger);
+    const noFlowRecords = wantsFlowLogs(parameters) ? await whyNoRecords(rules, versions) : undefined;
     const leftovers = leftoversOf(rules, versions, nft);
     const wireguard = { open: () => openWireguard(), setThreaded };
     const isAuto = !["Enabled", "Disabled"].includes(parameters.NFTablesMode);
@@ -64,6 +66,7 @@ export async function openLinuxKernel(
     };
     const kernel = {
       ...(isAuto ? { backendNow } : {}),
+      ...(noFlowRecords === undefined ? {} : { noFlowRecords }),
       rules,
       features,
       leftovers,

@@ -114,9 +114,16 @@ export interface DataplaneFacts {
   readonly ipvs: boolean;
   /** The kernel can offload established flows. */
   readonly flowOffload?: boolean;
+  /** The kernel can record flows; not known when absent. */
+  readonly flowRecords?: boolean;
   /** The metadata server's address, looked up from its name. */
   readonly metadataAddress?: IpAddress;
 }
+
+/** Either wants every verdict recorded. */
+export const wantsFlowLogs = (
+  p: Pick<DataplaneParameters, "FlowLogsGoldmaneServer" | "FlowLogsLocalReporter">,
+): boolean => p.FlowLogsGoldmaneServer !== "" || p.FlowLogsLocalReporter === "Enabled";
 
 export type RulesBackend = "iptables" | "nftables";
 
@@ -182,7 +189,7 @@ export function rulesConfig(p: DataplaneParameters, facts: DataplaneFacts, backe
     logPrefix: p.LogPrefix,
     ...(limit === undefined ? {} : { logRate: `${limit.count}/${limit.unit}` }),
     logBurst: p.LogActionRateLimitBurst,
-    flowLogs: p.FlowLogsGoldmaneServer !== "" || p.FlowLogsLocalReporter === "Enabled",
+    flowLogs: wantsFlowLogs(p) && facts.flowRecords !== false,
     ipvs: facts.ipvs && !isNft,
     nodePortRanges: p.KubeNodePortRanges.map(({ min, max }) => ({ first: min, last: max })),
     ...(isNft && facts.flowOffload === true ? { flowtable: FLOWTABLE } : {}),

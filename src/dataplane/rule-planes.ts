@@ -15,6 +15,7 @@ import type { DataplaneParameters } from "./parameters.ts";
 import type { RulesConfig } from "./rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "./rules/layer-table.ts";
 import { IPTABLES_CHAIN_LENGTH, NFT_CHAIN_LENGTH } from "./rules/names.ts";
+import type { Refused } from "./rules/refused.ts";
 import { LAYERS } from "./rules/rule.ts";
 import type { DataplaneSizes, DataplaneStats } from "./stats.ts";
 
@@ -28,6 +29,7 @@ export interface RulePlanes {
   /** Devices whose established flows take the short cut, with nftables. */
   readonly setFlowtableDevices?: (devices: ReadonlySet<string>) => void;
   readonly size: () => Pick<DataplaneSizes, "tables" | "sets">;
+  readonly refused: () => readonly Refused[];
   /** nftables tables that hold our rules; the legacy tools have none. */
   readonly watched?: { readonly ruleset: NftRuleset; readonly tables: readonly TableRef[] };
 }
@@ -77,11 +79,13 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
   const refreshMs = parameters.NftablesRefreshInterval * 1000;
   const arp = arpPlane(config, ruleset);
   const all = arp === undefined ? planes : [...planes, arp];
+  const tables = new NftTables({ planes: all, ruleset, logger, refreshMs, ...counted(stats) });
   return {
     planes,
     sets: [],
     watched: { ruleset, tables: all.map(({ table }) => table) },
-    tables: [new NftTables({ planes: all, ruleset, logger, refreshMs, ...counted(stats) })],
+    tables: [tables],
+    refused: () => tables.refused(),
     chainNameLimit: NFT_NAME_LIMIT,
     setFlowtableDevices: (devices) => {
       for (const plane of planes) plane.setFlowtableDevices(devices);
@@ -182,6 +186,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
       tables: written.map(({ version, layer, size }) => ({ version, table: layer, ...size })),
       sets: sets.map(({ version, count }) => ({ version, ours: count })),
     }),
+    refused: () => written.flatMap((table) => table.refused()),
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
   };
 }

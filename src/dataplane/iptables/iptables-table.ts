@@ -286,7 +286,7 @@ export class IptablesTable implements LayerTable, Reconciler {
         candidates,
         standIns: candidates.map(lower),
         hooks,
-        likeness: likenessOf(rule),
+        likeness: `${likenessOf(rule)} ${first}`,
       };
     });
   }

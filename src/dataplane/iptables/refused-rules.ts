@@ -25,6 +25,7 @@ const PROBE = "cali-probe";
 const HARMLESS = "--jump RETURN";
 /** So many different ones are searched for one by one; then those like them are taken for refused. */
 const MOST = 32;
+const MANY = 8;
 
 /** None when the rules are not the reason, or cannot be told apart, or the kernel's trouble passes. */
 export async function findRefused<S extends Suspect>(
@@ -67,19 +68,22 @@ async function search<S extends Suspect>(
       const level = await nearest(probe, first, hooks);
       refused.push(...like.map((suspect) => ({ ...suspect, level })));
     }
-    if (refused.length <= MOST) continue;
-    const [{ likeness, level } = { likeness: "", level: 0 }] = refused;
-    const isKnown = new Set(refused.map(({ chain, index }) => `${chain} ${index}`));
-    for (const suspect of suspects)
-      if (
-        suspect.likeness === likeness &&
-        suspect.standIns.length > level &&
-        !isKnown.has(`${suspect.chain} ${suspect.index}`)
-      )
-        refused.push({ ...suspect, level });
-    return refused;
+    if (refused.length > MOST) return [...refused, ...alike(suspects, refused)];
   }
   return refused;
+}
+
+/** Those that need what many needed that were refused. */
+function alike<S extends Suspect>(suspects: readonly S[], refused: readonly RefusedAt<S>[]): RefusedAt<S>[] {
+  const known = new Set(refused.map(({ chain, index }) => `${chain} ${index}`));
+  return suspects.flatMap((suspect) => {
+    if (known.has(`${suspect.chain} ${suspect.index}`)) return [];
+    const like = refused.filter(({ likeness }) => likeness === suspect.likeness);
+    const [first] = like;
+    return first === undefined || like.length < MANY || suspect.standIns.length <= first.level
+      ? []
+      : [{ ...suspect, level: first.level }];
+  });
 }
 
 async function refusedTexts(probe: Probe, texts: readonly string[], hooks: readonly string[]): Promise<string[]> {

@@ -4,7 +4,7 @@
 import { NftError, type NftChange, type NftRuleset, type TableRef } from "../../kernel/index.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { AsideAt, RuleAt } from "../rules/aside.ts";
-import { type Refused, RefusedLog, refusedRule, refusedSet } from "../rules/refused.ts";
+import { type Refused, RefusedLog, type RefusedRule, refusedRule, refusedSet } from "../rules/refused.ts";
 import type { NftPlane } from "./nft-plane.ts";
 import { LateRule } from "./prepared-chain.ts";
 
@@ -44,7 +44,7 @@ export class Refusals {
     return this.#log.explained(this.#current());
   }
 
-  #current(): Refused[] {
+  #current(): RefusedRule[] {
     return this.#options.planes.flatMap((plane) => [
       ...plane.aside().flatMap((at) => refusedAt(plane, at)),
       ...plane.setsAside().map((set) => refusedSet(nameIn(plane, set))),
@@ -217,7 +217,7 @@ const whereOf = ({ family, name }: TableRef, { chain, index }: RuleAt): string =
   `${family} ${name} ${chain}, number ${index + 1}`;
 const nameIn = ({ table }: NftPlane, name: string): string => `${table.family} ${table.name} ${name}`;
 
-function refusedAt(plane: NftPlane, at: RuleAt): Refused[] {
+function refusedAt(plane: NftPlane, at: RuleAt): RefusedRule[] {
   const found = plane.ruleAt(at);
   if (found?.standIn === undefined) return [];
   return [refusedRule(whereOf(plane.table, at), found.rule, found.standIn)];

@@ -4,7 +4,7 @@ import type { Rule } from "./rule.ts";
 import { describeStandIn, neededFor } from "./stand-in.ts";
 
 export interface Refused {
-  readonly kind: "rule" | "set";
+  readonly kind: "rule" | "set" | "feature";
   /** `ip calico filter-cali-INPUT, number 3` */
   readonly where: string;
   /** The rule as it was wanted. */
@@ -16,7 +16,10 @@ export interface Refused {
   readonly error?: string;
 }
 
-export const refusedRule = (where: string, rule: Rule, standIn: Rule): Refused => {
+/** As a transaction shows it. */
+export type RefusedRule = Refused & { readonly kind: "rule" | "set" };
+
+export const refusedRule = (where: string, rule: Rule, standIn: Rule): RefusedRule => {
   const setting = neededFor(rule);
   const { ifRefused: _, ...said } = rule;
   return {
@@ -27,7 +30,7 @@ export const refusedRule = (where: string, rule: Rule, standIn: Rule): Refused =
     instead: describeStandIn(standIn),
   };
 };
-export const refusedSet = (where: string): Refused => ({
+export const refusedSet = (where: string): RefusedRule => ({
   kind: "set",
   where,
   instead: "rules that name it stop what they would look up",
@@ -47,7 +50,7 @@ export class RefusedLog {
     this.#log = logger;
   }
 
-  tell(refused: Refused, error: unknown): void {
+  tell(refused: RefusedRule, error: unknown): void {
     const { kind, where, ...fields } = refused;
     const key = JSON.stringify(refused);
     const words = describeError(error);
