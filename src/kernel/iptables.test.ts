@@ -11,7 +11,7 @@ async function withTool<T>(script: string, body: (log: string) => Promise<T>): P
   const log = join(folder, "log");
   for (const action of ["save", "restore"]) {
     const file = join(folder, `iptables-nft-${action}`);
-    writeFileSync(file, `#!/bin/sh\nexec 2>&1\necho "$@" >> ${log}\ncat >> ${log}\n${script}\n`);
+    writeFileSync(file, `#!/bin/sh\necho "$@" >> ${log}\ncat >> ${log}\n${script}\n`);
     chmodSync(file, 0o755);
   }
   process.env["PATH"] = `${folder}:${path}`;
@@ -38,10 +38,26 @@ test("FD-031 restore waits for the lock by the tool's own flags, in microseconds
 });
 
 test("FD-031 a lock that is not given up in time is an error that says so", async () => {
-  await withTool('echo "Another app is currently holding the xtables lock" >/dev/stderr; exit 4', async () => {
+  await withTool('echo "Another app is currently holding the xtables lock" >&2; exit 4', async () => {
     const iptables = new Iptables({ family: 4, variant: "nft", lock: { timeoutSeconds: 1, probeMs: 50 } });
     const failure = await iptables.restore("*filter\nCOMMIT\n").catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(IptablesError);
     expect((failure as IptablesError).exitCode).toBe(4);
+    expect((failure as IptablesError).isPassing).toBe(true);
   });
 });
+
+const failures = [
+  [4, "Can't lock /run/xtables.lock: Resource temporarily unavailable", true],
+  [1, "iptables-restore: Memory allocation problem.", true],
+  [4, "line 3: RULE_APPEND failed (Cannot allocate memory): rule in chain p", true],
+  [undefined, "", true],
+  [4, "line 3: RULE_APPEND failed (No such file or directory): rule in chain p", false],
+  [4, "line 3: RULE_APPEND failed (Invalid argument): rule in chain p", false],
+  [2, "iptables-restore v1.8.9 (legacy): Set nosuch doesn't exist.", false],
+  [2, "iptables-restore v1.8.9 (legacy): Couldn't load match `connlimit':No such file or directory", false],
+  [1, "iptables-restore: line 4 failed", false],
+] as const;
+for (const [code, words, isPassing] of failures)
+  test(`${words || "no word, killed"}: ${isPassing ? "asked again" : "a refusal"}`, () =>
+    expect(new IptablesError("iptables-restore", code, words).isPassing).toBe(isPassing));

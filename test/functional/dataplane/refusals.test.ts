@@ -6,7 +6,16 @@ import { ALL_FEATURES } from "../../../src/dataplane/iptables/text.ts";
 import { NftPlane } from "../../../src/dataplane/nft/nft-plane.ts";
 import { NftTables } from "../../../src/dataplane/nft/nft-tables.ts";
 import { rulesConfig } from "../../../src/dataplane/parameters.ts";
-import { accept, chain, drop, inInterface, inSet, jump, type Rule } from "../../../src/dataplane/rules/rule.ts";
+import {
+  accept,
+  chain,
+  drop,
+  inInterface,
+  inSet,
+  jump,
+  protocolIs,
+  type Rule,
+} from "../../../src/dataplane/rules/rule.ts";
 import { Nft, type NftChange } from "../../../src/kernel/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger } from "../../../src/lib/log.ts";
@@ -26,6 +35,25 @@ async function twoPods(backend: (typeof BACKENDS)[number]) {
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
   for (const p of [80, 81, 82]) host.prober.listen(b.target, "tcp", p);
   return { host, a, b };
+}
+
+/** A table as the agent keeps it, without an agent. */
+function ownTable(host: DataplaneHost, variant: "legacy" | "nft", layer: "nat" | "filter") {
+  const lines: string[] = [];
+  const logger = createLogger({
+    level: "warn",
+    write: ({ sentence, fields }) => lines.push(`${sentence} ${JSON.stringify(fields)}`),
+  });
+  const table = new IptablesTable({
+    layer,
+    store: host.iptables(4, variant),
+    context: { config, version: 4, layer, features: ALL_FEATURES },
+    insertMode: "insert",
+    logger,
+    postWriteMs: 0,
+    refreshMs: 0,
+  });
+  return { table, lines, apply: () => table.apply(new AbortController().signal) };
 }
 
 describe("connection limits on a kernel that cannot count connections", () => {
@@ -86,25 +114,30 @@ for (const backend of ["legacy", "nft"] as const)
       expect(await host.probe(cells(a, c, 80))).toEqual(["reached"]);
     }, 60_000);
 
+    test("a rule that does not fit where packets come from is found behind the kernel's chain, and not its jump", async () => {
+      const host = await DataplaneHost.create(backend);
+      await using _ = host;
+      const { table, lines, apply } = ownTable(host, backend, "nat");
+      const masquerade: Rule = { match: [inInterface("eth1")], action: { kind: "masquerade" } };
+      const translate: Rule = { match: [inInterface("eth2")], action: { kind: "dnat", to: "10.0.0.1" as IpAddress } };
+      table.setChain(chain("cali-inner", [translate, masquerade])); // before routing nobody can masquerade
+      table.setChain(chain("cali-outer", [{ action: jump("cali-inner") }]));
+      table.setHook("PREROUTING", "insert", [{ action: jump("cali-outer") }]);
+      await apply();
+      const saved = host.namespace.run(`iptables-${backend}-save`, ["-t", "nat"]);
+      expect(saved).toMatch(/-A PREROUTING .*-j cali-outer/);
+      expect(saved).toMatch(/-A cali-outer .*-j cali-inner/);
+      expect(saved).toMatch(/-A cali-inner .*-i eth2 .*-j DNAT/);
+      expect(saved).toMatch(/-A cali-inner .*Left out/);
+      expect(saved).not.toContain("cali-probe");
+      expect(lines.filter((line) => line.includes("the kernel refuses a rule"))).toHaveLength(1);
+      expect(lines.join("\n")).toContain("cali-inner, number 2");
+    }, 30_000);
+
     test("a rule that names a set which is not there is found among the others by the real tools", async () => {
       const host = await DataplaneHost.create(backend);
       await using _ = host;
-      const store = host.iptables(4, backend);
-      const lines: string[] = [];
-      const logger = createLogger({
-        level: "warn",
-        write: ({ sentence, fields }) => lines.push(`${sentence} ${JSON.stringify(fields)}`),
-      });
-      const context = { config, version: 4, layer: "filter", features: ALL_FEATURES } as const;
-      const table = new IptablesTable({
-        layer: "filter",
-        store,
-        context,
-        insertMode: "insert",
-        logger,
-        postWriteMs: 0,
-        refreshMs: 0,
-      });
+      const { table, lines, apply } = ownTable(host, backend, "filter");
       const many = Array.from({ length: 40 }, (_, i): Rule => ({ match: [inInterface(`eth${i}`)], action: accept }));
       table.setChain(
         chain("cali-many", [
@@ -114,7 +147,7 @@ for (const backend of ["legacy", "nft"] as const)
         ]),
       );
       table.setHook("FORWARD", "insert", [{ action: jump("cali-many") }]);
-      await table.apply(new AbortController().signal);
+      await apply();
       const saved = host.namespace.run(`iptables-${backend}-save`, ["-t", "filter"]);
       expect(saved.match(/-A cali-many .*-i eth\d+ .*-j ACCEPT/g)).toHaveLength(40);
       expect(saved).toMatch(/Closed: the rule here was refused by the kernel.* -j DROP/);
@@ -231,6 +264,32 @@ describe("the real kernel", () => {
     expect(shown()).toBe(before);
     expect(lines.filter((line) => line.startsWith("error"))).toHaveLength(1);
   }, 30_000);
+
+  test("a rule that does not fit where packets come from is blamed by the kernel on the jump, and found by us", async () => {
+    const { host, plane, apply, shown, lines, ruleset } = await tables();
+    await using _ = host;
+    using _ruleset = ruleset;
+    const { raw, filter } = plane.tables;
+    filter.setChain(chain("cali-other", [{ match: [inInterface("eth3")], action: drop }]));
+    filter.setHook("FORWARD", "insert", [{ action: jump("cali-other") }]);
+    const inner: Rule[] = [
+      { match: [inInterface("eth1")], action: accept },
+      // Only where packets come in can be asked whether they came the right way.
+      { match: [protocolIs("udp"), { kind: "reversePathFails" }], action: drop },
+    ];
+    raw.setChain(chain("cali-inner", inner));
+    raw.setChain(chain("cali-outer", [{ action: jump("cali-inner") }]));
+    raw.setHook("OUTPUT", "insert", [{ action: jump("cali-outer") }]);
+    await apply();
+    expect(shown()).toContain("jump raw-cali-outer");
+    expect(shown()).toContain("jump raw-cali-inner");
+    expect(shown()).toContain('iifname "eth3"');
+    expect(shown()).toMatch(/l4proto udp .*drop comment "cali:\w+; Closed/);
+    const said = lines.filter((line) => line.startsWith("error"));
+    expect(said).toHaveLength(1);
+    expect(said[0]).toContain("raw-cali-inner, number 2");
+    expect(said[0]).toContain("the same protocol are dropped");
+  }, 60_000);
 
   test("what only the whole transaction shows, such as chains that lead too deep, is found by halving and closed", async () => {
     const { host, plane, apply, shown, lines, ruleset } = await tables();
