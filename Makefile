@@ -6,7 +6,10 @@ BUN := node_modules/.bin/bun
 .PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak test-vm try-bare
 
 help: ## this list
-	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+lab: build ## a 3-node cluster in network namespaces, with a demonstration
+	@dist/calico lab up && echo && dist/calico lab demo && echo && echo "look around with dist/calico lab help; remove it with dist/calico lab down"
 
 setup: ## install the Debian and npm packages that are missing
 	@scripts/setup.sh
@@ -55,9 +58,6 @@ leader-soak: build ## two kube-controllers, the leader killed for five minutes, 
 
 clean: ## remove what was built
 	@rm -rf dist .cache
-
-lab: build ## a 3-node cluster in network namespaces, with a demonstration
-	@dist/calico lab up && dist/calico lab demo && echo && echo "look around with dist/calico lab help; remove it with dist/calico lab down"
 
 try-bare: build ## the executable on a bare Debian root: what it says is missing, and the lab once that is installed (two minutes)
 	@$(BUN) scripts/try-bare.ts

@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { describeError } from "../lib/log.ts";
+import { isLabelValue, isQualifiedName } from "../model/index.ts";
 import { parseArguments } from "./arguments.ts";
 import { demonstrate } from "./demo.ts";
 import { down } from "./down.ts";
@@ -14,7 +15,7 @@ import { Lab } from "./lab.ts";
 import { lockExisting } from "./lock.ts";
 import { measureMatrix, renderMatrix } from "./matrix.ts";
 import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
-import { parsePodName, podNamespace } from "./pods.ts";
+import { parsePodName, podNamespace, podTitle } from "./pods.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
 import { changeSettings } from "./settings.ts";
 import { labStatus, renderStatus } from "./status.ts";
@@ -24,22 +25,24 @@ import { addPods, removePod, up } from "./up.ts";
 
 export const USAGE = `calico lab: a cluster in network namespaces on this machine
 
-  calico lab up [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]
-                [--dataplane nft|iptables] [--datastore sqlite|etcd|kubernetes] [--ipv6]
-  calico lab up --kubernetes           a real Kubernetes cluster: kubelets, containerd, kube-proxy (--nodes, --pods,
-                                       --backend, --dataplane as above)
-  calico lab kubectl [--name LAB --] … kubectl on that cluster, as its administrator
-  calico lab demo                      a shop with a policy, before and after, and why
-  calico lab down                      remove it, completely
-  calico lab status [-o json]
-  calico lab exec NODE|POD -- COMMAND  run a command on a host or in a pod
-  calico lab pod add [NAMESPACE/]NAME [--node NODE] [--labels k=v,…] | pod del NAME | pod list [-o json]
-  calico lab apply -f FILE             calicoctl apply on the first node
-  calico lab set NODE NAME=VALUE …     change calico-node's environment on a host and start it again
-  calico lab matrix [--protocol tcp|udp|icmp|sctp] [--port N] [--version 4|6] [-n NAMESPACE] [-o json]
-  calico lab break WHAT …              ${Object.values(FAULTS).join("\n                                       ")}
-  calico lab heal                      undo what was broken
-  calico lab capture NODE [-- FILTER]  tcpdump on a host
+  up         make one, or finish and repair what is there of it
+               [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]
+               [--dataplane nft|iptables] [--datastore sqlite|etcd|kubernetes] [--ipv6]
+               --kubernetes: a real Kubernetes cluster with kubelets, containerd and kube-proxy
+               (with --nodes, --pods, --backend, --dataplane)
+  demo       a shop with a policy: before, after, and why
+  status     what stands and what does not [-o json]
+  matrix     who reaches whom, by real packets
+               [--protocol tcp|udp|icmp|sctp] [--port N] [--version 4|6] [-n NAMESPACE] [-o json]
+  exec       NODE|POD -- COMMAND: run a command on a host or in a pod
+  pod        add [NAMESPACE/]NAME [--node NODE] [--labels k=v,…] | del NAME | list [-o json]
+  apply      -f FILE: calicoctl apply, on the first node
+  set        NODE NAME=VALUE …: change calico-node's environment on a host and start it again
+  capture    NODE [-- FILTER]: tcpdump on a host
+  break      ${Object.values(FAULTS).join("\n             ")}
+  heal       undo what was broken
+  kubectl    … or --name LAB -- …: kubectl on a cluster with Kubernetes, as its administrator
+  down       remove it, completely
 
 Every command takes --name LAB (default: $CALICO_LAB, or lab); several labs can stand side by side.`;
 
@@ -119,8 +122,8 @@ async function run(argv: readonly string[]): Promise<number> {
     }
     case "apply": {
       if (values.filename === undefined) throw new UsageError("apply -f FILE");
-      const text = readFileSync(values.filename === "-" ? 0 : values.filename, "utf8");
-      terminal.line(Lab.open(name).calicoctl(["apply", "-f", "-"], text).trimEnd());
+      const lab = Lab.open(name);
+      terminal.line(lab.calicoctl(["apply", "-f", "-"], readGiven(values.filename)).trimEnd());
       return 0;
     }
     case "set": {
@@ -171,13 +174,18 @@ function pod(
     addPods(lab, [wanted]);
     const added = lab.pod(`${wanted.namespace}/${wanted.name}`);
     if (options.node !== undefined && added.node !== options.node)
-      throw new UsageError(`pod ${podNamespace(added)} is on ${added.node} already; calico lab pod del it first`);
-    print(added, () => `pod ${podNamespace(added)} on ${added.node}: ${added.addresses.join(", ")}`);
+      throw new UsageError(`pod ${podTitle(added)} is on ${added.node} already; calico lab pod del it first`);
+    const differs = Object.entries(wanted.labels).some(([key, value]) => added.labels[key] !== value);
+    if (differs)
+      throw new UsageError(
+        `pod ${podTitle(added)} is there already, with labels ${labelText(added.labels) || "none"}; calico lab pod del it first`,
+      );
+    print(added, () => `pod ${podTitle(added)} on ${added.node}: ${added.addresses.join(", ")}`);
     return 0;
   }
   const doomed = lab.pod(text);
   removePod(lab, doomed);
-  print(doomed, () => `pod ${podNamespace(doomed)} is gone`);
+  print(doomed, () => `pod ${podTitle(doomed)} is gone`);
   return 0;
 }
 
@@ -273,11 +281,22 @@ function parseLabels(text: string): Record<string, string> {
   return Object.fromEntries(
     text.split(",").map((pair) => {
       const [key, value, more] = pair.split("=");
-      if (key === undefined || key === "" || value === undefined || more !== undefined)
+      if (key === undefined || value === undefined || more !== undefined)
         throw new UsageError(`--labels ${text}: want key=value,key=value`);
+      if (!isQualifiedName(key)) throw new UsageError(`--labels ${text}: ${JSON.stringify(key)} is no label's name`);
+      if (!isLabelValue(value)) throw new UsageError(`--labels ${text}: ${JSON.stringify(value)} is no label's value`);
       return [key, value];
     }),
   );
+}
+
+function readGiven(file: string): string {
+  try {
+    return readFileSync(file === "-" ? 0 : file, "utf8");
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new UsageError(`${file}: ${code === "ENOENT" ? "there is no such file" : message}`);
+  }
 }
 
 function protocolOf(text: string) {

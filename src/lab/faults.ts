@@ -88,6 +88,8 @@ export async function healLab(lab: Lab): Promise<string[]> {
       done.push(`${node} ${nic.name} is plugged in`);
     } else if (kind === "rules" || kind === "routes")
       done.push(`${kind} on ${node}: the agent writes them again by itself`);
+    else if (kind === "process" && lab.host(node).program("calico-node") !== undefined)
+      done.push(`${detail ?? "calico-node"} on ${node}: started again by itself`);
   }
   if (lab.options.datastore === "etcd" && findProcess(lab.folder, "etcd") === undefined) {
     startEtcd(lab.folder, lab.plan);

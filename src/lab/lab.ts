@@ -110,7 +110,7 @@ export class Lab {
     try {
       for (const [pod, name] of this.namespaceNames(pods)) {
         const holder = this.host(pod.node).holder;
-        if (holder === undefined) throw new Error(`host ${pod.node} is down`);
+        if (holder === undefined) throw new Error(`host ${pod.node} is down; calico lab up`);
         const namespace = openSync(join(namespacesSeenBy(holder.pid), name), "r");
         targets.set(pod, { namespace, name: `${pod.namespace}/${pod.name}` });
       }

@@ -15,11 +15,15 @@ export function parsePodName(text: string): { readonly namespace: string; readon
   const [namespace, name] = second === undefined ? ["default", first] : [first, second];
   if (!NAME.test(namespace) || !NAME.test(name) || text.split("/").length > 2)
     throw new UsageError(
-      `pod ${JSON.stringify(text)}: want NAME or NAMESPACE/NAME in lower-case letters, digits and -`,
+      `pod ${JSON.stringify(text)}: want NAME or NAMESPACE/NAME, each of at most 42 lower-case letters, digits and -`,
     );
   return { namespace, name };
 }
 
+export const podTitle = (pod: { readonly namespace: string; readonly name: string }): string =>
+  `${pod.namespace}/${pod.name}`;
+
+/** Its network namespace on its host. */
 export const podNamespace = (pod: { readonly namespace: string; readonly name: string }): string =>
   `${pod.namespace}.${pod.name}`;
 
@@ -28,12 +32,12 @@ export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, po
   const host = new LabHost(folder, pod.node);
   const made = host.run(["ip", "netns", "add", podNamespace(pod)]);
   if (made.code !== 0 && !made.stderr.includes("File exists"))
-    throw new Error(`pod ${podNamespace(pod)} on ${pod.node}: ${made.stderr.trim()}`);
+    throw new Error(`pod ${podTitle(pod)} on ${pod.node}: ${made.stderr.trim()}`);
   host.run(["ip", "-n", podNamespace(pod), "link", "set", "lo", "up"]);
   const added = runCni(host, "ADD", options, plan, pod, uid);
   if (added.code !== 0) {
     host.run(["ip", "netns", "del", podNamespace(pod)]);
-    throw new Error(`pod ${podNamespace(pod)} on ${pod.node}: ${cniFault(added.stdout, added.stderr)}`);
+    throw new Error(`pod ${podTitle(pod)} on ${pod.node}: ${cniFault(added.stdout, added.stderr)}`);
   }
   const result = JSON.parse(added.stdout) as { readonly ips: readonly { readonly address: string }[] };
   return { ...pod, addresses: result.ips.map(({ address }) => address.split("/")[0] ?? address) };
@@ -42,7 +46,7 @@ export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, po
 export function deletePod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: LabPod): void {
   const host = new LabHost(folder, pod.node);
   const deleted = runCni(host, "DEL", options, plan, pod);
-  if (deleted.code !== 0) throw new Error(`pod ${podNamespace(pod)}: ${cniFault(deleted.stdout, deleted.stderr)}`);
+  if (deleted.code !== 0) throw new Error(`pod ${podTitle(pod)}: ${cniFault(deleted.stdout, deleted.stderr)}`);
   host.run(["ip", "netns", "del", podNamespace(pod)]);
 }
 

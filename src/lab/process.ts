@@ -118,9 +118,9 @@ function isMountedIn(folder: LabFolder, pid: number): boolean {
   }
 }
 
-function namespaceOf(pid: number): string {
+export function namespaceOf(pid: number, kind: "net" | "mnt" = "net"): string {
   try {
-    return readlinkSync(`/proc/${pid}/ns/net`);
+    return readlinkSync(`/proc/${pid}/ns/${kind}`);
   } catch {
     return ""; // ended meanwhile
   }

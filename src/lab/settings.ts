@@ -29,7 +29,8 @@ export async function changeSettings(
   const settings = { ...lab.record.settings?.[name] };
   for (const word of words) {
     const [, key, value] = /^([A-Z][A-Z0-9_]*)=(.*)$/s.exec(word) ?? [];
-    if (key === undefined || value === undefined) throw new UsageError(`${word}: want NAME=VALUE`);
+    if (key === undefined || value === undefined)
+      throw new UsageError(`${word}: want NAME=VALUE, the name in capitals: FELIX_LOGSEVERITYSCREEN=debug`);
     if (value === "") delete settings[key];
     else settings[key] = value;
   }

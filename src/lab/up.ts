@@ -16,6 +16,7 @@ import { type LabOptions, UsageError } from "./options.ts";
 import { addPod, deletePod, endpointName } from "./pods.ts";
 import { rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
 import { untilReady } from "./readiness.ts";
+import { endOrphans, lostPods } from "./revive.ts";
 import { counted, type Terminal } from "./terminal.ts";
 import { requireTools, toolsOf } from "./tools.ts";
 
@@ -33,7 +34,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   const existing = folder.read();
   if (existing !== undefined && JSON.stringify(existing.options) !== JSON.stringify(options))
     throw new UsageError(
-      `lab ${options.name} exists with other settings; calico lab down --name ${options.name}, or another --name`,
+      `lab ${options.name} is there with ${differences(existing.options, options)}; calico lab down --name ${options.name}, or another --name`,
     );
   folder.create();
   const lab = new Lab(folder, existing ?? { options, pods: [], faults: [] });
@@ -50,6 +51,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   await terminal.step(
     `${counted(hosts.length, "host")} on ${counted(lab.plan.segments.length, "network")}, topology ${options.topology}`,
     async () => {
+      await endOrphans(folder, hosts);
       buildFabric(folder, lab.plan);
       for (const host of hosts) connectHost(folder, host);
       await Promise.all(hosts.map((host) => new LabHost(folder, host.name).start()));
@@ -72,11 +74,22 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
     labelNodes(lab);
     if (options.datastore === "kubernetes") startControllers(lab);
   });
-  const wanted = plannedPods(lab);
+  const lost = lostPods(lab);
+  for (const pod of lost) removePod(lab, pod);
+  const wanted = [...plannedPods(lab), ...lost.filter((pod) => !isPlanned(lab, pod))];
   if (wanted.length > 0)
     await terminal.step(`${counted(wanted.length, "pod")} through the CNI plugin`, () => addPods(lab, wanted));
   if (lab.record.pods.length > 0) await terminal.step("routes between the hosts", () => untilRouted(lab));
   return lab;
+}
+
+/** What a lab that is there has otherwise than it is asked for. */
+function differences(there: LabOptions, asked: LabOptions): string {
+  const words: Record<string, string> = { podsPerNode: "pods", kubelets: "kubernetes" };
+  return (Object.keys(asked) as (keyof LabOptions)[])
+    .filter((key) => there[key] !== asked[key])
+    .map((key) => `${words[key] ?? key} ${there[key]} instead of ${asked[key]}`)
+    .join(", ");
 }
 
 /**
@@ -187,7 +200,10 @@ function labelNodes(lab: Lab): void {
   }
 }
 
-/** Pods spread over the nodes: web1, web2, … in namespace default. */
+const isPlanned = (lab: Lab, { namespace, name }: LabPod): boolean =>
+  plannedPods(lab).some((pod) => pod.namespace === namespace && pod.name === name);
+
+/** Pods spread over the nodes: pod1, pod2, … in namespace default. */
 function plannedPods(lab: Lab): NewPod[] {
   return lab.plan.nodes.flatMap((node, n) =>
     Array.from({ length: lab.options.podsPerNode }, (_, i) => ({

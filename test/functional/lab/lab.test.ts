@@ -214,6 +214,27 @@ describe("a lab of one host", () => {
       expect(await calico(...words.split(" "), "--name", options.name).exited).toBe(2);
     });
 
+  test("a host whose first process was killed is brought up again, with its pods", async () => {
+    const names = () => Lab.open(options.name).pods.map((pod) => pod.name);
+    const before = names();
+    const orphan = Lab.open(options.name).host("node1").program("calico-node")?.pid ?? 0;
+    process.kill(Lab.open(options.name).host("node1").holder?.pid ?? 0, "SIGKILL");
+    await eventually(() => Lab.open(options.name).host("node1").holder === undefined);
+    expect(await calico("status", "--name", options.name).exited).toBe(3);
+    const again = await up(options, quiet);
+    expect(isAlive(orphan)).toBe(false);
+    expect(names().toSorted()).toEqual(before.toSorted());
+    const all = before.length ** 2;
+    await eventually(
+      async () => (await measureMatrix(again, matrixOptions)).filter((cell) => cell.result === "reached").length === all,
+    );
+  }, 60_000);
+
+  test("refuses labels that are none, before a pod is made of them", async () => {
+    expect(await calico("pod", "add", "bad", "--labels", "a=b c", "--name", options.name).exited).toBe(2);
+    expect(Lab.open(options.name).pods.map((pod) => pod.name)).not.toContain("bad");
+  });
+
   test("leaves no program of a pod whose host was killed first", async () => {
     const program = calico("exec", "pod1", "--name", options.name, "--", "sleep", "1000");
     const sleeping = () =>
