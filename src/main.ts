@@ -42,7 +42,7 @@ async function run(): Promise<number> {
   const isFront = ["version", "help", ...Object.keys(commands)].includes(argv[0] ?? "");
   if (((process.env["CNI_COMMAND"] ?? "") !== "" && !isFront) || argv[0] === "-t") return calicoPlugin(argv);
   const [word, ...rest] = argv;
-  if (word === undefined) {
+  if (word === undefined || ["help", "-h", "--help"].includes(word)) {
     console.error(`calico ${BUILD.version}: CNI plugin and front command; commands: ${words()}`);
     return 0;
   }

@@ -12,7 +12,7 @@ test("doctor: exit 0 when nothing is wrong, 3 with findings as text and json, 2 
   await line.given(node("n1", "10.0.0.1"), node("n2", "10.0.0.2"), selects("all()"));
   expect(await line.run("doctor")).toEqual({
     code: 0,
-    out: "Nothing wrong found in the cluster (2 nodes).\n",
+    out: "Nothing wrong found in the cluster (2 nodes); this host is no node of it.\n",
     err: "",
   });
   await line.given(selects("has(rack)"));

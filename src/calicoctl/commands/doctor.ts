@@ -19,10 +19,13 @@ export async function run(call: Call): Promise<number> {
     throw new Failure(`--output is ${output}, want text or json`, { exitCode: 2 });
   const directory = call.flags.value("from");
   const cluster = directory === undefined ? await readDatastore(call) : await readFolder(call, directory);
-  const host = directory === undefined && !call.flags.has("no-host") ? await thisHost(call, cluster) : undefined;
+  const looksHere = directory === undefined && !call.flags.has("no-host");
+  const host = looksHere ? await thisHost(call, cluster) : undefined;
   const findings = examine(cluster, host);
   const { size } = cluster.nodes;
-  const examined = `the cluster (${size} ${size === 1 ? "node" : "nodes"})${host === undefined ? "" : ` and on this host, node ${host.node}`}`;
+  const here =
+    host === undefined ? (looksHere ? "; this host is no node of it" : "") : ` and on this host, node ${host.node}`;
+  const examined = `the cluster (${size} ${size === 1 ? "node" : "nodes"})${here}`;
   call.world.out(
     output === "json" ? toJson({ nodes: size, host: host?.node ?? null, findings }) : printFindings(findings, examined),
   );

@@ -15,7 +15,7 @@ export function run(call: Call): number {
   line(version, newEnough ? "OK" : "FAIL");
   out("Checking kernel modules...\n");
   const has = moduleFinder(kernelFiles(version), call.flags.value("kernel-config"));
-  let missing = newEnough ? 0 : 1;
+  const absent: string[] = [];
   for (const { names, optional } of NEEDS) {
     const found = names.find(has);
     if (found !== undefined) line(found, "OK");
@@ -25,10 +25,14 @@ export function run(call: Call): number {
     } else {
       line(names.join("|"), "FAIL");
       err(`WARNING: Unable to detect the ${names.join("|")} module as Loaded/Builtin module or lsmod\n`);
-      missing++;
+      absent.push(names.join("|"));
     }
   }
-  if (missing > 0) throw new Failure("System doesn't meet one or more minimum systems requirements to run Calico");
+  const spared = absent.filter((names) => names !== "nf_conntrack_netlink");
+  if (spared.length > 0 && has("nf_tables"))
+    err(`${spared.join(", ")}: not needed where policy is written with nf_tables, which is there (NFTablesMode)\n`);
+  if (!newEnough || absent.length > 0)
+    throw new Failure("System doesn't meet one or more minimum systems requirements to run Calico");
   out("System meets minimum system requirements to run Calico!\n");
   return 0;
 }

@@ -226,7 +226,8 @@ describe("a lab of one host", () => {
     expect(names().toSorted()).toEqual(before.toSorted());
     const all = before.length ** 2;
     await eventually(
-      async () => (await measureMatrix(again, matrixOptions)).filter((cell) => cell.result === "reached").length === all,
+      async () =>
+        (await measureMatrix(again, matrixOptions)).filter((cell) => cell.result === "reached").length === all,
     );
   }, 60_000);
 
