@@ -18,7 +18,8 @@ export function recordedKeys(state: string): Readonly<Record<string, unknown>> {
 export function loadOriginal(space: TestNamespace, state: string, mode: Backend): void {
   for (const line of need(state, "ip-route").trim().split("\n")) {
     const words = line.replace(/^unicast /, "").split(" ");
-    if (line !== "" && !line.includes("::")) space.run("ip", ["route", "replace", ...words]);
+    const family = line.includes("::") ? "-6" : "-4";
+    if (line !== "") space.run("ip", [family, "route", "replace", ...words]);
   }
   writeOriginal(space, state, mode);
 }
@@ -33,9 +34,15 @@ export function writeOriginal(space: TestNamespace, state: string, mode: Backend
     return;
   }
   space.run("ipset", ["restore", "-exist"], wholeSets(need(state, "ipset-save"), need(EMPTY, "ipset-save")));
-  const rules = wholeIptables(need(state, "iptables-save"), need(EMPTY, "iptables-save"));
-  space.run(`iptables-${mode}-restore`, [], rules);
+  for (const tool of ["iptables", "ip6tables"]) {
+    if (tool === "ip6tables" && !hasIpv6(state)) continue;
+    const rules = wholeIptables(need(state, `${tool}-save`), need(EMPTY, `${tool}-save`));
+    space.run(`${tool}-${mode}-restore`, [], rules);
+  }
 }
+
+/** Whether the original was told to care for IPv6. */
+export const hasIpv6 = (state: string): boolean => stateFile(state, "ip6tables-save") !== undefined;
 
 function need(state: string, file: string): string {
   const text = stateFile(state, file);

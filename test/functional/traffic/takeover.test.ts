@@ -5,8 +5,8 @@ import type { IpAddress } from "../../../src/lib/ip.ts";
 import { haveRecordings } from "../dataplane/recordings.ts";
 import type { Backend } from "../dataplane/host.ts";
 import { TrafficNode } from "./node.ts";
-import { loadOriginal, recordedKeys, writeOriginal } from "./original.ts";
-import { faults, type Place, Traffic } from "./traffic.ts";
+import { hasIpv6, loadOriginal, recordedKeys, writeOriginal } from "./original.ts";
+import { byIpv6, faults, type FlowResult, type Place, Traffic } from "./traffic.ts";
 
 interface Case {
   readonly state: string;
@@ -21,6 +21,13 @@ const CASES: readonly Case[] = [
   { state: "match-ports", original: "legacy", ours: "nftables" },
   { state: "match-ports", original: "nft", ours: "nftables" },
   { state: "match-ports", original: "nftables", ours: "legacy" },
+  // With both families on the node and in its policies.
+  { state: "match-selectors", original: "nftables", ours: "nftables" },
+  { state: "match-selectors", original: "legacy", ours: "legacy" },
+  { state: "match-selectors", original: "nft", ours: "nft" },
+  { state: "match-named-ports", original: "nft", ours: "nft" },
+  { state: "match-named-ports", original: "legacy", ours: "nftables" },
+  { state: "match-named-ports", original: "nftables", ours: "nft" },
 ];
 const PORTS = [80, 53, 1500, 9999];
 
@@ -37,12 +44,19 @@ for (const { state, original, ours } of CASES)
       await node.startDatastore(keys);
 
       knock(traffic, [...pods, node.outside], pods);
+      const dual = pods.filter(({ address6 }) => address6 !== undefined).map(byIpv6);
+      if (hasIpv6(state)) knock(traffic, [...dual, byIpv6(node.outside)], dual);
       traffic.start();
       await new Promise((resolve) => setTimeout(resolve, 500));
       const before = traffic.results();
-      const passing = before.filter(({ delivered }) => delivered > 0).length;
-      expect(passing).toBeGreaterThan(0);
-      expect(passing).toBeLessThan(before.length);
+      const bySix = ({ name }: FlowResult) => name.includes("6 → ");
+      for (const family of [before.filter((flow) => !bySix(flow)), before.filter(bySix)]) {
+        if (family.length === 0) continue;
+        const passing = family.filter(({ delivered }) => delivered > 0).length;
+        expect(passing).toBeGreaterThan(0);
+        expect(passing).toBeLessThan(family.length);
+      }
+      expect(before.some(bySix)).toBe(hasIpv6(state));
 
       node.startAgent(ours);
       await node.untilReady();
@@ -75,8 +89,11 @@ function podsOf(keys: Readonly<Record<string, unknown>>) {
       spec?: { node?: string; pod?: string; interfaceName?: string; ipNetworks?: readonly string[] };
     };
     if (kind !== "WorkloadEndpoint" || spec?.node !== "node-a") return [];
-    const address = spec.ipNetworks?.find((net) => !net.includes(":"))?.split("/")[0];
+    const [address, address6] = [false, true].map(
+      (isV6) => spec.ipNetworks?.find((net) => net.includes(":") === isV6)?.split("/")[0] as IpAddress | undefined,
+    );
     if (address === undefined || spec.interfaceName === undefined) return [];
-    return [{ name: spec.pod ?? "", interfaceName: spec.interfaceName, address: address as IpAddress }];
+    const pod = { name: spec.pod ?? "", interfaceName: spec.interfaceName, address };
+    return [address6 === undefined ? pod : { ...pod, address6 }];
   });
 }
