@@ -167,7 +167,7 @@ for (const backend of BACKENDS)
     }, 60_000);
   });
 
-for (const backend of ["nftables", "legacy"] as const)
+for (const backend of BACKENDS)
   test(`${backend}: killed between any two writes, the next start finishes the work and nothing was open meanwhile`, async () => {
     const { host, a, b, c } = await threePods(backend);
     await using _ = host;
