@@ -2,7 +2,7 @@
 // period ago. Watchers that are further behind list again.
 import type { Datastore, Revision } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { pause } from "../lib/retry.ts";
 
 interface Compactable extends Datastore {
   compact(revision: Revision): Promise<void>;
@@ -26,12 +26,12 @@ export async function compactPeriodically(
         log.debug("told etcd to forget old revisions", { before: old });
       }
       old = revision;
-      await delay(periodMs, signal).catch(() => {});
+      await pause(periodMs, signal);
     } catch (error) {
       if (signal.aborted) return;
       // Another replica or program may have been there first; the next revision is a new chance.
       log.warn("cannot make etcd forget old revisions; trying again", { error: describeError(error) });
       old = undefined;
-      await delay(Math.min(RETRY_MS, periodMs), signal).catch(() => {});
+      await pause(Math.min(RETRY_MS, periodMs), signal);
     }
 }

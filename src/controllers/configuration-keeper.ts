@@ -2,7 +2,7 @@
 // what should run is no longer what runs.
 import { type Client, Conflict, NotFound } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { delay, pause } from "../lib/retry.ts";
 import { API_VERSION, loadSchemas, type Resource, type ResourceOf } from "../model/index.ts";
 import { type ConfigurationSpec, DEFAULT_SPEC, type Effective, effectiveConfig } from "./configuration.ts";
 import type { EnvironmentSettings } from "./environment.ts";
@@ -63,7 +63,7 @@ export class ConfigurationKeeper {
         if (signal.aborted) return;
         if (error instanceof Conflict) continue;
         this.#log.warn("cannot follow the controllers' configuration; trying again", { error: describeError(error) });
-        await delay(RETRY_MS, signal).catch(() => {});
+        await pause(RETRY_MS, signal);
       }
   }
 

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import type { Client, KubeApi } from "../datastore/index.ts";
 import type { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { pause } from "../lib/retry.ts";
 import { replaceFile } from "../lib/whole-file.ts";
 import { NotLeading } from "./leader.ts";
 
@@ -113,6 +113,6 @@ export async function watchHealth(
       ),
     ].every((isGood) => isGood);
     timeoutMs = healthy ? firstTimeoutMs : Math.min(lastTimeoutMs, timeoutMs * 2);
-    await delay(healthy ? periodMs : retryMs, signal).catch(() => {});
+    await pause(healthy ? periodMs : retryMs, signal);
   }
 }

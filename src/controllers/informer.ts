@@ -1,7 +1,7 @@
 // A collection of Kubernetes kept in memory: listed once, watched from there, listed again when the server has forgotten
 // the past. Who listens is told of every object that came, changed or went, and never of the same state twice.
 import type { KubeApi, KubeObject } from "../datastore/index.ts";
-import { type Backoff, backoffDelay, delay } from "../lib/retry.ts";
+import { type Backoff, backoffDelay, pause } from "../lib/retry.ts";
 
 export interface InformerOptions<T> {
   readonly api: KubeApi;
@@ -77,7 +77,7 @@ export class Informer<T> {
           this.#options.onFailure?.(error);
           // A watch that broke off goes on from where it was; one that cannot begin may have lost its place.
           if (failures++ >= 3) this.#revision = undefined;
-          await delay(backoffDelay(BACKOFF, failures - 1), signal).catch(() => {});
+          await pause(backoffDelay(BACKOFF, failures - 1), signal);
         }
       }
   }

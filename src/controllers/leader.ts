@@ -4,7 +4,7 @@
 import { hostname } from "node:os";
 import type { KubeApi, KubeObject } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { delay, pause } from "../lib/retry.ts";
 import { codeOf } from "./informer.ts";
 
 interface Lease extends KubeObject {
@@ -104,7 +104,7 @@ export class Leadership {
   /** Keeps the lease until the signal aborts; resolves earlier when it is lost. */
   async hold(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await delay(this.#timings.retryMs, signal).catch(() => {});
+      await pause(this.#timings.retryMs, signal);
       if (signal.aborted) return;
       if (this.#isAlone) continue;
       try {

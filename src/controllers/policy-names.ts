@@ -2,7 +2,7 @@
 // by itself: nothing else waits for it.
 import { type Datastore, type KubeApi, type KubeObject, migratePolicyNames } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { pause } from "../lib/retry.ts";
 
 interface DaemonSet extends KubeObject {
   readonly status?: {
@@ -29,11 +29,11 @@ export async function migrateWhenRolledOut(
         if (moved > 0) log.info("moved policies of older releases to their own names", { moved });
         return;
       }
-      await delay(waitMs, signal).catch(() => {});
+      await pause(waitMs, signal);
     } catch (error) {
       if (signal.aborted) return;
       log.debug("cannot tell whether calico-node is rolled out", { error: describeError(error) });
-      await delay(waitMs, signal).catch(() => {});
+      await pause(waitMs, signal);
     }
 }
 

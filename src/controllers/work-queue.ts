@@ -1,7 +1,7 @@
 // Keys that want work, each at most once in the queue and by one worker at a time. A key that fails comes back after a
 // while, five times; then it waits until somebody asks for it again.
 import { describeError, type Logger } from "../lib/log.ts";
-import { type Backoff, backoffDelay, delay } from "../lib/retry.ts";
+import { type Backoff, backoffDelay, pause } from "../lib/retry.ts";
 
 const RETRIES = 5;
 const BACKOFF: Backoff = { firstMs: 5, maxMs: 30_000, factor: 4 };
@@ -97,7 +97,7 @@ export class WorkQueue {
 /** Runs `work` every so often, the first time after one period, until the signal aborts. */
 export async function every(periodMs: number, signal: AbortSignal, work: () => Promise<void> | void): Promise<void> {
   while (!signal.aborted) {
-    await delay(periodMs, signal).catch(() => {});
+    await pause(periodMs, signal);
     if (!signal.aborted) await work();
   }
 }

@@ -1,6 +1,6 @@
 // Follows one kind: lists it, watches from there, and lists again when the watch is lost for good. Remembers which keys
 // it told of, so that every list ends in the difference to what was told before: nothing is told twice, nothing missed.
-import { delay } from "../lib/retry.ts";
+import { pause } from "../lib/retry.ts";
 import {
   type Key,
   keyPath,
@@ -89,7 +89,7 @@ export class WatcherCache {
     while (!signal.aborted) {
       const waitMs =
         this.#revision === undefined ? await this.#list(signal) : await this.#watch(this.#revision, signal);
-      if (waitMs > 0 && !signal.aborted) await delay(waitMs, signal).catch(() => {});
+      if (waitMs > 0 && !signal.aborted) await pause(waitMs, signal);
     }
   }
 

@@ -1,5 +1,6 @@
 // Profiles for people who want to know where memory or time goes. One of memory shows all that is in it, secrets too.
 import { writePrivateFile } from "../lib/private-file.ts";
+import { delay } from "../lib/retry.ts";
 
 const CPU_PROFILE_MS = 10_000;
 
@@ -20,7 +21,7 @@ export async function writeCpuProfile(path: string, durationMs = CPU_PROFILE_MS)
   try {
     await session.post("Profiler.enable");
     await session.post("Profiler.start");
-    await new Promise((resolve) => setTimeout(resolve, durationMs));
+    await delay(durationMs);
     const { profile } = await session.post("Profiler.stop");
     writePrivateFile(path, JSON.stringify(profile));
   } finally {

@@ -1,4 +1,5 @@
 // Why and how the process ends. The first reason counts; what the kernel enforces stays in place.
+import { delay } from "../lib/retry.ts";
 
 /** The supervisor starts an agent that ends so again at once. */
 const EXIT_RESTART = 129;
@@ -68,9 +69,7 @@ export class Shutdown {
     const stuck = new Promise<"stuck">((resolve) => (timer = setTimeout(resolve, this.#times.limitMs, "stuck")));
     const inOrder = (async () => {
       const cut = new Promise<void>((resolve) => (this.#cutPause = resolve));
-      const pause = reason.isImmediate
-        ? Promise.resolve()
-        : Promise.race([cut, new Promise<void>((resolve) => setTimeout(resolve, this.#times.pauseMs))]);
+      const pause = reason.isImmediate ? Promise.resolve() : Promise.race([cut, delay(this.#times.pauseMs)]);
       await Promise.all([stopped(), pause]);
       return "stopped" as const;
     })();

@@ -5,7 +5,7 @@
 // Whether it can still be seen is asked of a file: a question over netlink waits for the lock under which the kernel
 // takes the link away, and this thread with it.
 import { closeSync, openSync, readSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
+import { delay } from "../lib/retry.ts";
 import { isLinkName, RTM_DELLINK, writeLinkTarget } from "./links.ts";
 import { withNamespace } from "./namespace.ts";
 import { isGone } from "./netlink-error.ts";
@@ -32,7 +32,7 @@ export async function removeLink(name: string, namespace?: { readonly fd: number
   answered.catch(() => {}); // read below, unless the link is gone before
   for (let look = 1; !isAnswered; look++) {
     if (!observer.has(name)) return;
-    await sleep(look <= LOOKS_AT_ONCE ? 0 : Math.min(look - LOOKS_AT_ONCE, LONGEST_LOOK_MS));
+    await delay(look <= LOOKS_AT_ONCE ? 0 : Math.min(look - LOOKS_AT_ONCE, LONGEST_LOOK_MS));
   }
   await answered;
 }

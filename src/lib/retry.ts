@@ -33,6 +33,11 @@ export function delay(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
+/** Resolves after the time, or as soon as the signal aborts: for loops that look at the signal themselves. */
+export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return delay(ms, signal).catch(() => {});
+}
+
 /** What the promise comes to, or the signal's reason if that is sooner. What it stands for goes on either way. */
 export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;

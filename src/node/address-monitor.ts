@@ -1,7 +1,7 @@
 // Keeps the Node's addresses equal to the host's: looks again every now and then, and writes what changed.
 import { Client, Conflict, type Datastore } from "../datastore/index.ts";
 import { createLogger, describeError, type Logger, type LogRecord } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { pause } from "../lib/retry.ts";
 import { NodeFailure } from "./failure.ts";
 import { readHostInterfaces } from "./host-interfaces.ts";
 import { findKubernetes, readFacts } from "./kubernetes.ts";
@@ -21,7 +21,7 @@ export async function monitorAddresses(
   const client = new Client(store, { log });
   const news = newsOnly(log);
   while (!signal.aborted) {
-    await delay(settings.pollIntervalMs, signal).catch(() => {});
+    await pause(settings.pollIntervalMs, signal);
     if (signal.aborted) return;
     try {
       await checkAddresses(client, node, settings, news.log);

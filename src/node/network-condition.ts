@@ -3,7 +3,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Environment } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { delay, pause } from "../lib/retry.ts";
 import { NodeFailure } from "./failure.ts";
 import { findKubernetes, setNetworkUnavailable } from "./kubernetes.ts";
 import { type Check, probeAll } from "./probes.ts";
@@ -28,7 +28,7 @@ export async function completeStartup(
     ...(env["FELIX_HEALTHENABLED"] === "true" ? (["felix-ready"] as const) : []),
   ];
   const until = Date.now() + READY_WITHIN_MS;
-  for (let said = ""; Date.now() < until && !signal.aborted; await delay(1000, signal).catch(() => {})) {
+  for (let said = ""; Date.now() < until && !signal.aborted; await pause(1000, signal)) {
     const fault = await probeAll(checks, { env, thresholdMs: READY_WITHIN_MS });
     if (fault === undefined) break;
     if (fault !== said) log.info("the node is not ready yet", { because: fault });

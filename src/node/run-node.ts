@@ -8,7 +8,7 @@ import type { Datastore, Environment } from "../datastore/index.ts";
 import { Client } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { backoffDelay, delay } from "../lib/retry.ts";
+import { backoffDelay, pause } from "../lib/retry.ts";
 import { serveBgpMetrics } from "./bgp-metrics.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
@@ -133,6 +133,6 @@ async function keepRunning(what: string, work: () => Promise<void>, log: Logger,
     } catch (error) {
       if (signal.aborted) return;
       log.error("a loop of the node failed and is started again", { loop: what, error: describeError(error) });
-      await delay(backoffDelay(BACKOFF, failures), signal).catch(() => {});
+      await pause(backoffDelay(BACKOFF, failures), signal);
     }
 }

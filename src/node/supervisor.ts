@@ -2,7 +2,7 @@
 // with us. What is known about them stands in one file for probes and people.
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Logger } from "../lib/log.ts";
-import { backoffDelay, delay } from "../lib/retry.ts";
+import { backoffDelay, pause } from "../lib/retry.ts";
 import { replaceFile } from "../lib/whole-file.ts";
 
 export interface ChildPlan {
@@ -73,7 +73,7 @@ export class Supervisor {
     const { log } = this.#options;
     const backoff = this.#options.backoff ?? BACKOFF;
     for (let failures = 0; !signal.aborted; ) {
-      while (plan.startsWhen?.() === false && !signal.aborted) await delay(POLL_MS, signal).catch(() => {});
+      while (plan.startsWhen?.() === false && !signal.aborted) await pause(POLL_MS, signal);
       if (signal.aborted) break;
       const began = performance.now();
       const { code, signal: endedBy } = await this.#runOnce(plan, signal);
@@ -81,7 +81,7 @@ export class Supervisor {
       failures = performance.now() - began > STEADY_MS ? 0 : failures + 1;
       const waitMs = failures === 0 ? 0 : backoffDelay(backoff, failures - 1);
       log.warn("a part of the node ended and is started again", { name: plan.name, code, endedBy, waitMs });
-      await delay(waitMs, signal).catch(() => {});
+      await pause(waitMs, signal);
     }
     this.#set(plan.name, { state: "stopped" });
   }

@@ -2,7 +2,7 @@
 import { Client, type Datastore, type Environment, type SyncerSink } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { backoffDelay, delay } from "../lib/retry.ts";
+import { backoffDelay, pause } from "../lib/retry.ts";
 import type { ResourceOf } from "../model/index.ts";
 import { NodeFailure } from "./failure.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
@@ -59,7 +59,7 @@ export async function watchTunnels(given: TunnelsGiven, signal: AbortSignal): Pr
       } catch (error) {
         if (signal.aborted) return;
         log.warn("tunnel addresses could not be brought in order, trying again", { error: describeError(error) });
-        await delay(backoffDelay(BACKOFF, failures++), signal).catch(() => {});
+        await pause(backoffDelay(BACKOFF, failures++), signal);
         wishes.add();
       }
   })();

@@ -5,7 +5,7 @@ import { connect as connectPlain, isIP, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { DedupeBuffer, type Syncer, type SyncerName, type SyncerSink, type SyncStatus } from "../datastore/index.ts";
 import { type Logger, silentLogger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { pause } from "../lib/retry.ts";
 import type { Key } from "../model/index.ts";
 import { AttemptTracker, addressText, type TyphaAddress, TyphaUnreachable } from "./discovery.ts";
 import {
@@ -111,7 +111,7 @@ export class TyphaSyncer implements Syncer {
           );
         const isRoundOver = (attempt + 1) % tracker.attempts === 0;
         const waitMs = isRoundOver ? PAUSE_MS : (this.#options.retryMs ?? RETRY_MS);
-        await delay(waitMs, signal).catch(() => {});
+        await pause(waitMs, signal);
       }
     }
     return undefined;

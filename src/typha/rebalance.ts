@@ -1,7 +1,7 @@
 // How many clients are this server's share: its own and a fifth more, of all nodes' clients spread over the other
 // servers, so that one server may fail.
 import type { Logger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { pause } from "../lib/retry.ts";
 
 export interface ConnectionLimits {
   readonly lower: number;
@@ -43,6 +43,6 @@ export async function rebalance(
     }
     if (most !== applied) options.apply(most);
     applied = most;
-    await delay(options.pollMs * (1 + Math.random() / 10), signal).catch(() => {});
+    await pause(options.pollMs * (1 + Math.random() / 10), signal);
   }
 }

@@ -6,7 +6,7 @@ import { createServer as createTlsServer, type Server as TlsServer, type TLSSock
 import type { SyncerName } from "../datastore/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
-import { delay } from "../lib/retry.ts";
+import { pause } from "../lib/retry.ts";
 import { Connection, type ConnectionTimings } from "./connection.ts";
 import { ServerMetrics } from "./server-metrics.ts";
 import type { SnapshotCache } from "./snapshot-cache.ts";
@@ -114,7 +114,7 @@ export class TyphaServer {
     const deadline = performance.now() + shutdownMs;
     while (this.#connections.size > 0 && performance.now() < deadline && signal?.aborted !== true) {
       this.#dropOne("the server is shutting down");
-      if (this.#connections.size > 0) await delay(intervalMs * (0.95 + Math.random() / 10), signal).catch(() => {});
+      if (this.#connections.size > 0) await pause(intervalMs * (0.95 + Math.random() / 10), signal);
     }
     await this.stop();
   }

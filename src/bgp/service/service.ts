@@ -15,7 +15,7 @@ import {
 } from "../../datastore/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import type { Logger } from "../../lib/log.ts";
-import { backoffDelay, delay } from "../../lib/retry.ts";
+import { backoffDelay, pause } from "../../lib/retry.ts";
 import { birdConfiguration, isUsablePassword, type RenderInputs } from "../bird/configuration.ts";
 import { BgpCollector } from "../collect.ts";
 import { type LocalInputs, NoSuchNode, plan } from "../plan.ts";
@@ -158,7 +158,7 @@ export class BgpService {
           this.#logger.warn("This node is not in the datastore: BIRD keeps what it has", { node: error.node });
         else this.#logger.error("BIRD's configuration could not be brought up to date; trying again", { error });
         this.#isDirty = !(error instanceof NoSuchNode); // when it comes back we hear of it
-        await delay(backoffDelay(BACKOFF, failures++), signal).catch(() => {});
+        await pause(backoffDelay(BACKOFF, failures++), signal);
       }
     }
   }

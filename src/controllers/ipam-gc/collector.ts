@@ -6,7 +6,7 @@
 import type { Datastore, KubeApi } from "../../datastore/index.ts";
 import { ATTRIBUTE, describeFinding, type Ipam } from "../../ipam/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
-import { backoffDelay, delay } from "../../lib/retry.ts";
+import { backoffDelay, pause } from "../../lib/retry.ts";
 import type { Feed } from "../feed.ts";
 import { codeOf, type Informer } from "../informer.ts";
 import { type KubernetesNode, kubernetesName } from "../nodes/kubernetes-name.ts";
@@ -85,7 +85,7 @@ export class AddressCollector {
         if (signal.aborted) return;
         if (!feed.isWritable || !pods.hasSynced || !kubernetesNodes.hasSynced) {
           // Nothing is judged on half a picture, nor while an operator holds the datastore.
-          await delay(UNREADY_MS, signal).catch(() => {});
+          await pause(UNREADY_MS, signal);
           continue;
         }
         try {
@@ -95,7 +95,7 @@ export class AddressCollector {
           if (signal.aborted) return;
           log.warn("collecting addresses failed; trying again", { error: describeError(error) });
           this.#wantsFullScan = true;
-          await delay(backoffDelay(RETRY, failures++), signal).catch(() => {});
+          await pause(backoffDelay(RETRY, failures++), signal);
         }
       }
     } finally {
@@ -279,7 +279,7 @@ export class AddressCollector {
       signal.throwIfAborted();
       this.#dirty.add(node);
       log.warn("a node that is gone still has blocks; trying again", { node, error: describeError(error) });
-      await delay(200, signal).catch(() => {});
+      await pause(200, signal);
     }
   }
 

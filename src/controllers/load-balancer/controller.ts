@@ -18,7 +18,7 @@ import {
 } from "../../ipam/index.ts";
 import { cidrContains, type IpAddress, parseNetwork, tryParseAddress } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
-import { delay } from "../../lib/retry.ts";
+import { pause } from "../../lib/retry.ts";
 import type { Labels } from "../../model/index.ts";
 import type { Feed } from "../feed.ts";
 import { codeOf, type Informer } from "../informer.ts";
@@ -101,7 +101,7 @@ export class LoadBalancerAddresses {
       } catch (error) {
         if (signal.aborted) return;
         log.warn("blocks of services cannot be put in order; trying again", { error: describeError(error) });
-        await delay(UPGRADE_RETRY_MS, signal).catch(() => {});
+        await pause(UPGRADE_RETRY_MS, signal);
       }
   }
 

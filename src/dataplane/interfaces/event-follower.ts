@@ -2,7 +2,7 @@
 // dies is opened again after a pause that grows while it does not live; meanwhile every attempt lists the interfaces
 // once, so that a host whose events cannot be had at all is looked at from time to time instead of not at all.
 import { describeError, type Logger } from "../../lib/log.ts";
-import { type Backoff, backoffDelay } from "../../lib/retry.ts";
+import { type Backoff, backoffDelay, pause } from "../../lib/retry.ts";
 
 export interface EventFollowerOptions {
   /** Begins to listen; the listener tells when it ended by itself. */
@@ -49,7 +49,7 @@ export class EventFollower {
         pauseMs,
         failures,
       });
-      await sleep(pauseMs, signal);
+      await pause(pauseMs, signal);
     }
   }
 
@@ -73,7 +73,7 @@ export class EventFollower {
     while (!signal.aborted && why === undefined) {
       const wait = new AbortController();
       const either = AbortSignal.any([signal, wait.signal]);
-      await Promise.race([ended, sleep(refreshMs > 0 ? refreshMs : NEVER_MS, either)]);
+      await Promise.race([ended, pause(refreshMs > 0 ? refreshMs : NEVER_MS, either)]);
       wait.abort();
       if (!signal.aborted && why === undefined) this.#options.list();
     }
@@ -93,20 +93,4 @@ export class EventFollower {
       this.#log.error("interfaces can be neither watched nor listed; trying again", { error: describeError(error) });
     }
   }
-}
-
-/** Resolves after the time, or when the signal aborts. */
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener(
-      "abort",
-      () => {
-        clearTimeout(timer);
-        resolve();
-      },
-      { once: true },
-    );
-  });
 }

@@ -1,6 +1,6 @@
 // Objects of Kubernetes that stand under one path of its API, kept up to date: listed, watched, listed again when the
 // watch is lost.
-import { backoffDelay, delay } from "../../lib/retry.ts";
+import { backoffDelay, pause } from "../../lib/retry.ts";
 import type { KubeApi, KubeObject } from "./api-client.ts";
 
 const BACKOFF = { firstMs: 250, maxMs: 30_000 };
@@ -53,7 +53,7 @@ export class KubernetesObjects {
         if (signal.aborted) return;
         onFailure(error);
       }
-      await delay(backoffDelay(BACKOFF, failures), signal).catch(() => {});
+      await pause(backoffDelay(BACKOFF, failures), signal);
     }
   }
 

@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { type DataplaneMessage, decodeFromDataplane, encodeToDataplane, frame, FrameReader } from "../../calc/index.ts";
 import type { Logger } from "../../lib/log.ts";
+import { delay } from "../../lib/retry.ts";
 import { DriverStopped, type ReportListener, type RunningDriver } from "./driver.ts";
 
 export interface ExternalDriverOptions {
@@ -85,8 +86,7 @@ export class ExternalDriver implements RunningDriver {
   }
 
   async #stop(): Promise<void> {
-    const gone = (ms: number) =>
-      Promise.race([this.#ended.then(() => true), new Promise<boolean>((resolve) => setTimeout(resolve, ms, false))]);
+    const gone = (ms: number) => Promise.race([this.#ended.then(() => true), delay(ms).then(() => false)]);
     this.#child.kill("SIGTERM");
     if (await gone(this.#options.termMs ?? 4000)) return;
     this.#options.log.warn("the dataplane driver does not end; killing it", { pid: this.#child.pid });

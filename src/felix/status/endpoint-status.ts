@@ -4,7 +4,7 @@
 import type { DataplaneReport } from "../../calc/index.ts";
 import { type Datastore, NotFound, Unsupported } from "../../datastore/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
-import { delay } from "../../lib/retry.ts";
+import { pause } from "../../lib/retry.ts";
 import { type EndpointStatus, type HostEndpointStatusKey, keyPath, type WorkloadStatusKey } from "../../model/index.ts";
 
 type StatusKey = WorkloadStatusKey | HostEndpointStatusKey;
@@ -70,7 +70,7 @@ export class EndpointStatusReporter {
       const [path, key] = next;
       this.#queue.delete(path);
       if (!(await this.#write(path, key, signal))) this.#queue.set(path, key);
-      await delay(delayMs * (1 + JITTER * random()), signal).catch(() => {});
+      await pause(delayMs * (1 + JITTER * random()), signal);
     }
   }
 

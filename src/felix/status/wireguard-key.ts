@@ -3,7 +3,7 @@
 import type { DataplaneReport } from "../../calc/index.ts";
 import { Conflict, type Datastore, NotFound } from "../../datastore/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
-import { delay } from "../../lib/retry.ts";
+import { pause } from "../../lib/retry.ts";
 import type { Resource, ResourceKey } from "../../model/index.ts";
 
 const ATTEMPTS = 3;
@@ -56,7 +56,7 @@ export class WireguardKeyReporter {
           version,
           error: describeError(error),
         });
-        await delay(retryMs * (1 + random()), this.#signal).catch(() => {});
+        await pause(retryMs * (1 + random()), this.#signal);
       }
     }
     this.#working.delete(version);
