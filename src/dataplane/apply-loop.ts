@@ -1,36 +1,19 @@
 // The one thread that writes: messages in, kernel state out.
 //
-//   calc messages ─┐                     ┌ managers.apply ─ sets ─ tables ─ set deletions ┐
-//   interfaces ────┼► queue ─► onUpdate ─┤                                                ├─► reports
-//   timers ────────┘                     └───────────── links, routes ────────────────────┘
+//   calc messages ─┐
+//   interfaces ────┼► queue ─► managers remember ─► a round writes (apply-round.ts) ─► reports
+//   timers ────────┘
 //
 // Nothing is written before both the datastore and the interfaces are in sync: the first round compares complete
 // desired state with the kernel, which is what makes a restart invisible to traffic.
 import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc/index.ts";
 import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
-import {
-  type ApplyOutcome,
-  FatalDataplaneError,
-  type InterfaceMessage,
-  type Manager,
-  type ManagerMessage,
-  type Reconciler,
-  type SetReconciler,
-} from "./manager.ts";
+import { ApplyRound, type RoundParts } from "./apply-round.ts";
+import type { InterfaceMessage, ManagerMessage } from "./manager.ts";
 import { Throttle } from "./throttle.ts";
-
-export interface ApplyLoopParts {
-  /** In the order they see messages and apply. */
-  readonly managers: readonly Manager[];
-  readonly sets: readonly SetReconciler[];
-  readonly tables: readonly Reconciler[];
-  /** Forwarding entries and link addresses: before routes. */
-  readonly links: readonly Reconciler[];
-  readonly routes: readonly Reconciler[];
-}
 
 export interface AppliedRound {
   readonly seconds: number;
@@ -42,7 +25,7 @@ export interface AppliedRound {
 }
 
 export interface ApplyLoopOptions {
-  readonly parts: ApplyLoopParts;
+  readonly parts: RoundParts;
   readonly logger: Logger;
   readonly report: (report: DataplaneReport) => void;
   readonly health?: (report: HealthReport) => void;
@@ -80,7 +63,7 @@ const SETTLED_MS = 2000;
 
 export class ApplyLoop implements DataplaneDriver {
   readonly #options: ApplyLoopOptions;
-  readonly #parts: ApplyLoopParts;
+  readonly #parts: RoundParts;
   readonly #log: Logger;
   readonly #throttle: Throttle;
   readonly #queue: ManagerMessage[] = [];
@@ -213,66 +196,18 @@ export class ApplyLoop implements DataplaneDriver {
   }
 
   async #apply(signal: AbortSignal): Promise<void> {
-    const { applyDelayMs = 0 } = this.#options;
+    const { applyDelayMs = 0, retryMs = RETRY_MS } = this.#options;
     if (applyDelayMs > 0) await delay(applyDelayMs, signal);
     const started = performance.now();
     const messages = this.#messages;
     this.#needsApply = false;
-    this.#applyAt = Number.POSITIVE_INFINITY;
-    let failures = 0;
-    /** Whether it succeeded. */
-    const attempt = async (
-      what: string,
-      work: () => Promise<ApplyOutcome | void> | ApplyOutcome | void,
-    ): Promise<boolean> => {
-      let isDone = true;
-      try {
-        const outcome = await work();
-        if (outcome?.againInMs !== undefined)
-          this.#applyAt = Math.min(this.#applyAt, performance.now() + outcome.againInMs);
-      } catch (error) {
-        if (signal.aborted || error instanceof FatalDataplaneError) throw error;
-        isDone = false;
-        failures++;
-        this.#log.warn("part of the dataplane failed; it is tried again", { part: what, error: describeError(error) });
-      }
-      this.#reportHealth(); // a round may take long: what counts is that it gets on
-      return isDone;
-    };
-    const { managers, sets, tables, links, routes } = this.#parts;
-    for (const manager of managers) manager.resolve?.();
-    for (const manager of managers) if (manager.apply) await attempt(manager.name, () => manager.apply?.(signal));
-    const all = (parts: readonly Reconciler[]) =>
-      Promise.all(parts.map((part) => attempt(part.name, () => part.apply(signal))));
-    let areRulesWhole = false;
-    const writeRules = async (): Promise<unknown> => {
-      const filled = await all(sets); // a rule naming an unknown set is refused
-      const written = await Promise.allSettled(tables.map((part) => attempt(part.name, () => part.apply(signal))));
-      areRulesWhole =
-        filled.every((isDone) => isDone) && written.every((each) => each.status === "fulfilled" && each.value);
-      return written.find((each) => each.status === "rejected")?.reason;
-    };
-    const setRules = async (): Promise<void> => {
-      let refusal = await writeRules();
-      if (refusal !== undefined && sets.length > 0 && !signal.aborted) {
-        // No rule is taken that names a set which somebody made again as another kind: before giving up, look there.
-        this.#log.warn("the rules are refused; looking at the sets they name", { error: describeError(refusal) });
-        for (const part of sets) part.queueResync();
-        refusal = await writeRules();
-      }
-      if (refusal !== undefined) throw refusal;
-      // A set in use cannot be deleted. And what still protects stays until all of ours does.
-      const deletable = sets.filter((set) => areRulesWhole || set.needsWholeRules !== true);
-      await Promise.all(deletable.map((set) => attempt(set.name, () => set.applyDeletions(signal))));
-    };
-    const settingRules = setRules();
-    const settingRoutes = all(links).then(() => all(routes));
-    await Promise.all([settingRules, settingRoutes]);
-
-    if (failures > 0) this.#applyAt = Math.min(this.#applyAt, performance.now() + (this.#options.retryMs ?? RETRY_MS));
+    const round = new ApplyRound(this.#parts, { logger: this.#log, onProgress: () => this.#reportHealth() });
+    const { failures, againAt } = await round.run(signal);
+    this.#applyAt = failures > 0 ? Math.min(againAt, performance.now() + retryMs) : againAt;
     if (failures === 0 && this.#failures > 0) this.#log.info("the dataplane is whole again");
     this.#failures = failures;
-    for (const manager of managers) for (const report of manager.reports?.() ?? []) this.#options.report(report);
+    for (const manager of this.#parts.managers)
+      for (const report of manager.reports?.() ?? []) this.#options.report(report);
     const isFirst = !this.#hasApplied;
     this.#hasApplied = true;
     if (isFirst) {
