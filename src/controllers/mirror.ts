@@ -4,6 +4,7 @@
 import { type Client, NotFound, type ResourceName } from "../datastore/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { describeError } from "../lib/log.ts";
+import { aborted } from "../lib/retry.ts";
 import type { KindName, Resource } from "../model/index.ts";
 import type { Informer } from "./informer.ts";
 import { sameJson } from "./same-json.ts";
@@ -127,9 +128,3 @@ async function found<R>(request: Promise<R>): Promise<R | undefined> {
     throw error;
   }
 }
-
-const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });

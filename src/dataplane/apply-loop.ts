@@ -10,7 +10,7 @@ import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc
 import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import type { Logger } from "../lib/log.ts";
-import { delay } from "../lib/retry.ts";
+import { aborted, delay } from "../lib/retry.ts";
 import { ApplyRound, type RoundParts } from "./apply-round.ts";
 import type { InterfaceMessage, ManagerMessage } from "./manager.ts";
 import { Throttle } from "./throttle.ts";
@@ -44,9 +44,6 @@ export interface ApplyLoopOptions {
   /** For tests of what watches us: how long every round waits before it begins. */
   readonly applyDelayMs?: number;
 }
-
-const untilAborted = (signal: AbortSignal) =>
-  new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
 
 const LEAST_WATCHDOG_SECONDS = 20;
 /** Without a report for this long the loop counts as stuck. */
@@ -140,7 +137,7 @@ export class ApplyLoop implements DataplaneDriver {
     this.#reportHealth();
     try {
       while (!signal.aborted) {
-        if (this.#isHung) return await untilAborted(signal);
+        if (this.#isHung) return await aborted(signal);
         this.#takeBatch();
         const now = performance.now();
         if (now >= statusAt) {

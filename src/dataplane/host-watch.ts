@@ -1,6 +1,7 @@
 // What was true of the host at the start and decided how the dataplane was built: when it is no longer true, the agent
 // starts again. Nothing is detached meanwhile, so that costs a second and no packet.
 import type { Link } from "../kernel/index.ts";
+import { aborted } from "../lib/retry.ts";
 import { hostMtu } from "./mtu.ts";
 
 /** kube-proxy in IPVS mode puts every service's address on this device. */
@@ -53,10 +54,7 @@ export class HostWatch {
       setInterval(() => this.checkMtu(), MTU_POLL_MS),
       ...(this.#options.backendNow === undefined ? [] : [setInterval(() => this.checkBackend(), BACKEND_POLL_MS)]),
     ];
-    await new Promise<void>((resolve) => {
-      if (signal.aborted) resolve();
-      else signal.addEventListener("abort", () => resolve(), { once: true });
-    });
+    await aborted(signal);
     for (const timer of timers) clearInterval(timer);
   }
 }

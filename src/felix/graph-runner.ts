@@ -6,6 +6,7 @@ import type { SyncerSink, SyncerUpdate, SyncStatus } from "../datastore/index.ts
 import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
+import { aborted } from "../lib/retry.ts";
 import type { GraphMetrics } from "./metrics/graph-metrics.ts";
 import type { ProgrammedRevisions } from "./status/programmed.ts";
 import type { ValidationFilter } from "./validation-filter.ts";
@@ -52,10 +53,7 @@ export class GraphRunner implements SyncerSink {
   async run(signal: AbortSignal): Promise<void> {
     this.#reportHealth();
     const timer = setInterval(() => this.#reportHealth(), HEALTH_MS);
-    await new Promise<void>((resolve) => {
-      if (signal.aborted) resolve();
-      else signal.addEventListener("abort", () => resolve(), { once: true });
-    });
+    await aborted(signal);
     clearInterval(timer);
     clearTimeout(this.#timer);
     this.#stopped = true;

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { backoffDelay, delay, retry } from "./retry.ts";
+import { aborted, backoffDelay, delay, pause, retry } from "./retry.ts";
 
 test("a backoff doubles up to its ceiling", () => {
   const backoff = { firstMs: 10, maxMs: 50 };
@@ -43,4 +43,12 @@ test("an aborted wait ends at once with the reason", async () => {
   const waiting = delay(60_000, controller.signal);
   controller.abort(new Error("stop"));
   await expect(waiting).rejects.toThrow("stop");
+});
+
+test("a pause and a wait for the end are over as soon as the signal aborts, also when it has already", async () => {
+  const controller = new AbortController();
+  const waiting = Promise.all([pause(60_000, controller.signal), aborted(controller.signal)]);
+  controller.abort();
+  await waiting;
+  await Promise.all([pause(60_000, controller.signal), aborted(controller.signal)]);
 });

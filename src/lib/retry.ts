@@ -38,6 +38,14 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
   return delay(ms, signal).catch(() => {});
 }
 
+/** Resolves when the signal aborts, at once when it has. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
 /** What the promise comes to, or the signal's reason if that is sooner. What it stands for goes on either way. */
 export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;

@@ -3,6 +3,7 @@ import { chownSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { keepTokenFresh } from "../cni/index.ts";
 import { describeError } from "../lib/log.ts";
+import { aborted } from "../lib/retry.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { NodeFailure } from "./failure.ts";
 import { nodeLogger } from "./log.ts";
@@ -78,8 +79,7 @@ export async function complete(): Promise<number> {
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
     await runUntilSignal(async (signal) => {
       await completeStartup(settings, name, log, signal);
-      if (!signal.aborted)
-        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+      await aborted(signal);
     });
     return 0;
   } catch (error) {

@@ -8,7 +8,7 @@ import type { Datastore, Environment } from "../datastore/index.ts";
 import { Client } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { backoffDelay, pause } from "../lib/retry.ts";
+import { aborted, backoffDelay, pause } from "../lib/retry.ts";
 import { serveBgpMetrics } from "./bgp-metrics.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
@@ -120,7 +120,7 @@ const needsTunnels = (opened: NodeDatastore, settings: NodeSettings): boolean =>
 
 async function serveCni(store: Datastore, log: Logger, signal: AbortSignal): Promise<void> {
   await using _service = startCniService({ store, log, path: join(RUN_FOLDER, "cni.sock") });
-  await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+  await aborted(signal);
 }
 
 const BACKOFF = { firstMs: 500, maxMs: 30_000 };

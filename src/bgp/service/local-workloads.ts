@@ -4,6 +4,7 @@ import { type FSWatcher, readdirSync, readFileSync, watch } from "node:fs";
 import { join } from "node:path";
 import { tryParseNetwork } from "../../lib/ip.ts";
 import { JsonReader } from "../../lib/json-reader.ts";
+import { aborted } from "../../lib/retry.ts";
 import { isValueError } from "../../model/index.ts";
 import type { LocalWorkload } from "../sessions.ts";
 
@@ -39,10 +40,7 @@ export class LocalWorkloads {
     };
     const poll = setInterval(look, POLL_MS);
     look();
-    await new Promise<void>((resolve) => {
-      if (signal.aborted) resolve();
-      else signal.addEventListener("abort", () => resolve(), { once: true });
-    });
+    await aborted(signal);
     clearInterval(poll);
     clearTimeout(settle);
     watcher?.close();

@@ -18,7 +18,7 @@ import {
 } from "../../ipam/index.ts";
 import { cidrContains, type IpAddress, parseNetwork, tryParseAddress } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
-import { pause } from "../../lib/retry.ts";
+import { aborted, pause } from "../../lib/retry.ts";
 import type { Labels } from "../../model/index.ts";
 import type { Feed } from "../feed.ts";
 import { codeOf, type Informer } from "../informer.ts";
@@ -81,8 +81,7 @@ export class LoadBalancerAddresses {
 
   async run(signal: AbortSignal): Promise<void> {
     const { feed, services } = this.#options;
-    const stopped = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
-    await Promise.race([Promise.all([feed.inSync, services.synced]), stopped]);
+    await Promise.race([Promise.all([feed.inSync, services.synced]), aborted(signal)]);
     if (signal.aborted) return;
     await this.#upgrade(signal);
     await Promise.all([this.#queue.run(signal), every(FULL_PASS_MS, signal, () => this.#lookAtAll())]);

@@ -4,6 +4,7 @@
 // reconcilers, in their own time.
 import type { NftRuleset, TableRef } from "../../kernel/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
+import { aborted } from "../../lib/retry.ts";
 
 export interface RulesetWatchOptions {
   readonly ruleset: Pick<NftRuleset, "generation" | "tables">;
@@ -40,10 +41,7 @@ export class RulesetWatch {
   /** Until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const timer = setInterval(() => this.#try(), CHECK_MS);
-    await new Promise<void>((resolve) => {
-      if (signal.aborted) resolve();
-      else signal.addEventListener("abort", () => resolve(), { once: true });
-    });
+    await aborted(signal);
     clearInterval(timer);
   }
 

@@ -1,5 +1,6 @@
 // Prints every message as one line of JSON: what a dataplane would be told, for people and tests.
 import type { DataplaneMessage } from "../../calc/index.ts";
+import { aborted } from "../../lib/retry.ts";
 import type { RunningDriver } from "./driver.ts";
 
 export class DumpDriver implements RunningDriver {
@@ -15,9 +16,6 @@ export class DumpDriver implements RunningDriver {
     return Promise.resolve();
   }
   run(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      if (signal.aborted) resolve();
-      else signal.addEventListener("abort", () => resolve(), { once: true });
-    });
+    return aborted(signal);
   }
 }

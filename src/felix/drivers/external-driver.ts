@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { type DataplaneMessage, decodeFromDataplane, encodeToDataplane, frame, FrameReader } from "../../calc/index.ts";
 import type { Logger } from "../../lib/log.ts";
-import { delay } from "../../lib/retry.ts";
+import { aborted, delay } from "../../lib/retry.ts";
 import { DriverStopped, type ReportListener, type RunningDriver } from "./driver.ts";
 
 export interface ExternalDriverOptions {
@@ -76,11 +76,7 @@ export class ExternalDriver implements RunningDriver {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const aborted = new Promise<undefined>((resolve) => {
-      if (signal.aborted) resolve(undefined);
-      else signal.addEventListener("abort", () => resolve(undefined), { once: true });
-    });
-    const end = await Promise.race([this.#ended, aborted]);
+    const end = await Promise.race([this.#ended, aborted(signal)]);
     if (end !== undefined) throw end;
     await this.#stop();
   }

@@ -1,6 +1,7 @@
 // Says that the agent runs: a file whose time is never old while it does. The CNI plugin waits for policy only then.
 import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { aborted } from "../../lib/retry.ts";
 
 const TOUCH_MS = 10_000;
 
@@ -21,10 +22,7 @@ export async function keepAliveFile(prefix: string, signal: AbortSignal): Promis
   };
   touch();
   const timer = setInterval(touch, TOUCH_MS);
-  await new Promise<void>((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
+  await aborted(signal);
   clearInterval(timer);
   rmSync(path, { force: true });
 }

@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
-import { backoffDelay } from "../../lib/retry.ts";
+import { aborted, backoffDelay } from "../../lib/retry.ts";
 import { readIfThere, replaceFile } from "../../lib/whole-file.ts";
 import { endpointStatusFileName } from "../../model/index.ts";
 
@@ -49,10 +49,7 @@ export class StatusFiles {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    await new Promise<void>((resolve) => {
-      if (signal.aborted) resolve();
-      else signal.addEventListener("abort", () => resolve(), { once: true });
-    });
+    await aborted(signal);
     this.#isStopped = true;
     clearTimeout(this.#timer);
   }
