@@ -34,8 +34,8 @@ test("whatever a policy, tier, profile or annotation is called, its rules stay o
   for (const names of [new ChainNames(IPTABLES_CHAIN_LENGTH), new ChainNames(NFT_CHAIN_LENGTH)]) {
     const id = { kind: "GlobalNetworkPolicy", namespace: "", name: EVIL } as const;
     const chains = [
-      policyChain(config, names, 4, "ingress", id, policy),
-      profileChain(config, names, 4, "ingress", EVIL, policy),
+      policyChain({ config, names, version: 4, direction: "ingress" }, id, policy),
+      profileChain({ config, names, version: 4, direction: "ingress" }, EVIL, policy),
     ];
     for (const chain of chains) {
       expect(chain.name).toMatch(/^cali-[a-z]+-_[\w-]+$/);

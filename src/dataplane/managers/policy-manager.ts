@@ -1,11 +1,10 @@
 // Policies and profiles as chains, offered to every table that might use them.
-import type { ProtoPolicy, ProtoProfile } from "../../calc/index.ts";
-import type { PolicyId } from "../../calc/index.ts";
+import type { PolicyId, ProtoPolicy, ProtoProfile } from "../../calc/index.ts";
 import type { Manager, ManagerMessage } from "../manager.ts";
 import type { RulesConfig } from "../rules/config.ts";
 import type { LayerTable, RulePlane } from "../rules/layer-table.ts";
 import type { ChainNames, Direction } from "../rules/names.ts";
-import { policyChain, profileChain } from "../rules/policy-chains.ts";
+import { type ChainPlace, policyChain, profileChain } from "../rules/policy-chains.ts";
 
 const DIRECTIONS: readonly Direction[] = ["ingress", "egress"];
 
@@ -35,7 +34,7 @@ export class PolicyManager implements Manager {
   #setPolicy(id: PolicyId, policy: ProtoPolicy): void {
     for (const plane of this.#planes)
       for (const direction of DIRECTIONS) {
-        const built = policyChain(this.#config, this.#names, plane.version, direction, id, policy);
+        const built = policyChain(this.#place(plane, direction), id, policy);
         for (const table of policyTables(plane)) {
           // Only the filter table writes a policy that nothing uses yet.
           if (built.isForced === true && table.layer !== "filter") table.setChain({ ...built, isForced: false });
@@ -53,7 +52,7 @@ export class PolicyManager implements Manager {
   #setProfile(name: string, profile: ProtoProfile): void {
     for (const plane of this.#planes)
       for (const direction of DIRECTIONS) {
-        const built = profileChain(this.#config, this.#names, plane.version, direction, name, profile);
+        const built = profileChain(this.#place(plane, direction), name, profile);
         for (const table of profileTables(plane, direction)) table.setChain(built);
       }
   }
@@ -62,6 +61,10 @@ export class PolicyManager implements Manager {
     for (const plane of this.#planes)
       for (const direction of DIRECTIONS)
         for (const table of profileTables(plane, direction)) table.removeChain(this.#names.profile(direction, name));
+  }
+
+  #place({ version }: RulePlane, direction: Direction): ChainPlace {
+    return { config: this.#config, names: this.#names, version, direction };
   }
 }
 

@@ -49,7 +49,6 @@ export interface EndpointChainInput {
   readonly direction: Direction;
   readonly use: EndpointChainUse;
   readonly isWorkload: boolean;
-  /** Traffic the endpoint itself sends (a workload's egress): tunnels inside tunnels are stopped there. */
   readonly adminUp: boolean;
   /** Tiers with policies in this direction. */
   readonly tiers: readonly TierChains[];
@@ -68,11 +67,27 @@ const denyWord = (config: RulesConfig): string => (config.deny === "drop" ? "Dro
 const allowAction = (allow: "accept" | "return"): Action => (allow === "accept" ? accept : returnAction);
 
 export function endpointChain(config: RulesConfig, input: EndpointChainInput): RuleChain {
-  const { marks } = config;
-  const { direction, use } = input;
-  const deny = denyAction(config);
-  if (!input.adminUp) return chain(input.name, [{ action: deny, comments: ["Endpoint admin disabled"] }]);
+  if (!input.adminUp) return chain(input.name, [{ action: denyAction(config), comments: ["Endpoint admin disabled"] }]);
+  const { use, direction } = input;
+  const rules = [...openingRules(config, input)];
+  for (const tier of input.tiers) {
+    rules.push(...tierRules(config, use, tier));
+    if (use === "normal" || use === "forward") rules.push(...tierEndRules(config, direction, tier));
+  }
+  if (use === "forward" && input.allowsByDefault === true)
+    rules.push(
+      { action: setMark(config.marks.accept), comments: ["Allow forwarded traffic by default"], ifRefused: "leaveOut" },
+      { action: returnAction, comments: ["Return for accepted forward traffic"] },
+    );
+  if (use === "normal") rules.push(...profileRules(config, direction, input.profileChains));
+  return chain(input.name, rules);
+}
 
+/** What comes before policy: limits, known connections, and the ports nobody can lock. */
+function openingRules(config: RulesConfig, input: EndpointChainInput): Rule[] {
+  const { marks } = config;
+  const { direction, use, allow } = input;
+  const deny = denyAction(config);
   const shared = sharedOf(config);
   const rules: Rule[] = [];
   if (input.packetRate !== undefined)
@@ -80,13 +95,9 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
   if (use !== "untracked") {
     // None of these may stop what comes here when it is refused: the failsafe ports are asked only after them.
     const ifRefused = "leaveOut";
-    if (input.allow !== "accept") rules.push({ match: [established], action: setMark(marks.accept), ifRefused });
+    if (allow !== "accept") rules.push({ match: [established], action: setMark(marks.accept), ifRefused });
     rules.push(
-      shared.get(`established ${input.allow}`, () => ({
-        match: [established],
-        action: allowAction(input.allow),
-        ifRefused,
-      })),
+      shared.get(`established ${allow}`, () => ({ match: [established], action: allowAction(allow), ifRefused })),
     );
     if (!config.disableConntrackInvalidCheck)
       rules.push(
@@ -102,72 +113,73 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
   if (input.failsafeChain !== undefined) rules.push({ action: jump(input.failsafeChain), ifRefused: "leaveOut" });
   rules.push(shared.get("begin", () => ({ action: clearMark(marks.accept | marks.pass) })));
   if (input.isWorkload && direction === "egress") rules.push(...encapsulationRules(config, deny, shared));
+  return rules;
+}
 
-  for (const tier of input.tiers) {
-    rules.push(
-      shared.get(`start ${tier.name}`, () => ({
-        action: clearMark(marks.pass),
-        comments: [`Start of tier ${tier.name}`],
-      })),
-    );
-    for (const policy of tier.chains) {
-      rules.push({ match: [markClear(marks.pass)], action: jump(policy) });
-      if (use === "untracked") rules.push({ match: [markSet(marks.accept)], action: notrack });
-      rules.push(
-        shared.get("policy accepted", () => ({
-          match: [markSet(marks.accept)],
-          action: returnAction,
-          comments: ["Return if policy accepted"],
-        })),
-      );
-    }
-    if (use !== "normal" && use !== "forward") continue;
-    if (tier.endsInDrop) {
-      if (config.flowLogs)
-        rules.push({
-          match: [markClear(marks.pass)],
-          action: {
-            kind: "nflog",
-            group: nflogGroup(direction),
-            prefix: nflogEndOfTier("deny", direction, tier.name),
+/** The tier's policies in order, until one accepts or passes on. */
+function tierRules(config: RulesConfig, use: EndpointChainUse, tier: TierChains): Rule[] {
+  const { marks } = config;
+  const shared = sharedOf(config);
+  const rules: Rule[] = [
+    shared.get(`start ${tier.name}`, () => ({
+      action: clearMark(marks.pass),
+      comments: [`Start of tier ${tier.name}`],
+    })),
+  ];
+  const accepted = shared.get("policy accepted", () => ({
+    match: [markSet(marks.accept)],
+    action: returnAction,
+    comments: ["Return if policy accepted"],
+  }));
+  for (const policy of tier.chains) {
+    rules.push({ match: [markClear(marks.pass)], action: jump(policy) });
+    if (use === "untracked") rules.push({ match: [markSet(marks.accept)], action: notrack });
+    rules.push(accepted);
+  }
+  return rules;
+}
+
+/** What becomes of a packet that no policy of the tier decided on. */
+function tierEndRules(config: RulesConfig, direction: Direction, tier: TierChains): Rule[] {
+  const undecided = [markClear(config.marks.pass)];
+  const tell = (decision: "deny" | "pass"): Rule[] =>
+    config.flowLogs
+      ? [
+          {
+            match: undecided,
+            action: {
+              kind: "nflog",
+              group: nflogGroup(direction),
+              prefix: nflogEndOfTier(decision, direction, tier.name),
+            },
           },
-        });
-      rules.push(
-        shared.get(`end ${tier.name}`, () => ({
-          match: [markClear(marks.pass)],
-          action: deny,
-          comments: [`End of tier ${tier.name}. ${denyWord(config)} if no policies passed packet`],
-        })),
-      );
-    } else if (config.flowLogs && tier.chains.length > 0)
-      rules.push({
-        match: [markClear(marks.pass)],
-        action: { kind: "nflog", group: nflogGroup(direction), prefix: nflogEndOfTier("pass", direction, tier.name) },
-      });
-  }
+        ]
+      : [];
+  if (!tier.endsInDrop) return tier.chains.length > 0 ? tell("pass") : [];
+  const end = sharedOf(config).get(`end ${tier.name}`, () => ({
+    match: undecided,
+    action: denyAction(config),
+    comments: [`End of tier ${tier.name}. ${denyWord(config)} if no policies passed packet`],
+  }));
+  return [...tell("deny"), end];
+}
 
-  if (use === "forward" && input.allowsByDefault === true)
-    rules.push(
-      { action: setMark(marks.accept), comments: ["Allow forwarded traffic by default"], ifRefused: "leaveOut" },
-      { action: returnAction, comments: ["Return for accepted forward traffic"] },
-    );
-  if (use === "normal") {
-    for (const profile of input.profileChains)
-      rules.push(
-        { action: jump(profile) },
-        shared.get("profile accepted", () => ({
-          match: [markSet(marks.accept)],
-          action: returnAction,
-          comments: ["Return if profile accepted"],
-        })),
-      );
-    if (config.flowLogs)
-      rules.push({ action: { kind: "nflog", group: nflogGroup(direction), prefix: nflogNoProfile(direction) } });
-    rules.push(
-      shared.get("no profile", () => ({ action: deny, comments: [`${denyWord(config)} if no profiles matched`] })),
-    );
-  }
-  return chain(input.name, rules);
+/** The profiles in order, and then the door. */
+function profileRules(config: RulesConfig, direction: Direction, profileChains: readonly string[]): Rule[] {
+  const shared = sharedOf(config);
+  const accepted = shared.get("profile accepted", () => ({
+    match: [markSet(config.marks.accept)],
+    action: returnAction,
+    comments: ["Return if profile accepted"],
+  }));
+  const rules: Rule[] = profileChains.flatMap((profile) => [{ action: jump(profile) }, accepted]);
+  if (config.flowLogs)
+    rules.push({ action: { kind: "nflog", group: nflogGroup(direction), prefix: nflogNoProfile(direction) } });
+  const noProfile = shared.get("no profile", () => ({
+    action: denyAction(config),
+    comments: [`${denyWord(config)} if no profiles matched`],
+  }));
+  return [...rules, noProfile];
 }
 
 /** A workload that builds tunnels itself could reach what policy keeps from it. */

@@ -31,7 +31,7 @@ function text(
     ...{ inboundRules: direction === "ingress" ? rules : [], outboundRules: direction === "egress" ? rules : [] },
     ...{ untracked: false, preDnat: false, namespace: "", originalSelector: "", performanceHints: [], tier: "default" },
   };
-  return chainText(policyChain(config, names, version, direction, id, policy), "filter", config, version);
+  return chainText(policyChain({ config, names, version, direction }, id, policy), "filter", config, version);
 }
 const TITLE = comment("GlobalNetworkPolicy p ingress");
 
@@ -77,7 +77,7 @@ test("FD-089 a profile's chain says so, behind the author's notes", () => {
   const config = plainConfig();
   const profile = { inboundRules: [rule({ annotations: { why: "dns" } })], outboundRules: [] };
   const lines = (direction: "ingress" | "egress") =>
-    chainText(profileChain(config, names, 4, direction, "kns.ns1", profile), "filter", config);
+    chainText(profileChain({ config, names, version: 4, direction }, "kns.ns1", profile), "filter", config);
   expect(lines("ingress")).toEqual([`${comment("why=dns")} ${comment("Profile kns.ns1 ingress")} ${ACCEPT}`]);
   expect(lines("egress")).toEqual([comment("Profile kns.ns1 egress")]);
 });
