@@ -47,28 +47,27 @@ export interface Evaluation {
   readonly profiles: readonly ProfileTrace[];
 }
 
-export function evaluateEndpoint(
-  state: PolicyState,
-  endpoint: Endpoint,
-  packet: Packet,
-  direction: Direction,
-  stage: Stage,
-): Evaluation {
+/** One packet that passes one endpoint. */
+export interface Passage {
+  readonly endpoint: Endpoint;
+  readonly packet: Packet;
+  readonly direction: Direction;
+  readonly stage: Stage;
+}
+
+export function evaluateEndpoint(state: PolicyState, passage: Passage): Evaluation {
+  const { stage } = passage;
   const tiers: TierTrace[] = [];
-  const done = (
-    outcome: Evaluation["outcome"],
-    because: string,
-    profiles: readonly ProfileTrace[] = [],
-  ): Evaluation => ({
+  const done = (outcome: Evaluation["outcome"], because: string): Evaluation => ({
     outcome,
     because,
     tiers,
-    profiles,
+    profiles: [],
   });
   for (const tier of state.tiers) {
-    const applying = tier.policies.filter((placed) => applies(placed, endpoint, direction, stage, state));
+    const applying = tier.policies.filter((placed) => applies(placed, passage, state));
     if (applying.length === 0) continue;
-    const trace = evaluateTier(tier, applying, packet, direction, stage, state);
+    const trace = evaluateTier(tier, applying, passage, state);
     tiers.push(trace);
     if (trace.outcome === "allow" || trace.outcome === "deny") return done(trace.outcome, decidedBy(trace));
     if (trace.outcome === "end: deny")
@@ -76,16 +75,10 @@ export function evaluateEndpoint(
   }
   if (stage === "untracked" || stage === "preDnat") return done("none", "no rule decided");
   if (stage === "forward") return done("none", "no rule for forwarded traffic decided");
-  return evaluateProfiles(state, endpoint, packet, direction, done);
+  return { ...evaluateProfiles(state, passage), tiers };
 }
 
-function applies(
-  placed: PlacedPolicy,
-  endpoint: Endpoint,
-  direction: Direction,
-  stage: Stage,
-  state: PolicyState,
-): boolean {
+function applies(placed: PlacedPolicy, { endpoint, direction, stage }: Passage, state: PolicyState): boolean {
   const { policy } = placed;
   if (!policy.types.includes(direction) || !isOfStage(placed, direction, stage)) return false;
   return state.matches(policy.selector, state.labelsOf(endpoint.value));
@@ -97,12 +90,11 @@ function isOfStage({ policy }: PlacedPolicy, direction: Direction, stage: Stage)
   return stage === "normal" || (stage === "forward" && policy.applyOnForward === true);
 }
 
+/** @param policies those of the tier that apply */
 function evaluateTier(
   tier: PlacedTier,
   policies: readonly PlacedPolicy[],
-  packet: Packet,
-  direction: Direction,
-  stage: Stage,
+  { packet, direction, stage }: Passage,
   state: PolicyState,
 ): TierTrace {
   const traces: PolicyTrace[] = [];
@@ -140,29 +132,24 @@ function walk(
   return { outcome: "no match", trace };
 }
 
-function evaluateProfiles(
-  state: PolicyState,
-  endpoint: Endpoint,
-  packet: Packet,
-  direction: Direction,
-  done: (outcome: "allow" | "deny", because: string, profiles: readonly ProfileTrace[]) => Evaluation,
-): Evaluation {
-  const traces: ProfileTrace[] = [];
+function evaluateProfiles(state: PolicyState, { endpoint, packet, direction }: Passage): Omit<Evaluation, "tiers"> {
+  const profiles: ProfileTrace[] = [];
+  const done = (outcome: "allow" | "deny", because: string) => ({ outcome, because, profiles });
   for (const name of endpoint.value.profileIds) {
     const profile = state.profile(name);
     if (profile === undefined) {
-      traces.push({ name, missing: true, outcome: "deny", rules: [] });
-      return done("deny", `profile ${name} does not exist: what cannot be known is denied`, traces);
+      profiles.push({ name, missing: true, outcome: "deny", rules: [] });
+      return done("deny", `profile ${name} does not exist: what cannot be known is denied`);
     }
     const rules = direction === "ingress" ? profile.inboundRules : profile.outboundRules;
     const { outcome, trace } = walk(rules, packet, state);
-    traces.push({ name, missing: false, outcome, rules: trace });
+    profiles.push({ name, missing: false, outcome, rules: trace });
     if (outcome === "allow" || outcome === "deny")
-      return done(outcome, `profile ${name}, ${direction} rule ${trace.length}`, traces);
+      return done(outcome, `profile ${name}, ${direction} rule ${trace.length}`);
   }
   const because =
-    traces.length === 0 ? "no policy applies and there are no profiles" : "no policy applies and no profile decided";
-  return done("deny", because, traces);
+    profiles.length === 0 ? "no policy applies and there are no profiles" : "no policy applies and no profile decided";
+  return done("deny", because);
 }
 
 function decidedBy(tier: TierTrace): string {

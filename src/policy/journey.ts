@@ -215,7 +215,7 @@ class Journey {
       this.#checkpoints.push({ ...checkpoint, because: open, tiers: [], profiles: [] });
       return outcome;
     }
-    const evaluation = evaluateEndpoint(this.#state, endpoint, packet, direction, stage);
+    const evaluation = evaluateEndpoint(this.#state, { endpoint, packet, direction, stage });
     // Stages without any policy leave no trace.
     if (evaluation.outcome !== "none" || evaluation.tiers.length > 0)
       this.#checkpoints.push({ host, endpoint: endpointName(endpoint), direction, stage, ...evaluation });
