@@ -48,6 +48,16 @@ export interface LoadBalancerOptions {
   readonly now?: () => Date;
 }
 
+/** A service that shall have other addresses than it has. */
+interface Wanting {
+  readonly key: string;
+  readonly service: ServiceFacts;
+  readonly handleId: string;
+  readonly changes: Changes;
+  readonly pools: readonly LoadBalancerPool[];
+  readonly held: Set<IpAddress>;
+}
+
 const FULL_PASS_MS = 5 * 60_000;
 const UPGRADE_RETRY_MS = 10_000;
 const STATUS_TIMEOUT_MS = 10_000;
@@ -151,7 +161,7 @@ export class LoadBalancerAddresses {
       for (const address of changes.release) held.delete(address);
     }
     // What was given is shown even when the rest cannot be had.
-    const failures = await this.#get(key, service, handleId, changes, pools, held, signal);
+    const failures = await this.#get({ key, service, handleId, changes, pools, held }, signal);
     await this.#show(service, inOrder(held), (address) => isOurs(address) || changes.release.includes(address), signal);
     if (failures.length === 0) return void this.#told.delete(key);
     for (const failure of failures) {
@@ -162,15 +172,8 @@ export class LoadBalancerAddresses {
   }
 
   /** Adds to `held` what could be had. @returns what stood in the way of the rest */
-  async #get(
-    key: string,
-    service: ServiceFacts,
-    handleId: string,
-    { take, assign }: Changes,
-    pools: readonly LoadBalancerPool[],
-    held: Set<IpAddress>,
-    signal: AbortSignal,
-  ): Promise<unknown[]> {
+  async #get({ key, service, handleId, changes, pools, held }: Wanting, signal: AbortSignal): Promise<unknown[]> {
+    const { take, assign } = changes;
     if (take.length + assign.length === 0) return [];
     const { ipam, log, now = () => new Date() } = this.#options;
     const attributes = {
