@@ -46,7 +46,7 @@ export async function startUp(env: Environment, log: Logger, root = "/"): Promis
   const client = new Client(store, { log });
   await new Ipam({ datastore: store, log }).upgradeHost({ type: "host", name }, AbortSignal.timeout(UPGRADE_WITHIN_MS));
   const facts = await kubernetesFacts(settings, name);
-  await configureNode(client, name, settings, facts, log);
+  await configureNode({ client, name, settings, facts, log });
   makeDirectories(settings, root, log);
   await createPools(client, settings, facts, log);
   const words = [settings.clusterType, facts?.kubeadm && "kubeadm", facts?.isRancher === true && "rancher"];
@@ -79,18 +79,22 @@ async function kubernetesFacts(settings: NodeSettings, name: string): Promise<Ku
   return api === undefined ? undefined : readFacts(api, settings.kubernetesNode ?? name);
 }
 
+interface StartingNode {
+  readonly client: Client;
+  readonly name: string;
+  readonly settings: NodeSettings;
+  /** What Kubernetes says of it; nothing without Kubernetes. */
+  readonly facts: KubernetesFacts | undefined;
+  readonly log: Logger;
+}
+
 /** Addresses, AS number and the reference to the Kubernetes node; written when they differ from what is there. */
-async function configureNode(
-  client: Client,
-  name: string,
-  settings: NodeSettings,
-  facts: KubernetesFacts | undefined,
-  log: Logger,
-): Promise<void> {
+async function configureNode(node: StartingNode): Promise<void> {
+  const { client, name, settings } = node;
   const stored = await findNode(client, name);
   const before: NodeSpec = stored?.spec ?? {};
-  const { spec: addressed, changed } = await addressesOrClear(client, stored, settings, facts, log);
-  if (changed && settings.checksConflicts) await refuseConflict(client, stored, name, addressed, settings, log);
+  const { spec: addressed, changed } = await addressesOrClear(node, stored);
+  if (changed && settings.checksConflicts) await refuseConflict(node, stored, addressed);
   const spec = withReference(withAsNumber(addressed, settings), settings);
   if (!changed && Bun.deepEquals(spec, before)) return;
   try {
@@ -110,13 +114,7 @@ export async function findNode(client: Client, name: string): Promise<NodeResour
 }
 
 /** When nothing can be detected, an address of old that was to be detected anew does not stay. */
-async function addressesOrClear(
-  client: Client,
-  stored: NodeResource | undefined,
-  settings: NodeSettings,
-  facts: KubernetesFacts | undefined,
-  log: Logger,
-) {
+async function addressesOrClear({ client, settings, facts, log }: StartingNode, stored: NodeResource | undefined) {
   try {
     return await configureAddresses(stored?.spec ?? {}, {
       settings,
@@ -139,12 +137,9 @@ async function clearDetected(client: Client, stored: NodeResource, settings: Nod
 }
 
 async function refuseConflict(
-  client: Client,
+  { client, name, settings, log }: StartingNode,
   stored: NodeResource | undefined,
-  name: string,
   spec: NodeSpec,
-  settings: NodeSettings,
-  log: Logger,
 ): Promise<void> {
   const { items } = await client.list({ kind: "Node" });
   const nodes = items.map((node) => ({ name: node.metadata.name, spec: node.spec }));
