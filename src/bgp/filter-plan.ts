@@ -41,15 +41,13 @@ export function readFilters(state: BgpState, problems: Problem[]): ReadFilters {
 export function filterCalls(
   functions: readonly FilterFunction[],
   names: readonly string[],
-  direction: "import" | "export",
-  family: IpVersion,
-  sameAs: boolean,
+  session: { readonly direction: "import" | "export"; readonly family: IpVersion; readonly sameAs: boolean },
 ): readonly FilterCall[] {
   return names.flatMap((name) => {
-    const wanted = functionName(name, direction, family);
+    const wanted = functionName(name, session.direction, session.family);
     const found = functions.find((each) => each.function === wanted);
     if (found === undefined) return [];
-    return [found.takesPeerType ? { function: found.function, sameAs } : { function: found.function }];
+    return [found.takesPeerType ? { function: found.function, sameAs: session.sameAs } : { function: found.function }];
   });
 }
 

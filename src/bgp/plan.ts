@@ -60,7 +60,7 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
     return lost === undefined && node.networks[ipVersion(address)] !== undefined;
   });
   const peers = sessions
-    .map((session) => plannedPeer(state, node, session, functions, inputs, problems))
+    .map((session) => plannedPeer({ state, node, functions, inputs, problems }, session))
     .sort(byFamilyAndName);
   const staticRoutes = sessions
     .filter(({ reachableBy }) => reachableBy !== undefined)
@@ -107,14 +107,16 @@ function ignoredInterfaces(configuration: BgpConfiguration | undefined, problems
   return [...named, ...IGNORED_INTERFACES];
 }
 
-function plannedPeer(
-  state: BgpState,
-  node: BgpNode,
-  session: Session,
-  functions: readonly FilterFunction[],
-  inputs: LocalInputs,
-  problems: Problem[],
-): PlannedPeer {
+interface PeerSurroundings {
+  readonly state: BgpState;
+  readonly node: BgpNode;
+  /** Of all filters; a session calls those it names. */
+  readonly functions: readonly FilterFunction[];
+  readonly inputs: LocalInputs;
+  readonly problems: Problem[];
+}
+
+function plannedPeer({ state, node, functions, inputs, problems }: PeerSurroundings, session: Session): PlannedPeer {
   const family = ipVersion(session.address);
   const ownAs = session.localAs ?? asNumberOf(state, node);
   const sameAs = session.asNumber === ownAs;
@@ -131,9 +133,9 @@ function plannedPeer(
     sourceAddress: session.useNodeAddress ? (node.networks[family]?.address ?? null) : null,
     multihop: session.ttlSecurity ?? true,
     ttlSecurity: session.ttlSecurity ?? null,
-    importFilters: filterCalls(functions, session.filters, "import", family, sameAs),
+    importFilters: filterCalls(functions, session.filters, { direction: "import", family, sameAs }),
     import: { preferWhenLocalPrefAbove: MAX_PREFERENCE - priority, preference: 200, otherwise: "accept" },
-    exportFilters: filterCalls(functions, session.filters, "export", family, sameAs),
+    exportFilters: filterCalls(functions, session.filters, { direction: "export", family, sameAs }),
     export: { defaultMetric: priority, sameAs, otherwise: "reject" },
     passive: session.passive,
     gracefulRestart: { mode: "on", timeSeconds: session.restartSeconds ?? null },
