@@ -4,6 +4,7 @@ export {
   compareUsage,
   readAllocations,
   readUsers,
+  type UsageFindings,
 } from "./allocations.ts";
 export type { AssignAddressRequest } from "./assign-address.ts";
 export { type Assignments, describeShortage } from "./auto-assign.ts";

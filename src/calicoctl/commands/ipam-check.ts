@@ -10,6 +10,7 @@ import {
   findInconsistencies,
   Ipam,
   readUsers,
+  type UsageFindings,
 } from "../../ipam/index.ts";
 import { NotFound } from "../../datastore/index.ts";
 import { BUILD } from "../../lib/build.ts";
@@ -51,12 +52,61 @@ interface Checked {
   readonly problems: number;
 }
 
+/** What the user hears of. */
+interface Telling {
+  readonly say: (text: string) => void;
+  /** Only when problems were asked for one by one. */
+  readonly problem: (text: string) => void;
+  /** Every address was asked for. */
+  readonly all: boolean;
+}
+
 async function check(call: Call, store: OpenStore): Promise<Checked> {
   const say = (text: string) => call.world.out(`${text}\n`);
   const all = call.flags.has("show-all-ips");
   const problem = (text: string) => {
     if (all || call.flags.has("show-problem-ips")) say(`  ${text}`);
   };
+  const tell: Telling = { say, problem, all };
+  const state = await load(store, tell);
+  const { records, users, handles } = state;
+  const owners = Map.groupBy(users, (user) => user.address);
+  const allocations = records.map((record) => ({
+    ...record,
+    owners: (owners.get(record.address) ?? []).map((user) => user.name),
+  }));
+  if (all)
+    for (const { address, owners: names } of allocations)
+      say(`  ${address} ${names.length > 0 ? `in use: ${names.join(", ")}` : "allocated"}`);
+  const usage = compareUsage(records, users, state.pools);
+  tellUsage(usage, tell);
+  const nodes = new Set((await store.list({ kind: "Node" })).items.map((node) => node.metadata.name));
+  const findings = findInconsistencies({ ...state, nodes });
+  const leakedHandles = new Set(
+    findings.flatMap((finding) => (finding.kind === "leaked-handle" ? [finding.handleId] : [])),
+  );
+  tellFindings(findings, { leaked: leakedHandles, matched: handles.length - leakedHandles.size }, tell);
+  return {
+    allocations,
+    leaked: usage.leaked,
+    findings,
+    handles: handles
+      .filter((handle) => leakedHandles.has(handle.value.handleId))
+      .map(({ value, revision, uid }) => ({
+        ID: value.handleId,
+        Revision: revision,
+        ...(uid === undefined ? {} : { UID: uid }),
+      })),
+    problems:
+      usage.leaked.length +
+      usage.outsidePools.length +
+      usage.unallocated.length +
+      usage.shared.length +
+      findings.length,
+  };
+}
+
+async function load(store: OpenStore, { say }: Telling) {
   const { datastore } = store;
   say("Loading all IPAM blocks...");
   const blocks = (await datastore.list({ type: "block" })).items;
@@ -82,66 +132,36 @@ async function check(call: Call, store: OpenStore): Promise<Checked> {
   say("Loading all handles");
   const handles = (await datastore.list({ type: "ipamHandle" })).items;
   sayTopNodes(records, say);
+  return { blocks, affinities, records, pools, users, handles };
+}
 
-  const usage = compareUsage(records, users, pools);
-  const owners = Map.groupBy(users, (user) => user.address);
-  const allocations = records.map((record) => ({
-    ...record,
-    owners: (owners.get(record.address) ?? []).map((user) => user.name),
-  }));
-  if (all)
-    for (const { address, owners: names } of allocations)
-      say(`  ${address} ${names.length > 0 ? `in use: ${names.join(", ")}` : "allocated"}`);
-
+function tellUsage({ leaked, outsidePools, unallocated, shared }: UsageFindings, { say, problem }: Telling): void {
   say("Scanning for IPs that are allocated but not actually in use...");
-  for (const { address, handleId } of usage.leaked) problem(`${address} leaked; handle ${handleId ?? "<none>"}`);
-  say(`Found ${usage.leaked.length} IPs that are allocated in IPAM but not actually in use.`);
+  for (const { address, handleId } of leaked) problem(`${address} leaked; handle ${handleId ?? "<none>"}`);
+  say(`Found ${leaked.length} IPs that are allocated in IPAM but not actually in use.`);
   say("Scanning for IPs that are in use by a workload or node but not allocated in IPAM...");
-  for (const { address, name } of usage.outsidePools) problem(`${address} in use by ${name}, not in active IP pools`);
-  say(`Found ${usage.outsidePools.length} in-use IPs that are not in active IP pools.`);
-  for (const { address, name } of usage.unallocated) problem(`${address} in use by ${name}, not allocated`);
-  say(
-    `Found ${usage.unallocated.length} in-use IPs that are in active IP pools but have no corresponding IPAM allocation.`,
-  );
-  for (const { address, users: both } of usage.shared)
-    say(`  ${address} has ${both.length} owners: ${both.map((u) => u.name).join(", ")}`);
-  if (usage.shared.length > 0) say(`Found ${usage.shared.length} IPs that several workloads or nodes use.`);
+  for (const { address, name } of outsidePools) problem(`${address} in use by ${name}, not in active IP pools`);
+  say(`Found ${outsidePools.length} in-use IPs that are not in active IP pools.`);
+  for (const { address, name } of unallocated) problem(`${address} in use by ${name}, not allocated`);
+  say(`Found ${unallocated.length} in-use IPs that are in active IP pools but have no corresponding IPAM allocation.`);
+  for (const { address, users } of shared)
+    say(`  ${address} has ${users.length} owners: ${users.map((user) => user.name).join(", ")}`);
+  if (shared.length > 0) say(`Found ${shared.length} IPs that several workloads or nodes use.`);
   say("");
+}
 
-  const nodes = new Set((await store.list({ kind: "Node" })).items.map((node) => node.metadata.name));
-  const findings = findInconsistencies({ blocks, affinities, handles, nodes });
-  const leakedHandles = new Set(
-    findings.flatMap((finding) => (finding.kind === "leaked-handle" ? [finding.handleId] : [])),
-  );
-  const missing = findings.filter((finding) => finding.kind === "missing-handle");
+function tellFindings(
+  findings: readonly Finding[],
+  handles: { readonly leaked: ReadonlySet<string>; readonly matched: number },
+  { say, problem }: Telling,
+): void {
   say("Scanning for IPAM handles with no matching IPs...");
-  for (const id of leakedHandles) problem(`${id} doesn't have any active IPs`);
-  say(
-    `Found ${leakedHandles.size} handles with no matching IPs (and ${handles.length - leakedHandles.size} handles with matches).`,
-  );
+  for (const id of handles.leaked) problem(`${id} doesn't have any active IPs`);
+  say(`Found ${handles.leaked.size} handles with no matching IPs (and ${handles.matched} handles with matches).`);
   say("Scanning for IPs with missing handle...");
+  const missing = findings.filter((finding) => finding.kind === "missing-handle");
   say(`Found ${missing.length} handles mentioned in blocks with no matching handle resource.`);
-  const others = findings.filter((finding) => finding.kind !== "leaked-handle");
-  for (const finding of others) say(`  ${describeFinding(finding)}`);
-
-  return {
-    allocations,
-    leaked: usage.leaked,
-    findings,
-    handles: handles
-      .filter((handle) => leakedHandles.has(handle.value.handleId))
-      .map(({ value, revision, uid }) => ({
-        ID: value.handleId,
-        Revision: revision,
-        ...(uid === undefined ? {} : { UID: uid }),
-      })),
-    problems:
-      usage.leaked.length +
-      usage.outsidePools.length +
-      usage.unallocated.length +
-      usage.shared.length +
-      findings.length,
-  };
+  for (const finding of findings) if (finding.kind !== "leaked-handle") say(`  ${describeFinding(finding)}`);
 }
 
 function activePools(pools: readonly Resource[]): readonly Cidr[] {
