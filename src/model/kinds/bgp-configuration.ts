@@ -20,6 +20,7 @@ import {
   secretKeyRef,
   subdomain,
   text,
+  initial,
 } from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext, type Stored } from "./kind.ts";
 
@@ -33,7 +34,7 @@ const spec = object({
   serviceLoadBalancerIPs: serviceBlocks(),
   serviceExternalIPs: serviceBlocks(),
   serviceClusterIPs: serviceBlocks(),
-  serviceLoadBalancerAggregation: preset(choice("Enabled", "Disabled"), "Enabled"),
+  serviceLoadBalancerAggregation: initial(choice("Enabled", "Disabled"), "Enabled"),
   communities: field(list(object({ name: subdomain(), value: limited(40) }), 500)),
   prefixAdvertisements: field(list(object({ cidr: maskedNetwork(), communities: list(text(), 50) }), 500)),
   listenPort: field(portNumber()),

@@ -28,6 +28,7 @@ import {
   selector,
   text,
   uint32,
+  initial,
 } from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext, type Stored } from "./kind.ts";
 
@@ -171,8 +172,8 @@ const spec = object({
   sidecarAccelerationEnabled: bool(),
   xdpEnabled: bool(),
   genericXDPEnabled: bool(),
-  nftablesMode: preset(choice("Disabled", "Enabled", "Auto"), "Auto"),
-  nftablesFlowTableOffload: preset(choice("All", "Disabled"), "Disabled"),
+  nftablesMode: initial(choice("Disabled", "Enabled", "Auto"), "Auto"),
+  nftablesFlowTableOffload: initial(choice("All", "Disabled"), "Disabled"),
   nftablesFlowTableDataIfacePattern: field(regex()),
   nftablesRefreshInterval: time(),
   nftablesFilterAllowAction: acceptOrReturn(),
@@ -204,8 +205,8 @@ const spec = object({
   bpfDataIfacePattern: field(regex()),
   bpfL3IfacePattern: field(regex()),
   bpfConnectTimeLoadBalancingEnabled: bool(),
-  bpfConnectTimeLoadBalancing: preset(choice("TCP", "Enabled", "Disabled"), "TCP"),
-  bpfHostNetworkedNATWithoutCTLB: preset(onOff(), "Enabled"),
+  bpfConnectTimeLoadBalancing: initial(choice("TCP", "Enabled", "Disabled"), "TCP"),
+  bpfHostNetworkedNATWithoutCTLB: initial(onOff(), "Enabled"),
   bpfExternalServiceMode: field(anyCase("Tunnel", "DSR")),
   bpfDSROptoutCIDRs: networks(),
   bpfExtToServiceConnmark: pointer(uint32()),

@@ -5,6 +5,7 @@
 //   pointer(s)     absent and null are not stored, empty is
 //   always(s, v)   stored even when absent, as v
 //   preset(s, v)   absent, null and empty are stored as the default v
+//   initial(s, v)  absent and null are stored as the default v, empty as it is
 //   s itself       required
 // Numbers and booleans written where text is wanted become text, as a YAML reader would have it.
 import * as z from "zod/mini";
@@ -41,6 +42,8 @@ export function extra<S extends Schema>(schema: S, more: Extra): S {
 export const field = <S extends Schema>(schema: S) => z.exactOptional(schema);
 export const pointer = <S extends Schema>(schema: S) => extra(z.exactOptional(schema), { pointer: true });
 export const preset = <S extends Schema>(schema: S, value: z.output<S>) => z._default(schema, value as never);
+export const initial = <S extends Schema>(schema: S, value: z.output<S>) =>
+  extra(z._default(schema, value as never), { pointer: true });
 export const always = <S extends Schema>(schema: S, value: z.output<S>) =>
   extra(z._default(schema, value as never), { pointer: true, openapi: { default: undefined } });
 

@@ -1,7 +1,20 @@
 // IPPool: a range of addresses for workloads, tunnels or services, and how traffic between them travels.
 import { type Cidr, cidrLength, ipVersion, tryParseCidr, tryParseNetwork } from "../../lib/ip.ts";
 import { isMaskedCidr, overlappedLinkLocal } from "../formats.ts";
-import { choice, condition, extra, field, flag, integer, list, object, preset, selector, text } from "./fields.ts";
+import {
+  choice,
+  condition,
+  extra,
+  field,
+  flag,
+  integer,
+  list,
+  object,
+  preset,
+  selector,
+  text,
+  initial,
+} from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext, type Stored } from "./kind.ts";
 
 const encapsulation = () => preset(choice("Never", "Always", "CrossSubnet"), "Never");
@@ -17,7 +30,7 @@ const spec = object({
   nodeSelector: preset(selector(1024), "all()"),
   namespaceSelector: field(selector(1024)),
   allowedUses: preset(list(choice("Workload", "Tunnel", "LoadBalancer"), 10), ["Workload", "Tunnel"]),
-  assignmentMode: preset(choice("Automatic", "Manual"), "Automatic"),
+  assignmentMode: initial(choice("Automatic", "Manual"), "Automatic"),
 });
 const status = object({ conditions: field(list(condition())) });
 export type IPPoolResource = ResourceFor<"IPPool", typeof spec, typeof status>;

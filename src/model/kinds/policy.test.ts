@@ -77,6 +77,7 @@ test("DM-014 a staged Kubernetes policy keeps Kubernetes' form", async () => {
 
 test("DM-015 tiers: defaults, names without dots, built-in ones fixed", async () => {
   expect(await stored("Tier", {})).toEqual({ order: 1_000_000, defaultAction: "Deny" });
+  expect(await stored("Tier", { order: 0 })).toEqual({ order: 0, defaultAction: "Deny" });
   expect(await stored("Tier", { order: 5.5, defaultAction: "Pass" })).toEqual({ order: 5.5, defaultAction: "Pass" });
   expect(await wrongFields("Tier", { defaultAction: "Allow" })).toEqual(["spec.defaultAction"]);
   for (const name of ["a.b", "a".repeat(64)])

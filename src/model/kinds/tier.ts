@@ -1,12 +1,12 @@
 // Tier: an ordered group of policies, and what happens to traffic its policies apply to but do not decide.
 import { BUILT_IN_TIERS, isBuiltInTier } from "../built-in-tiers.ts";
 import { isDnsLabel } from "../formats.ts";
-import { choice, condition, field, list, number, object, preset } from "./fields.ts";
+import { choice, condition, field, initial, list, number, object } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 
 const spec = object({
-  order: preset(number(), 1_000_000),
-  defaultAction: preset(choice("Deny", "Pass"), "Deny"),
+  order: initial(number(), 1_000_000),
+  defaultAction: initial(choice("Deny", "Pass"), "Deny"),
 });
 const status = object({ conditions: field(list(condition())) });
 export type TierResource = ResourceFor<"Tier", typeof spec, typeof status>;
