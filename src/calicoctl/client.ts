@@ -20,7 +20,7 @@ import type { Resource } from "../model/index.ts";
 import { judgeClusterVersion } from "./cluster-version.ts";
 import type { Call, World } from "./command.ts";
 import { Failure } from "./failure.ts";
-import { commandLogger, type CommandLogLevel } from "./log-level.ts";
+import { commandLogger, parseLogLevel } from "./log-level.ts";
 import type { ResourceList, ResourceName, ResourceStore } from "./store.ts";
 
 const DEFAULT_CONFIG = "/etc/calico/calicoctl.cfg";
@@ -67,7 +67,7 @@ export async function openStore(call: Call, demand: Demand = FEW): Promise<OpenS
     oneShot: demand.requests === "few",
     onUnreadable: (error) => world.err(`Skipped: ${error.message}\n`),
   });
-  const log = commandLogger((call.flags.value("log-level") ?? "panic") as CommandLogLevel, world.err);
+  const log = commandLogger(parseLogLevel(call.flags.value("log-level") ?? "") ?? "panic", world.err);
   return new ClientStore(datastore, config, new Client(datastore, { log, addresses: addressesOf(datastore) }));
 }
 

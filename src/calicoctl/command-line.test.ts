@@ -164,7 +164,17 @@ test("global flags stand before or after the command; a wrong log level is told 
     expect(answer).toMatchObject({ code: 1, err: "" });
     expect(answer.out).toBe("Unknown log level: foo, expected one of: \npanic, fatal, error, warn, info, debug.\n");
   }
-  expect((await line.run("-l", "debug", "get", "ippool")).code).toBe(0);
+  for (const level of ["debug", "DEBUG", "warning"])
+    expect((await line.run("-l", level, "get", "ippool")).code).toBe(0);
+});
+
+test("--version tells which command to ask", async () => {
+  using line = new CommandLine();
+  expect(await line.run("--version")).toEqual({
+    code: 0,
+    out: "Run 'calicoctl version' to see version information.\n",
+    err: "",
+  });
 });
 
 test("a long flag may be cut short when only one can be meant", async () => {

@@ -6,7 +6,7 @@ import { findCommand, parseFlags } from "./arguments.ts";
 import type { World } from "./command.ts";
 import { Failure, UsageFailure } from "./failure.ts";
 import { commandHelp, groupHelp, usageLines } from "./help.ts";
-import { isLogLevel, LOG_LEVELS } from "./log-level.ts";
+import { LOG_LEVELS, parseLogLevel } from "./log-level.ts";
 import { ROOT } from "./table/index.ts";
 
 export function main(argv: readonly string[]): Promise<number> {
@@ -22,6 +22,10 @@ export async function runCommandLine(program: string, argv: readonly string[], w
   const found = findCommand(ROOT, argv);
   if (found.type === "group") {
     const text = groupHelp(program, found.path, found.group);
+    if (found.unknown === undefined && found.path.length === 0 && argv.includes("--version")) {
+      world.out(`Run '${program} version' to see version information.\n`);
+      return 0;
+    }
     const wantsHelp = argv.includes("-h") || argv.includes("--help");
     if (found.unknown === undefined || found.path.length > 0 || wantsHelp) {
       world.out(text);
@@ -38,7 +42,7 @@ export async function runCommandLine(program: string, argv: readonly string[], w
       return 0;
     }
     const level = flags.value("log-level") ?? "panic";
-    if (!isLogLevel(level))
+    if (parseLogLevel(level) === undefined)
       throw new Failure(`Unknown log level: ${level}, expected one of: \n${LOG_LEVELS.join(", ")}.`, { stream: "out" });
     const { run } = await command.load();
     return await run({ program, words, flags, world });

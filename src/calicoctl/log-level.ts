@@ -4,7 +4,13 @@ import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log
 export const LOG_LEVELS = ["panic", "fatal", "error", "warn", "info", "debug"] as const;
 export type CommandLogLevel = (typeof LOG_LEVELS)[number];
 
-export const isLogLevel = (text: string): text is CommandLogLevel => (LOG_LEVELS as readonly string[]).includes(text);
+const SYNONYMS: Readonly<Record<string, CommandLogLevel>> = { warning: "warn", trace: "debug" };
+
+/** The level a word means, in any letter case; nothing for a word that is none. */
+export function parseLogLevel(text: string): CommandLogLevel | undefined {
+  const word = text.toLowerCase();
+  return LOG_LEVELS.find((level) => level === word) ?? SYNONYMS[word];
+}
 
 const THRESHOLD: Readonly<Record<CommandLogLevel, LogLevel | "none">> = {
   panic: "none",

@@ -12,7 +12,7 @@ export class NamespaceFault extends Error {
 
 /** The namespace for a resource that says `own` itself. */
 export function namespaceFor(kind: ManagedKind, own: string | undefined, flags: Flags): string | undefined {
-  const asked = flags.value("namespace");
+  const asked = flags.value("namespace") || undefined;
   if (!isNamespaced(kind)) {
     if (asked !== undefined || own !== undefined || flags.has("all-namespaces"))
       throw new NamespaceFault(`${kind} is not namespaced`);

@@ -90,6 +90,7 @@ export async function configFromFile(file: string): Promise<ApiConfig> {
 
 async function parseDocument(content: string): Promise<unknown> {
   const { load, YAMLException } = await import("js-yaml");
+  if (content.trim() === "") return {};
   try {
     return load(content);
   } catch (error) {

@@ -86,6 +86,7 @@ const documents = [
     fault: /syntax error in .*: invalid config file: unknown APIVersion 'v1'/,
   },
   { name: "broken YAML is refused", text: "spec: [", fault: /syntax error in .*failed to parse config as YAML\/JSON/ },
+  { name: "an empty file has no version", text: "\n", fault: /unknown APIVersion ''$/ },
   {
     name: "a key given twice is refused, in one line",
     text: "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nspec:\n  etcdEndpoints: a\n  etcdEndpoints: b\n",

@@ -194,13 +194,21 @@ test("TC-C21 custom columns in the order asked for; an unknown one lists those t
   using line = new CommandLine();
   await line.given(policy("p", "ns1"));
   const get = (columns: string) => line.run("get", "np", "-n", "ns1", "-o", `custom-columns=${columns}`);
-  expect((await get("SELECTOR,name,NAMESPACE")).out).toBe(
+  expect((await get("SELECTOR,NAME,NAMESPACE")).out).toBe(
     "SELECTOR   NAME   NAMESPACE   \nall()      p      ns1         \n\n",
   );
   expect((await get("")).err).toBe("need to specify at least one column\n");
   const unknown = await get("NAME,FOO");
   expect(unknown).toMatchObject({ code: 1, out: "" });
   expect(unknown.err).toContain("Unknown heading FOO, valid values are: NAME, TIER, ORDER, SELECTOR, NAMESPACE");
+  expect((await get("name")).err).toContain("Unknown heading name, valid values are: NAME");
+});
+
+test("TC-C21 formats are spelled in lower case; an empty namespace is as none", async () => {
+  using line = new CommandLine();
+  await line.given(policy("p", "default"));
+  expect(await line.run("get", "np", "-o", "JSON")).toMatchObject({ code: 1, out: "" });
+  expect((await line.run("get", "np", "-n", "")).out).toBe("NAME   TIER      \np      default   \n\n");
 });
 
 test("TC-C21 go-template and go-template-file see Go's names and zero values", async () => {

@@ -43,7 +43,7 @@ export async function run(call: Call): Promise<number> {
     else
       world.out(
         await print(listed === undefined || faults.length === 0 ? found : [], format, {
-          showNamespace: all || flags.has("namespace"),
+          showNamespace: all || (flags.value("namespace") ?? "") !== "",
           defaultAsNumber: () => defaultAsNumber(store),
           emphasize: emphasis(world),
           onUnreadable: (answer, { message }) =>
@@ -73,7 +73,7 @@ async function list(store: ResourceStore, kind: ManagedKind, call: Call): Promis
     const all = await store.list({ kind });
     return { type: "list", kind, list: { ...all, items: sortRows(kind, all.items) } };
   }
-  const namespace = flags.has("all-namespaces") ? undefined : (flags.value("namespace") ?? DEFAULT_NAMESPACE);
+  const namespace = flags.has("all-namespaces") ? undefined : flags.value("namespace") || DEFAULT_NAMESPACE;
   return { type: "list", kind, list: await store.list(namespace === undefined ? { kind } : { kind, namespace }) };
 }
 

@@ -31,7 +31,7 @@ export type Found =
 export function parseFormat(text: string): Format {
   const equals = text.indexOf("=");
   const [name, value] = equals < 0 ? [text, ""] : [text.slice(0, equals), text.slice(equals + 1)];
-  switch (name.toLowerCase()) {
+  switch (name) {
     case "yaml":
     case "yml":
       return { type: "yaml" };
@@ -157,7 +157,7 @@ async function table(
   const known = tableOf(kind);
   if (known === undefined) throw new Failure(`there is no table for ${kind}; ask for yaml or json`);
   const columns = new Map(known.columns.map((column) => [column.heading, column]));
-  const named = typeof wanted === "string" ? known[wanted] : wanted.map((heading) => heading.toUpperCase());
+  const named = typeof wanted === "string" ? known[wanted] : wanted;
   const headings =
     typeof wanted === "string" && options.showNamespace && isNamespaced(kind) ? ["NAMESPACE", ...named] : named;
   const chosen = headings.map((heading) => {
