@@ -39,17 +39,15 @@ export async function run(call: Call): Promise<number> {
 
   // Nothing was found and something went wrong: an empty document says so to readers of YAML, tables say nothing.
   if (found.length > 0 || faults.length === 0 || format.type === "yaml" || format.type === "json") {
-    if (named.length === 0 && listed === undefined) world.out("No resources specified\n");
-    else
-      world.out(
-        await print(listed === undefined || faults.length === 0 ? found : [], format, {
-          showNamespace: all || (flags.value("namespace") ?? "") !== "",
-          defaultAsNumber: () => defaultAsNumber(store),
-          emphasize: emphasis(world),
-          onUnreadable: (answer, { message }) =>
-            answer === "one" ? void faults.push(message) : world.err(`Skipped: ${message}\n`),
-        }),
-      );
+    world.out(
+      await print(listed === undefined || faults.length === 0 ? found : [], format, {
+        showNamespace: all || (flags.value("namespace") ?? "") !== "",
+        defaultAsNumber: () => defaultAsNumber(store),
+        emphasize: emphasis(world),
+        onUnreadable: (answer, { message }) =>
+          answer === "one" ? void faults.push(message) : world.err(`Skipped: ${message}\n`),
+      }),
+    );
   }
   for (const fault of faults) world.err(`${fault}\n`);
   return faults.length === 0 ? 0 : 1;

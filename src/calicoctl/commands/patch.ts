@@ -49,10 +49,10 @@ export async function run(call: Call): Promise<number> {
 }
 
 function refuseOtherIdentity(current: Resource, patched: Resource): void {
-  const identity = ({ kind, metadata }: Resource) =>
-    ({ kind, "metadata.name": metadata?.name, "metadata.namespace": metadata?.namespace }) as const;
+  const identity = ({ apiVersion, kind, metadata }: Resource) =>
+    ({ apiVersion, kind, "metadata.name": metadata?.name, "metadata.namespace": metadata?.namespace }) as const;
   const [before, after] = [identity(current), identity(patched)];
-  for (const field of ["kind", "metadata.name", "metadata.namespace"] as const)
+  for (const field of ["apiVersion", "kind", "metadata.name", "metadata.namespace"] as const)
     if (before[field] !== after[field])
       throw new Failure(`--patch: ${field}: cannot be changed: create another resource and delete this one`);
 }

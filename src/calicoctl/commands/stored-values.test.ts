@@ -168,7 +168,7 @@ test("fields of newer programs are shown and survive label, patch and apply; our
 test("a patch changes no identity", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"), networkSet("b"));
-  for (const patch of ['{"metadata":{"name":"b"}}', '{"kind":"IPPool"}', '{"metadata":{"namespace":"x"}}']) {
+  for (const patch of ['{"metadata":{"name":"b"}}', '{"kind":"IPPool"}', '{"apiVersion":"v1"}']) {
     const answer = await line.run("patch", "gnetset", "a", "-p", patch);
     expect(answer).toMatchObject({ code: 1, out: "" });
     expect(answer.err).toContain("cannot be changed");

@@ -82,6 +82,8 @@ test("TC-C13 nothing to read is an error unless told otherwise", async () => {
     `No resources specified in file ${line.folder}/d/2.yaml\n`,
   );
   expect((await line.run("create", "-f", `${line.folder}/d`, "--skip-empty")).code).toBe(0);
+  const nothing = line.file("nothing.yaml", "");
+  expect(await line.run("get", "-f", nothing, "--skip-empty")).toEqual({ code: 0, out: "", err: "" });
 });
 
 const good = networkSet("good");
@@ -162,6 +164,20 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     name: "no version",
     text: pool("a").replace(/^.*\n/, ""),
     want: /Unknown resource type \(IPPool\) and\/or version \(\)/,
+  },
+  {
+    name: "a list in a list",
+    text: JSON.stringify([[{ apiVersion: "projectcalico.org/v3", kind: "GlobalNetworkSet", metadata: { name: "a" } }]]),
+    want: /line 1: want a resource in the list/,
+  },
+  {
+    name: "another kind in a typed list",
+    text: JSON.stringify({
+      apiVersion: "projectcalico.org/v3",
+      kind: "IPPoolList",
+      items: [{ apiVersion: "projectcalico.org/v3", kind: "GlobalNetworkSet", metadata: { name: "a" } }],
+    }),
+    want: /want a resource of kind IPPool, not GlobalNetworkSet/,
   },
   {
     name: "a List of Kubernetes",

@@ -54,7 +54,11 @@ export function objectsOf(source: Source, document: number, root: Node): MapNode
       placeOf(source, document, root.offset),
       "want a resource or a list of resources, not a single word",
     );
-  if (root.kind === "list") return root.items.flatMap((item) => objectsOf(source, document, item));
+  if (root.kind === "list")
+    return root.items.flatMap((item) => {
+      if (item.kind === "map") return objectsOf(source, document, item);
+      throw new InputFault(placeOf(source, document, item.offset), "want a resource in the list");
+    });
   const { kind, apiVersion } = identityOf(root);
   const item = kind.endsWith("List") && apiVersion === API_VERSION ? kind.slice(0, -"List".length) : undefined;
   if (item === undefined || !isManagedKind(item)) return [root];
@@ -65,6 +69,9 @@ export function objectsOf(source: Source, document: number, root: Node): MapNode
   return items.items.map((node) => {
     if (node.kind !== "map")
       throw new InputFault(placeOf(source, document, node.offset), `want a resource of kind ${item}`);
+    const own = identityOf(node).kind;
+    if (own !== "" && own !== item)
+      throw new InputFault(placeOf(source, document, node.offset), `want a resource of kind ${item}, not ${own}`);
     return withIdentity(node, item);
   });
 }
