@@ -64,6 +64,8 @@ const PATH = 256;
 /** What is sent before the input ends where the input begins. */
 const INPUT = 64 * 1024;
 const SIZE = 64 << 20; // of addresses; pages come when they are written to
+/** What of it we look at; more when there is more. A view of all would have the collector run, for milliseconds. */
+const FIRST_VIEW = 256 * 1024;
 const MAX_PATH = 4096;
 const AT_FDCWD = -100;
 const SOL_SOCKET = 1;
@@ -76,8 +78,8 @@ const FD_CLOEXEC = 1;
 export class BriefCalls {
   readonly #libc: BriefLibc;
   readonly #numbers: Numbers;
-  readonly #bytes: Uint8Array;
-  readonly #words: Uint32Array;
+  #bytes: Uint8Array;
+  #words: Uint32Array;
   #inputLength = 0;
   #replyLength = 0;
   #wasSilent = false;
@@ -85,8 +87,16 @@ export class BriefCalls {
   private constructor(libc: BriefLibc, numbers: Numbers) {
     this.#libc = libc;
     this.#numbers = numbers;
-    this.#bytes = new Uint8Array(libc.memory);
-    this.#words = new Uint32Array(libc.memory);
+    const memory = libc.view(FIRST_VIEW);
+    this.#bytes = new Uint8Array(memory);
+    this.#words = new Uint32Array(memory);
+  }
+
+  #lookAt(length: number): void {
+    if (length <= this.#bytes.length) return;
+    const memory = this.#libc.view((length + 7) & ~7);
+    this.#bytes = new Uint8Array(memory);
+    this.#words = new Uint32Array(memory);
   }
 
   /** Nothing on a processor whose numbers we do not have. */
@@ -233,7 +243,10 @@ export class BriefCalls {
   #readToEnd(fd: number, at: number): number {
     for (let total = 0; at + total < SIZE; ) {
       const length = this.#call(this.#numbers.read, fd, this.#at(at + total), SIZE - at - total);
-      if (length === 0) return total;
+      if (length === 0) {
+        this.#lookAt(at + total);
+        return total;
+      }
       if (length > 0) total += length;
       else if (length === -EAGAIN && fd === 0) this.#waitFor(fd, POLLIN);
       else if (length !== -EINTR) return length;

@@ -198,8 +198,9 @@ export function exitNow(code: number): never {
 export interface BriefLibc {
   /** The result, or minus the errno. */
   call(number: number, a: number, b: number, c: number, d: number, e: number, f?: number): number;
-  readonly memory: ArrayBuffer;
   readonly address: number;
+  /** The beginning of the memory. The collector takes all of it for garbage to come: no larger than needed. */
+  view(length: number): ArrayBuffer;
 }
 
 /** @param mmapNumber of `mmap` on this processor */
@@ -214,7 +215,7 @@ export function bindSyscall(mmapNumber: number, memorySize: number): BriefLibc {
   };
   const address = call(mmapNumber, 0, memorySize, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1);
   if (address < 0) throw new Error("no memory from mmap");
-  return { call, address, memory: toArrayBuffer(address as Pointer, 0, memorySize) };
+  return { call, address, view: (length) => toArrayBuffer(address as Pointer, 0, Math.min(length, memorySize)) };
 }
 
 /** Memory at an address of its own that nothing moves, for structs that hold addresses. */
