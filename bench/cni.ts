@@ -1,4 +1,4 @@
-// ADD and DEL of one pod from exec to exit, and 30 ADDs at once: our plugin alone and through the node-local service, on
+// ADD and DEL of one pod from exec to exit, and 30 of each at once: our plugin alone and through the node-local service, on
 // SQLite and on etcd, beside Debian's ptp with host-local, all in one run and interleaved. The wait for policy is not
 // included: no agent runs. Pods and host are network namespaces of the benchmark's own. Each contestant is a node of its
 // own, and no call begins before the kernel is done with the last one: it goes on burying a link after our DEL has
@@ -17,9 +17,6 @@ const BURST = 30;
 const BURSTS = 3;
 const DIST = join(import.meta.dir, "../dist");
 const STOCK = "/usr/lib/cni";
-const tag = `bcni-${randomBytes(2).toString("hex")}`;
-const folder = mkdtempSync(join(tmpdir(), "bench-cni-"));
-const children: ReturnType<typeof Bun.spawn>[] = [];
 
 interface Contestant {
   readonly name: string;
@@ -33,6 +30,7 @@ interface Contestant {
   readonly service?: number;
   readonly serviceEnv?: Readonly<Record<string, string>>;
   readonly bursts: number[];
+  readonly delBursts: number[];
 }
 const percentile = (list: readonly number[], share: number): number =>
   list.toSorted((a, b) => a - b)[Math.min(list.length - 1, Math.floor(list.length * share))] ?? Number.NaN;
@@ -41,9 +39,14 @@ if (process.env["BENCH_CNI_SEED"] === "1") {
   await seed(configFromEnvironment(process.env));
   process.exit(0);
 }
+const tag = `bcni-${randomBytes(2).toString("hex")}`;
+const folder = mkdtempSync(join(tmpdir(), "bench-cni-"));
+const children: ReturnType<typeof Bun.spawn>[] = [];
 createNamedNamespace(tag);
 const host = NetworkNamespace.named(tag);
 const pods = Array.from({ length: Math.max(PODS, BURST) }, (_, i) => `${tag}-${i}`);
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+  process.once(signal, () => void tidy().then(() => process.exit(1)));
 try {
   using kernel = openRouteKernel(host);
   kernel.links.set("lo", { up: true });
@@ -69,20 +72,29 @@ try {
     }
   for (let round = 0; round < BURSTS; round++)
     for (const contestant of contestants) {
-      settle();
-      const began = performance.now();
-      await Promise.all(pods.slice(0, BURST).map((pod) => call(contestant, "ADD", pod)));
-      contestant.bursts.push(performance.now() - began);
-      await Promise.all(pods.slice(0, BURST).map((pod) => call(contestant, "DEL", pod)));
+      contestant.bursts.push(await burst(contestant, "ADD"));
+      contestant.delBursts.push(await burst(contestant, "DEL"));
     }
   report(contestants, start);
   for (const contestant of contestants.slice(1)) await breakDown(contestant);
 } finally {
+  await tidy();
+}
+
+/** Nothing is left, also of what children were just writing. */
+async function tidy(): Promise<void> {
   for (const child of children) child.kill("SIGKILL");
+  await Promise.all(children.map((child) => child.exited));
   for (const pod of pods) deleteNamedNamespace(pod);
-  host[Symbol.dispose]();
   deleteNamedNamespace(tag);
   rmSync(folder, { recursive: true, force: true });
+}
+
+async function burst(contestant: Contestant, command: "ADD" | "DEL"): Promise<number> {
+  settle();
+  const began = performance.now();
+  await Promise.all(pods.slice(0, BURST).map((pod) => call(contestant, command, pod)));
+  return performance.now() - began;
 }
 
 function report(contestants: readonly Contestant[], start: number): void {
@@ -101,9 +113,13 @@ function report(contestants: readonly Contestant[], start: number): void {
     };
     const mean = (list: readonly number[]): number => list.reduce((sum, each) => sum + each, 0) / list.length;
     const cpu = `CPU of both ${mean(c.cpu).toFixed(1)} ms (ratio ${(mean(c.cpu) / mean(peer.cpu)).toFixed(2)})`;
-    const [burst, theirs] = [percentile(c.bursts, 0.5), percentile(peer.bursts, 0.5)];
+    const together = (ours: readonly number[], theirs: readonly number[]): string => {
+      const ratio = percentile(ours, 0.5) / percentile(theirs, 0.5);
+      return `${percentile(ours, 0.5).toFixed(0)} ms (ratio ${ratio.toFixed(2)})`;
+    };
+    const atOnce = `at once ${together(c.bursts, peer.bursts)}, DEL ${together(c.delBursts, peer.delBursts)}`;
     console.log(
-      `cni: ${c.name.padEnd(18)} ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}  at once ${burst.toFixed(0)} ms (ratio ${(burst / theirs).toFixed(2)})  ${cpu}`,
+      `cni: ${c.name.padEnd(18)} ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}  ${atOnce}  ${cpu}`,
     );
   }
 }
@@ -150,6 +166,7 @@ async function prepare(): Promise<Contestant[]> {
     del: [],
     cpu: [],
     bursts: [],
+    delBursts: [],
   });
   const served = async (name: string, conf: Record<string, unknown>, serviceEnv: Record<string, string>) => {
     const socket = join(folder, `${name}.sock`);

@@ -1,6 +1,6 @@
 // Everything ADD, DEL and the rest are functions of. The plugin process and the node-local service each build one per
 // request; nothing below asks the environment.
-import type { NetworkNamespace } from "../kernel/index.ts";
+import type { LinkRemover, NetworkNamespace } from "../kernel/index.ts";
 import type { IpamContext } from "./ipam-plugin.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
 import type { CniRequest } from "./request.ts";
@@ -14,6 +14,8 @@ export interface CniContext extends IpamContext {
   readonly kubernetes: () => Promise<KubernetesApi>;
   /** Whether somebody still waits for the answer; absent: always. */
   readonly isAwaited?: () => boolean;
+  /** Takes pods' interfaces away where several may go together; absent: one by one. */
+  readonly removeLink?: LinkRemover["remove"];
   /** Hears which step is done. */
   readonly mark: MarkStep;
 }

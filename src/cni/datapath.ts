@@ -14,7 +14,6 @@ import {
   type NewRoute,
   openRouteKernel,
   procSysctls,
-  removeLink,
   type RouteKernel,
 } from "../kernel/index.ts";
 import {
@@ -260,11 +259,6 @@ async function createPair(host: RouteKernel, request: WireRequest, log: Logger):
 
 /** The routes of a pod that names none. */
 export const defaultRoutes = (): Cidr[] => [defaultDestination(4), defaultDestination(6)];
-
-/** Takes a pod's interface away, and with it the host's end and routes. Whatever is gone already is fine. */
-export async function removePodInterface(netns: NetworkNamespace, ifName: string): Promise<void> {
-  await removeLink(ifName, netns);
-}
 
 function removeHostLink(host: RouteKernel, name: string): void {
   if (host.links.get(name) === undefined) return;

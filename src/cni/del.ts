@@ -1,9 +1,8 @@
 // DEL: the endpoint, the addresses, the interface. Whatever is not there is fine; what fails is said at the end, after
 // everything else was tried, so that a repeated DEL has less to do.
 import type { Also } from "../ipam/index.ts";
-import { hasErrno } from "../kernel/index.ts";
+import { hasErrno, removeLink } from "../kernel/index.ts";
 import type { CniContext } from "./context.ts";
-import { removePodInterface } from "./datapath.ts";
 import { deleteEndpoint, deletionOf, getEndpoint, type StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
@@ -107,7 +106,8 @@ async function removeInterface(context: CniContext): Promise<void> {
   if (request.netns === "") return;
   try {
     using netns = context.openNetns();
-    await removePodInterface(netns, request.ifName);
+    // With it go the host's end and routes. Whatever is gone already is fine.
+    await (context.removeLink ?? removeLink)(request.ifName, netns);
     context.mark("wire gone");
   } catch (error) {
     // The namespace went before us, and the interface with it.

@@ -53,6 +53,7 @@ export function buildContext(
     | "serialise"
     | "hostLock"
     | "isAwaited"
+    | "removeLink"
     | "mark"
   > &
     Partial<Pick<CniContext, "kubernetes" | "memory">> & { readonly env: Environment },

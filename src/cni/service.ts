@@ -3,7 +3,7 @@
 // may live in a container.
 import { type Datastore, type DatastoreConfig, GroupCommit, type KubeApi } from "../datastore/index.ts";
 import { IpamMemory } from "../ipam/index.ts";
-import { NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
+import { LinkRemover, NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { runCommand } from "./commands.ts";
 import { asCniError, errorReply } from "./error.ts";
@@ -50,7 +50,16 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const agent = agentKubernetes(options.env ?? process.env);
   const kubernetes = options.kubernetes ?? (agent === undefined ? undefined : async () => readerOf(await agent()));
   const warm = new WarmNodes(options, options.store.name === "kubernetes" ? agent : undefined);
-  const all = { ...options, store: gathered, kubernetes, warm, memory, hostLock: lock.take, turns: new Turns() };
+  const all = {
+    ...options,
+    store: gathered,
+    kubernetes,
+    warm,
+    memory,
+    hostLock: lock.take,
+    turns: new Turns(),
+    remover: new LinkRemover(),
+  };
   const server = new RequestServer({
     path: options.path ?? SERVICE_SOCKET,
     onRequest: (request) => answer(all, request),
@@ -111,6 +120,7 @@ type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
   readonly memory: IpamMemory;
   readonly hostLock: SharedLock["take"];
   readonly turns: Turns;
+  readonly remover: LinkRemover;
 };
 
 /** A write to etcd is a journey: pods that come while one is under way share the next. */
@@ -159,6 +169,7 @@ async function answer(options: AnswerOptions, { text, descriptor, isAwaited }: R
       mark,
       memory: options.memory,
       isAwaited,
+      removeLink: options.remover.remove,
       ...(options.kubernetes === undefined ? {} : { kubernetes: options.kubernetes }),
       ...warm,
       openNetns: () => {

@@ -22,23 +22,27 @@ export async function removeLink(name: string, namespace?: { readonly fd: number
     namespace === undefined ? open() : withNamespace(namespace, open);
   using observer = inside(() => new LinkNames());
   if (!observer.has(name)) return;
-
   const sender = inside(() => NetlinkSocket.open(NETLINK_ROUTE));
+  const answered = sendDelete(sender, name).finally(() => sender[Symbol.dispose]());
+  await untilGone(() => !observer.has(name), answered);
+}
+
+/** Looks until it is so or the kernel has answered, and then throws what it answered. */
+export async function untilGone(isGoneNow: () => boolean, answered: Promise<void>): Promise<void> {
   let isAnswered = false;
-  const answered = sendDelete(sender, name).finally(() => {
+  const end = answered.finally(() => {
     isAnswered = true;
-    sender[Symbol.dispose]();
   });
-  answered.catch(() => {}); // read below, unless the link is gone before
+  end.catch(() => {}); // read below, unless all is gone before
   for (let look = 1; !isAnswered; look++) {
-    if (!observer.has(name)) return;
+    if (isGoneNow()) return;
     await delay(look <= LOOKS_AT_ONCE ? 0 : Math.min(look - LOOKS_AT_ONCE, LONGEST_LOOK_MS));
   }
-  await answered;
+  await end;
 }
 
 /** The names of the links of one namespace: that of the thread when it was opened. */
-class LinkNames implements Disposable {
+export class LinkNames implements Disposable {
   readonly #file = openSync("/proc/thread-self/net/dev", "r");
 
   has(name: string): boolean {

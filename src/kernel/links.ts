@@ -15,7 +15,7 @@ import { AF_INET } from "./sys.ts";
 
 export const RTM_NEWLINK = 16;
 export const RTM_DELLINK = 17;
-const RTM_GETLINK = 18;
+export const RTM_GETLINK = 18;
 const IFLA_ADDRESS = 1;
 const IFLA_IFNAME = 3;
 const IFLA_MTU = 4;
@@ -26,6 +26,7 @@ const IFLA_OPERSTATE = 16;
 const IFLA_LINKINFO = 18;
 const IFLA_IFALIAS = 20;
 const IFLA_AF_SPEC = 26;
+export const IFLA_GROUP = 27;
 const IFLA_NET_NS_FD = 28;
 const IFLA_EXT_MASK = 29;
 const IFLA_NUM_TX_QUEUES = 31;

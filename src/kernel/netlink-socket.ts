@@ -213,20 +213,25 @@ export class NetlinkSocket implements Disposable {
     return new NetlinkWriter(this.#sequence);
   }
 
-  /** `sendBatch` by another thread, as `requestAside`. */
-  async sendBatchAside(writer: NetlinkWriter, what: string): Promise<BatchFault[]> {
+  /** `sendBatch` by another thread, as `requestAside`. Replies go to `each`. */
+  async sendBatchAside(
+    writer: NetlinkWriter,
+    what: string,
+    each?: (reply: NetlinkMessage) => void,
+  ): Promise<BatchFault[]> {
     if (writer.messages === 0) return [];
     await this.#transmitAside(writer, what);
-    return this.#faults(writer, what);
+    return this.#faults(writer, what, each);
   }
 
-  #faults(writer: NetlinkWriter, what: string): BatchFault[] {
+  #faults(writer: NetlinkWriter, what: string, each?: (reply: NetlinkMessage) => void): BatchFault[] {
     const first = writer.firstSequence;
     const faults: BatchFault[] = [];
     while (
       this.#receiveNow(what, (message) => {
         const index = message.sequence - first;
-        if (index < 0 || index >= writer.messages || message.type !== NLMSG_ERROR) return;
+        if (index < 0 || index >= writer.messages) return;
+        if (message.type !== NLMSG_ERROR) return each?.(message);
         const errno = -message.i32(0);
         if (errno !== 0) faults.push({ index, errno: errnoName(errno), extack: extendedAck(message) });
       })
