@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import type { DataplaneReport } from "../calc/index.ts";
 import { HealthAggregator, type HealthReport } from "../lib/health.ts";
+import { describeRefused } from "./rules/refused.ts";
 import { silentLogger } from "../lib/log.ts";
 import { eventually } from "../lib/testing/eventually.ts";
 import { ApplyLoop, type ApplyLoopOptions, watchdogMs } from "./apply-loop.ts";
@@ -267,6 +268,23 @@ test("FD-008 live from the start, ready after the first round even if it failed,
     loop.send({ type: "inSync" });
     await eventually(() => reports.some((report) => report.type === "dataplaneInSync"));
     await eventually(() => health.at(-1)?.ready === true);
+  });
+
+  // What the kernel refuses does not make it less ready; the probe's answer names it.
+  const page = new HealthAggregator();
+  const told = testLoop(
+    {},
+    {
+      health: page.register("InternalDataplaneMainLoop", { live: true, ready: true }),
+      healthDetail: () =>
+        describeRefused([{ kind: "rule", where: "ip calico x, number 1", instead: "it is left out" }]),
+    },
+  );
+  await whileRunning(told.loop, async () => {
+    told.loop.interfacesInSync();
+    told.loop.send({ type: "inSync" });
+    await eventually(() => page.readiness().ok);
+    expect(page.readiness().body).toContain("the kernel refuses ip calico x, number 1: calicoctl doctor");
   });
 
   // A part that never returns: no report comes any more, and after the watchdog's time the agent is not live.

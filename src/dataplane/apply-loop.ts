@@ -29,6 +29,8 @@ export interface ApplyLoopOptions {
   readonly logger: Logger;
   readonly report: (report: DataplaneReport) => void;
   readonly health?: (report: HealthReport) => void;
+  /** What a probe's reader should know although all is well; empty when nothing. */
+  readonly healthDetail?: () => string;
   /** 0 or less: never. */
   readonly setRefreshMs: number;
   readonly routeRefreshMs: number;
@@ -239,7 +241,8 @@ export class ApplyLoop implements DataplaneDriver {
 
   #reportHealth(): void {
     if (this.#isHung) return;
-    this.#options.health?.({ live: true, ready: this.#hasApplied && this.#areInterfacesInSync });
+    const { health, healthDetail = () => "" } = this.#options;
+    health?.({ live: true, ready: this.#hasApplied && this.#areInterfacesInSync, detail: healthDetail() });
   }
 
   #reportProcess(): void {

@@ -43,7 +43,7 @@ import { mainTableOwnership } from "./routes/ownership.ts";
 import { RouteTable } from "./routes/route-table.ts";
 import { StaticNeighbours } from "./routes/static-neighbours.ts";
 import { isWorkloadInterface } from "./rules/config.ts";
-import type { Refused } from "./rules/refused.ts";
+import { describeRefused, type Refused } from "./rules/refused.ts";
 import { createEncryption, wireguardOf } from "./wireguard/create.ts";
 import type { WireguardKernel } from "./wireguard/wireguard-device.ts";
 
@@ -246,6 +246,7 @@ export class LinuxDataplane implements DataplaneDriver {
       logger,
       report: options.report,
       ...(options.health === undefined ? {} : { health: options.health }),
+      healthDetail: () => describeRefused(this.refused()),
       onApplied: (round) => {
         this.#hasApplied = true;
         options.onApplied?.(round);

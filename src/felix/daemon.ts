@@ -40,6 +40,7 @@ import { processMetrics } from "./metrics/process-metrics.ts";
 import { EXIT_STUCK, failure, restart, Shutdown } from "./shutdown.ts";
 import { handleSignals } from "./signals.ts";
 import { ProgrammedRevisions } from "./status/programmed.ts";
+import { RefusedReporter } from "./status/refused.ts";
 import { createStatusReporters } from "./status/reporters.ts";
 import { openSource } from "./syncer-source.ts";
 import { ValidationFilter } from "./validation-filter.ts";
@@ -140,15 +141,22 @@ async function start(given: {
     log: log.with({ part: "status" }),
   });
   programmed.measure(registry);
+  const refused = new RefusedReporter({
+    prefix: options.dump === true ? "" : config.EndpointStatusPathPrefix,
+    log: log.with({ part: "status" }),
+  });
+  refused.measure(registry);
   const driver = await openDriver({
     config,
     onApplied: (round) => {
       rounds.onApplied(round);
       if (round.isFirst) programmed.start();
       programmed.onApplied(round);
+      refused.onApplied();
     },
     onDataplane: (dataplane) => {
       linuxMetrics(registry, dataplane);
+      refused.listen(dataplane.refused);
       if (config.PrometheusWireGuardMetricsEnabled)
         wireguardMetrics(registry, config.FelixHostname, dataplane.wireguardDevices);
     },

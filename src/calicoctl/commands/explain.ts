@@ -4,6 +4,7 @@ import type { IpVersion } from "../../lib/ip.ts";
 import { ipVersion } from "../../lib/ip.ts";
 import { carriesPorts, judge, type Packet, protocolNumber } from "../../policy/index.ts";
 import type { Call, Flags } from "../command.ts";
+import { readRefused, refusedNote } from "../doctor/host-refused.ts";
 import { findEnd, pairAddresses } from "../explain/parties.ts";
 import { printVerdict } from "../explain/print.ts";
 import { loadState } from "../explain/state.ts";
@@ -33,6 +34,8 @@ export async function run(call: Call): Promise<number> {
       ? `${JSON.stringify({ packet, ...verdict }, undefined, 2)}\n`
       : verdictColours(world)(printVerdict(packet, verdict)),
   );
+  const note = flags.value("from") === undefined ? refusedNote(readRefused()) : undefined;
+  if (note !== undefined) world.err(note);
   return verdict.action === "allow" ? 0 : DENIED;
 }
 

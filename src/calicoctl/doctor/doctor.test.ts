@@ -1,5 +1,8 @@
 // Every finding on the smallest cluster or host that has the fault, and none on one that has not.
 import { describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
 import type { BirdSession } from "../../bgp/index.ts";
 import { parseNetwork, tryParseAddress } from "../../lib/ip.ts";
@@ -9,6 +12,7 @@ import { clusterFacts, type HostFacts, type HostLink, type StoredBlock } from ".
 import type { Finding } from "./finding.ts";
 import { planAll } from "./plans.ts";
 import { printFindings } from "./print.ts";
+import { readRefused, refusedNote } from "./host-refused.ts";
 
 const resource = (kind: KindName, name: string, spec: object, labels: Record<string, string> = {}, more: object = {}) =>
   ({ apiVersion: API_VERSION, kind, metadata: { name, labels }, spec, ...more }) as Resource;
@@ -45,6 +49,7 @@ const healthy: HostFacts = {
   birds: { 4: undefined, 6: undefined },
   surroundings: () => ({}),
   planProblems: [],
+  refused: [],
   parts: [],
 };
 const session = (neighbor: string, over: Partial<BirdSession>): BirdSession => ({
@@ -566,4 +571,44 @@ test("errors come before warnings, and the text says what, why, how we know and 
   const text = printFindings(found, "the cluster");
   expect(text).toMatch(/^ERROR: .*\n {2}why {7}.*\n {2}evidence {2}.*\n {12}.*\n {2}fix {7}/);
   expect(text).toEndWith("1 error, 1 warning in the cluster.\n");
+});
+
+describe("what the kernel refuses", () => {
+  const rule = { kind: "rule", where: "ip calico filter-cali-pi-x, number 1" } as const;
+  const limit = "ingressMaxConnections (nft_connlimit)";
+
+  test("is told by setting, as an error where it closes something", () => {
+    const host: HostFacts = {
+      ...healthy,
+      refused: [
+        { ...rule, setting: limit, instead: "it is left out", error: "add rule: ENOENT" },
+        { ...rule, where: "elsewhere", setting: limit, instead: "it is left out" },
+        { ...rule, instead: "packets that come to its place are dropped" },
+      ],
+    };
+    const found = look([PODS, ...THREE], host);
+    expect(found.map(({ id, severity, setting }) => ({ id, severity, setting }))).toEqual([
+      { id: "refused-by-kernel", severity: "error", setting: undefined },
+      { id: "refused-by-kernel", severity: "warning", setting: limit },
+    ]);
+    expect(found[0]?.problem).toContain("refuses 1 rule: traffic that policy may allow is dropped");
+    expect(found[1]?.problem).toBe("the kernel of n1 refuses 2 rules");
+    expect(found[1]?.evidence[0]).toBe("ip calico filter-cali-pi-x, number 1: add rule: ENOENT: it is left out");
+    expect(refusedNote(host.refused)).toContain("refuses 1 rule or set");
+    expect(refusedNote(host.refused.slice(0, 2))).toBeUndefined();
+  });
+
+  test("is read from the agent's file; no file and one that is none are nothing", () => {
+    const folder = mkdtempSync(join(tmpdir(), "calico-refused-"));
+    try {
+      const file = join(folder, "refused.json");
+      expect(readRefused(file)).toEqual([]);
+      writeFileSync(file, "[{");
+      expect(readRefused(file)).toEqual([]);
+      writeFileSync(file, JSON.stringify([{ ...rule, says: "x", instead: "it is left out" }, 7]));
+      expect(readRefused(file)).toEqual([{ ...rule, instead: "it is left out" }]);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
 });

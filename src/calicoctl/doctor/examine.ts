@@ -3,6 +3,7 @@ import { type ClusterFacts, type HostFacts } from "./facts.ts";
 import type { Finding } from "./finding.ts";
 import { fullConntrack, fullNeighbourTable, missingFeatures, mixedBackends, sysctlFaults } from "./host-kernel.ts";
 import { mtuFaults, noPodGateway, partsDown, sessionsDown } from "./host-network.ts";
+import { refusedByKernel } from "./host-refused.ts";
 import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterface } from "./node-addresses.ts";
 import { asMismatches, isolatedNodes, leftOut, matchNothing, shadowedPeers, silentReflectors } from "./peerings.ts";
 import { planAll, type Plans } from "./plans.ts";
@@ -40,6 +41,7 @@ function* examineHost(
   yield* partsDown(host);
   yield* sysctlFaults(cluster, host);
   yield* missingFeatures(cluster, host);
+  yield* refusedByKernel(host);
   yield* noPodGateway(host);
   yield* mtuFaults(cluster, host);
   yield* mixedBackends(host);

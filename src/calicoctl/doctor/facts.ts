@@ -28,6 +28,7 @@ import {
   type ResourceOf,
 } from "../../model/index.ts";
 import type { StoredBlock } from "../input/cluster.ts";
+import type { RefusedPart } from "./host-refused.ts";
 
 export type { StoredBlock };
 
@@ -117,6 +118,8 @@ export interface HostFacts {
   readonly surroundings: (session: BirdSession) => SessionSurroundings;
   /** What the BGP service on this host left out of the plan in force. */
   readonly planProblems: readonly Problem[];
+  /** What the kernel refuses of the agent's rules. */
+  readonly refused: readonly RefusedPart[];
   /** Parts of calico-node that ought to run: all of them, with those that do not. */
   readonly parts: readonly { readonly name: string; readonly isRunning: boolean; readonly detail: string }[];
 }

@@ -8,6 +8,7 @@ import { type IpVersion, parseAddress } from "../../lib/ip.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
+import { readRefused } from "./host-refused.ts";
 import type { ClusterFacts, HostFacts, NeighbourTable, RuleCount } from "./facts.ts";
 
 const NODENAME_FILE = "/var/lib/calico/nodename";
@@ -44,6 +45,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     birds: { 4: await readBird(4), 6: await readBird(6) },
     surroundings: readSurroundings(),
     planProblems: readPlanInForce()?.problems ?? [],
+    refused: readRefused(),
     parts: readParts(),
   };
 }

@@ -73,3 +73,11 @@ export class RefusedLog {
     this.#log.info("the kernel takes all rules again");
   }
 }
+
+/** For who reads a probe's answer; empty when nothing is refused. */
+export function describeRefused(refused: readonly Refused[]): string {
+  if (refused.length === 0) return "";
+  const [first] = refused;
+  const more = refused.length > 1 ? ` and ${refused.length - 1} more` : "";
+  return `the kernel refuses ${first?.kind === "set" ? "IP set " : ""}${first?.where ?? ""}${more}: calicoctl doctor`;
+}
