@@ -156,8 +156,11 @@ test("refused rules are tried again in their own time, and whole again once they
   expect(againInMs).toBeLessThanOrEqual(40); // although nothing else is planned within the hour
   expect(table.refused()).toHaveLength(1);
   isRefusing = false;
-  await new Promise((resolve) => setTimeout(resolve, againInMs));
-  await apply();
+  const end = performance.now() + 2000;
+  while (table.refused().length > 0 && performance.now() < end) {
+    const { againInMs: soon = 1 } = await apply(); // a timer may ring a little early
+    await new Promise((resolve) => setTimeout(resolve, Math.min(soon, 40)));
+  }
   expect(store.chains.get("cali-x")?.[0]).toContain("--match-set cali40s:x");
   expect(table.refused()).toEqual([]);
 });
