@@ -200,3 +200,41 @@ test("FD-058 OUTPUT: workloads are reached without policy, tunnels to nodes pass
     `${HEP_ACCEPTED} ${ACCEPTED} --jump RETURN`,
   ]);
 });
+
+test("FD-061 OpenStack's workloads may ask for an address, names and their metadata, before they have anything else", () => {
+  const config = plainConfig({
+    workloadPrefixes: ["tap"],
+    openstack: { metadataAddress: "192.0.2.7" as IpAddress, metadataPort: 8775 },
+  });
+  const toHost = (version: 4 | 6) =>
+    namedText(filterChains(config, version), "cali-wl-to-host", "filter", config, version);
+  const dns = "-p udp -m multiport --destination-ports 53 --jump ACCEPT";
+  const end = ["--jump cali-from-wl-dispatch", `${comment("Configured DefaultEndpointToHostAction")} --jump DROP`];
+  expect(toHost(4)).toEqual([
+    "-p tcp --destination 192.0.2.7 -m multiport --destination-ports 8775 --jump ACCEPT",
+    "-p udp -m multiport --source-ports 68 -m multiport --destination-ports 67 --jump ACCEPT",
+    dns,
+    ...end,
+  ]);
+  expect(toHost(6).slice(6)).toEqual([
+    "-p udp -m multiport --source-ports 546 -m multiport --destination-ports 547 --jump ACCEPT",
+    dns,
+    ...end,
+  ]);
+  // A first question comes from nobody's address: no route leads back there.
+  const raw = namedText(rawChains(config, 4), "cali-PREROUTING", "raw", config);
+  const question = raw.indexOf(
+    "-p udp --source 0.0.0.0 -m multiport --source-ports 68 -m multiport --destination-ports 67 --jump ACCEPT",
+  );
+  expect(question).toBeGreaterThan(0);
+  expect(question).toBeLessThan(raw.findIndex((line) => line.includes("rpfilter")));
+  expect(namedText(natChains(config, 4), "cali-PREROUTING", "nat", config)).toEqual([
+    "--jump cali-fip-dnat",
+    "-p tcp -m multiport --destination-ports 80 --destination 169.254.169.254/32 --jump DNAT --to-destination 192.0.2.7:8775",
+  ]);
+  expect(namedText(natChains(config, 6), "cali-PREROUTING", "nat", config, 6)).toEqual(["--jump cali-fip-dnat"]);
+  // Without a known metadata server the rest still holds.
+  const without = plainConfig({ openstack: { metadataPort: 8775 } });
+  expect(namedText(natChains(without, 4), "cali-PREROUTING", "nat", without)).toEqual(["--jump cali-fip-dnat"]);
+  expect(namedText(filterChains(without, 4), "cali-wl-to-host", "filter", without)).toHaveLength(4);
+});

@@ -14,6 +14,7 @@ import type { FelixConfig } from "../config/index.ts";
 import type { ReportListener, RunningDriver } from "./driver.ts";
 import { DumpDriver } from "./dump-driver.ts";
 import { ExternalDriver } from "./external-driver.ts";
+import { findMetadataAddress } from "./metadata-address.ts";
 
 export async function openDriver(given: {
   readonly config: FelixConfig;
@@ -33,8 +34,10 @@ export async function openDriver(given: {
   if (given.dump) return new DumpDriver((line) => writeSync(1, line));
   if (!config.UseInternalDataplaneDriver)
     return new ExternalDriver({ program: config.DataplaneDriver, log: logger, report });
+  const metadataAddress = await findMetadataAddress(config, logger);
   const facts = {
     hostname: config.FelixHostname,
+    ...(metadataAddress === undefined ? {} : { metadataAddress }),
     ipipEnabled: encapsulation.ipipEnabled,
     vxlanEnabled: encapsulation.vxlanEnabled,
     vxlanEnabledV6: encapsulation.vxlanEnabledV6,

@@ -206,3 +206,21 @@ test("FelixConfiguration: the older switch for load balancing at connect time se
       bpfHostNetworkedNATWithoutCTLB: "Disabled",
     });
 });
+
+test("DM-143 without an API server the schema runs here: bounds, choices, needed fields, rules across fields, defaults", async () => {
+  // All of a resource's faults at once.
+  expect(
+    await wrongFields("FelixConfiguration", { natOutgoingExclusions: "Sometimes", ipv4NormalRoutePriority: 0 }),
+  ).toEqual(["spec.natOutgoingExclusions", "spec.ipv4NormalRoutePriority"]);
+  const range = { min: 1, max: 2 };
+  const across = [
+    ["FelixConfiguration", { routeTableRange: range, routeTableRanges: [range] }, "spec.routeTableRange"],
+    ["BGPPeer", { peerSelector: "all()", asNumber: 64512 }, "spec.asNumber"],
+    ["IPPool", { cidr: "10.0.0.0/16", ipipMode: "Always", vxlanMode: "Always" }, "spec.vxlanMode"],
+    ["BGPFilter", { importV4: [{ action: "Accept", matchOperator: "In" }] }, "spec.importV4[0].cidr"],
+    ["HostEndpoint", { interfaceName: "eth0" }, "spec.node"],
+  ] as const;
+  for (const [kind, spec, field] of across) expect([kind, await wrongFields(kind, spec)]).toEqual([kind, [field]]);
+  expect(await stored("IPPool", { cidr: "10.0.0.0/16" })).toMatchObject({ blockSize: 26, nodeSelector: "all()" });
+  expect(await stored("Tier", {}, { metadata: { name: "x" } })).toMatchObject({ defaultAction: "Deny" });
+});

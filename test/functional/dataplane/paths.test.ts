@@ -115,6 +115,50 @@ for (const backend of BACKENDS)
       ]);
     }, 60_000);
 
+    test("FD-061 in OpenStack a workload reaches metadata, names and addresses on its host, whatever its policy, and nothing else", async () => {
+      const settings = { ClusterType: "openstack", MetadataAddr: HOST, MetadataPort: "8775", Ipv6Support: "true" };
+      await using host = await DataplaneHost.create(backend, settings);
+      const a = host.addPod("a", 2);
+      for (const p of [80, 8775]) host.prober.listen(host.hostTarget, "tcp", p);
+      for (const p of [53, 54]) host.prober.listen(host.hostTarget, "udp", p);
+      const asked = host.count(host.hostTarget, "udp sport 68 udp dport 67 ip saddr 0.0.0.0");
+      const heard = () =>
+        Number(/packets (\d+)/.exec(host.namespace.run("nft", ["list", "table", "ip", "heard"]))?.[1] ?? -1);
+      host.namespace.run("nft", [
+        "table ip heard { chain c { type filter hook input priority 100; udp dport 67 counter\n }\n }",
+      ]);
+      host.start();
+      await host.send(
+        policy("nothing", [], []),
+        host.endpoint(a, { tiers: [tier(["nothing"], ["nothing"])], profileIds: [] }),
+        inSync,
+      );
+      const to = (address: string, p: number, protocol: "tcp" | "udp") => ({
+        ...{ from: a.target, to: address as IpAddress, port: p, protocol },
+      });
+      expect(
+        reached(
+          await host.probe(
+            [
+              to("169.254.169.254", 80, "tcp"),
+              to(HOST, 8775, "tcp"),
+              to(HOST, 53, "udp"),
+              to("2001:db8::10", 53, "udp"),
+              to(HOST, 80, "tcp"),
+              to(HOST, 54, "udp"),
+            ],
+            2500,
+          ),
+        ),
+      ).toEqual([true, true, true, true, false, false]);
+      // As a client without an address asks for one.
+      const discover =
+        "echo x | socat -u - UDP4-DATAGRAM:255.255.255.255:67,broadcast,bind=0.0.0.0:68,so-bindtodevice=eth0";
+      host.exec(a.target, "sh", "-c", "ip addr flush dev eth0 scope global; ip route add default dev eth0");
+      host.exec(a.target, "sh", "-c", discover);
+      expect([asked(), heard()]).toEqual([1, 1]);
+    }, 60_000);
+
     test("FD-053 FD-054 a floating address leads to its workload: OpenStack's always, others' where that is switched on", async () => {
       const EXTERNAL = ["203.0.113.5", "2001:db8:f::5"] as IpAddress[];
       const trial = async (setting: string, orchestrator: string) => {
