@@ -8,8 +8,12 @@ BUN := node_modules/.bin/bun
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-lab: build ## a 3-node cluster in network namespaces, with a demonstration
+lab: as-root build ## a 3-node cluster in network namespaces, with a demonstration
 	@dist/calico lab up && echo && dist/calico lab demo && echo && echo "look around with dist/calico lab help; remove it with dist/calico lab down"
+
+.PHONY: as-root
+as-root:
+	@[ "$$(id -u)" -eq 0 ] || { echo "make $(MAKECMDGOALS): it makes network namespaces, run it as root"; exit 1; }
 
 setup: ## install the Debian and npm packages that are missing
 	@scripts/setup.sh
@@ -59,24 +63,24 @@ leader-soak: build ## two kube-controllers, the leader killed for five minutes, 
 clean: ## remove what was built
 	@rm -rf dist .cache
 
-try-bare: build ## the executable on a bare Debian root: what it says is missing, and the lab once that is installed (two minutes)
+try-bare: as-root build ## the executable on a bare Debian root: what it says is missing, and the lab once that is installed (two minutes)
 	@$(BUN) scripts/try-bare.ts
 
-pictures: build ## the README's pictures, from real runs in a lab
+pictures: as-root build ## the README's pictures, from real runs in a lab
 	@$(BUN) scripts/pictures.ts
 
-conformance: build ## every policy case by packets, on both dataplanes, against the evaluator; DATASTORE=kubernetes: by kubectl
+conformance: as-root build ## every policy case by packets, on both dataplanes, against the evaluator; DATASTORE=kubernetes: by kubectl
 	@CONFORMANCE_DATASTORE=$(DATASTORE) $(BUN) test --timeout=60000 ./test/conformance/
 
-chaos: build ## random faults under traffic, with a printed seed, on both dataplanes; 50 labs made and taken down
+chaos: as-root build ## random faults under traffic, with a printed seed, on both dataplanes; 50 labs made and taken down
 	@CHAOS_DATAPLANE=nft $(BUN) test --timeout=600000 ./test/chaos/chaos.test.ts
 	@CHAOS_DATAPLANE=iptables $(BUN) test --timeout=600000 ./test/chaos/chaos.test.ts
 	@$(BUN) test --timeout=1800000 ./test/chaos/cycles.test.ts
 
-e2e: image ## a real Kubernetes cluster with our image and manifests, under upstream's own NetworkPolicy specs
+e2e: as-root image ## a real Kubernetes cluster with our image and manifests, under upstream's own NetworkPolicy specs
 	@$(BUN) scripts/e2e.ts
 
-test-vm: build ## WireGuard, IPIP and systemd in a virtual machine with Debian's kernel (software emulation, minutes)
+test-vm: as-root build ## WireGuard, IPIP and systemd in a virtual machine with Debian's kernel (software emulation, minutes)
 	@$(BUN) test/vm/run.ts $(ONLY)
 
 soak: setup ## a million random packets: evaluator = nftables = iptables (both tools), with a printed seed

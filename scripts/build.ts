@@ -3,7 +3,7 @@
 // --bytecode halves start-up, --splitting keeps every role's code out of the others' start;
 // without the two --no-compile-autoload flags the binary would execute a bunfig.toml or .env
 // found in the directory it is started from.
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { addPrologue } from "./prologue/prologue.ts";
@@ -29,7 +29,7 @@ const commit = revision();
 mkdirSync(dist, { recursive: true });
 /** Whoever runs the executable meanwhile has the old one or the new one, never half of it ("text file busy"). */
 const fresh = join(dist, `.calico-${process.pid}`);
-execFileSync(
+const { status } = spawnSync(
   process.execPath,
   [
     ...["build", "--compile", "--minify", "--bytecode", "--format=esm", "--splitting"],
@@ -42,6 +42,10 @@ execFileSync(
   ],
   { cwd: root, stdio: ["ignore", "ignore", "inherit"] },
 );
+if (status !== 0) {
+  console.error("build: dist/calico could not be made, see above");
+  process.exit(1);
+}
 if (process.env["PROLOGUE"] !== "0") {
   const whyNot = addPrologue(fresh);
   if (whyNot !== undefined) console.log(`build: no prologue, the CNI plugin always starts the runtime: ${whyNot}`);

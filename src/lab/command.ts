@@ -253,7 +253,9 @@ function nextSteps(lab: Lab): string {
     : [
         [`${calico} demo${flag}`, "a policy, before and after, and why"],
         [`${calico} matrix${flag}`, "who reaches whom"],
-        [`${calico} exec node1${flag} -- calicoctl node status`, "a command on a host"],
+        lab.options.topology === "dual-nic"
+          ? [`${calico} exec node1${flag} -- calicoctl doctor`, "what is wrong with this topology, and the cure"]
+          : [`${calico} exec node1${flag} -- calicoctl node status`, "a command on a host"],
         [`${calico} exec ${first?.name ?? "node1"}${flag} -- ip route`, "a command in a pod"],
         [`${calico} break link node2${flag}`, "pull a plug; heal puts it back"],
       ];

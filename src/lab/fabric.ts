@@ -2,6 +2,7 @@
 // machine's own network is not touched.
 import {
   createNamedNamespace,
+  hasErrno,
   listNamedNamespaces,
   NetworkNamespace,
   openRouteKernel,
@@ -32,7 +33,8 @@ export function buildFabric(folder: LabFolder, plan: LabPlan): void {
   });
   for (const segment of plan.segments) {
     const name = bridgeName(segment);
-    if (kernel.links.get(name) === undefined) kernel.links.create({ name, type: { kind: "bridge", stp: false } });
+    if (kernel.links.get(name) === undefined)
+      withKind("bridge", () => kernel.links.create({ name, type: { kind: "bridge", stp: false } }));
     kernel.links.set(name, { up: true });
   }
   addAddresses(kernel, bridgeName(plan.control.segment), plan.control.addresses);
@@ -58,12 +60,14 @@ export function connectHost(folder: LabFolder, host: PlannedHost): void {
     if (kernel.links.get(nic.name) === undefined) {
       const master = fabric.links.get(bridgeName(nic.segment))?.index;
       if (master === undefined) throw new Error(`lab ${folder.name} has no segment ${nic.segment}`);
-      fabric.links.create({
-        name: port,
-        type: { kind: "veth", peer: { name: nic.name, namespaceFd: hostNamespace.fd } },
-        master,
-        up: true,
-      });
+      withKind("veth", () =>
+        fabric.links.create({
+          name: port,
+          type: { kind: "veth", peer: { name: nic.name, namespaceFd: hostNamespace.fd } },
+          master,
+          up: true,
+        }),
+      );
     }
     fabric.links.set(port, { up: true });
     kernel.links.set(nic.name, { up: true });
@@ -84,6 +88,16 @@ export const portName = (host: PlannedHost, nic: PlannedInterface): string => `$
 
 function ensureNamespace(name: string): void {
   if (!listNamedNamespaces().includes(name)) createNamedNamespace(name);
+}
+
+/** @throws naming the module when the kernel knows no such links */
+function withKind(kind: "bridge" | "veth", create: () => void): void {
+  try {
+    create();
+  } catch (error) {
+    if (!hasErrno(error, "EOPNOTSUPP")) throw error;
+    throw new Error(`this kernel has no links of kind ${kind}; modprobe ${kind}`, { cause: error });
+  }
 }
 
 function addAddresses(kernel: ReturnType<typeof openRouteKernel>, link: string, addresses: readonly string[]): void {
