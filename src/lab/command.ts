@@ -8,7 +8,7 @@ import { parseArguments } from "./arguments.ts";
 import { demonstrate } from "./demo.ts";
 import { down } from "./down.ts";
 import { breakLab, FAULTS, healLab } from "./faults.ts";
-import { listLabs } from "./folder.ts";
+import { LabFolder, listLabs } from "./folder.ts";
 import { baseEnvironment } from "./host.ts";
 import { AGNHOST_IMAGE } from "./kubernetes/image-names.ts";
 import { Lab } from "./lab.ts";
@@ -73,7 +73,7 @@ async function run(argv: readonly string[]): Promise<number> {
   switch (command) {
     case "up": {
       const started = performance.now();
-      const lab = await up(parseLabOptions(values), terminal);
+      const lab = await up(parseLabOptions(values, new LabFolder(name).read()?.options), terminal);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
       const size = `${counted(lab.plan.nodes.length, "node")}, ${counted(lab.pods.length, "pod")}`;
       terminal.line(`lab ${name} is up: ${size}, ${seconds} s\n`);
@@ -257,6 +257,9 @@ function nextSteps(lab: Lab): string {
           ? [`${calico} exec node1${flag} -- calicoctl doctor`, "what is wrong with this topology, and the cure"]
           : [`${calico} exec node1${flag} -- calicoctl node status`, "a command on a host"],
         [`${calico} exec ${first?.name ?? "node1"}${flag} -- ip route`, "a command in a pod"],
+        ...(lab.options.datastore === "kubernetes"
+          ? [[`${kubectl} get pods -A -o wide`, "kubectl, as the cluster's administrator"]]
+          : []),
         [`${calico} break link node2${flag}`, "pull a plug; heal puts it back"],
       ];
   const last = [

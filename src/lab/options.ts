@@ -36,19 +36,23 @@ export class UsageError extends Error {
 
 const MAX_NODES = 100;
 
-/** Checked options from command-line words; what is absent keeps its default. */
-export function parseLabOptions(given: Readonly<Record<string, string | boolean | undefined>>): LabOptions {
-  const kubelets = given["kubernetes"] === true;
+/** Checked options from command-line words; what is absent is as in the lab that stands, or keeps its default. */
+export function parseLabOptions(
+  given: Readonly<Record<string, string | boolean | undefined>>,
+  standing: LabOptions | undefined = undefined,
+): LabOptions {
+  const kubelets = given["kubernetes"] === true || standing?.kubelets === true;
+  const usual = standing ?? { ...DEFAULT_OPTIONS, podsPerNode: kubelets ? 0 : DEFAULT_OPTIONS.podsPerNode };
   const options: LabOptions = {
-    name: labName(text(given, "name") ?? DEFAULT_OPTIONS.name),
-    nodes: count(given, "nodes", DEFAULT_OPTIONS.nodes, 1, MAX_NODES),
-    podsPerNode: count(given, "pods", kubelets ? 0 : DEFAULT_OPTIONS.podsPerNode, 0, 200),
-    topology: oneOf(given, "topology", TOPOLOGIES, DEFAULT_OPTIONS.topology),
-    backend: oneOf(given, "backend", BACKENDS, DEFAULT_OPTIONS.backend),
-    dataplane: oneOf(given, "dataplane", DATAPLANES, DEFAULT_OPTIONS.dataplane),
-    datastore: kubelets ? "kubernetes" : oneOf(given, "datastore", DATASTORES, DEFAULT_OPTIONS.datastore),
+    name: labName(text(given, "name") ?? usual.name),
+    nodes: count(given, "nodes", usual.nodes, 1, MAX_NODES),
+    podsPerNode: count(given, "pods", usual.podsPerNode, 0, 200),
+    topology: oneOf(given, "topology", TOPOLOGIES, usual.topology),
+    backend: oneOf(given, "backend", BACKENDS, usual.backend),
+    dataplane: oneOf(given, "dataplane", DATAPLANES, usual.dataplane),
+    datastore: kubelets ? "kubernetes" : oneOf(given, "datastore", DATASTORES, usual.datastore),
     kubelets,
-    ipv6: given["ipv6"] === true,
+    ipv6: given["ipv6"] === true || usual.ipv6,
   };
   if (kubelets) refuseForKubelets(options, given);
   return options;

@@ -55,3 +55,11 @@ const refused = [
 ];
 for (const given of refused)
   test(`options refuse ${JSON.stringify(given)}`, () => expect(() => parseLabOptions(given)).toThrow(UsageError));
+
+test("options that are not given are those of the lab that stands", () => {
+  const standing = parseLabOptions({ name: "two", nodes: "2", datastore: "etcd", ipv6: true });
+  expect(parseLabOptions({ name: "two" }, standing)).toEqual(standing);
+  expect(parseLabOptions({ name: "two", nodes: "4" }, standing)).toEqual({ ...standing, nodes: 4 });
+  const cluster = parseLabOptions({ name: "k", kubernetes: true, pods: "2" });
+  expect(parseLabOptions({ name: "k" }, cluster)).toEqual(cluster);
+});

@@ -120,6 +120,8 @@ export function deleteApiPod(lab: Lab, pod: LabPod): void {
   cluster.kubectl([...words, "--grace-period=0", "--force"]);
 }
 
+const CONTAINER = "pod";
+
 /** What a kubelet says of a pod that runs. */
 function reportRunning(cluster: KubernetesCluster, pod: LabPod): void {
   const [podIP] = pod.addresses;
@@ -128,6 +130,9 @@ function reportRunning(cluster: KubernetesCluster, pod: LabPod): void {
     podIP,
     podIPs: pod.addresses.map((ip) => ({ ip })),
     conditions: [{ type: "Ready", status: "True" }],
+    containerStatuses: [
+      { name: CONTAINER, ready: true, restartCount: 0, image: "none", imageID: "none", state: { running: {} } },
+    ],
   };
   const where = ["pod", pod.name, `--namespace=${pod.namespace}`, "--subresource=status"];
   cluster.kubectl(["patch", ...where, "--patch", JSON.stringify({ status })]);
@@ -136,7 +141,7 @@ function reportRunning(cluster: KubernetesCluster, pod: LabPod): void {
 export function podObject(pod: WantedPod): object {
   const { namespace, name, node, labels, ports = [] } = pod;
   const container = {
-    name: "pod",
+    name: CONTAINER,
     image: "none",
     ports: ports.map(({ name: port, protocol, port: containerPort }) => ({ name: port, protocol, containerPort })),
   };
@@ -155,7 +160,12 @@ function nodeObjects(lab: Lab): object[] {
       apiVersion: "v1",
       kind: "Node",
       metadata: { name, labels: { "kubernetes.io/os": "linux", "kubernetes.io/hostname": name } },
-      status: { addresses: addresses.map((address) => ({ type: "InternalIP", address })) },
+      status: {
+        addresses: addresses.map((address) => ({ type: "InternalIP", address })),
+        conditions: [
+          { type: "Ready", status: "True", reason: "LabHost", message: "a host of a lab, without a kubelet" },
+        ],
+      },
     };
   });
 }
