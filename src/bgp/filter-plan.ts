@@ -90,11 +90,12 @@ function withoutLengths(rule: FilterRule): FilterRule | undefined {
 const functionName = (filter: string, direction: "import" | "export", family: IpVersion): string =>
   `bgp_${shortName(filter)}_${direction}FilterV${family}`;
 
-/** BIRD's names have at most 64 characters. */
+/** BIRD's names have at most 64 characters, and must not end the quotes they stand in. */
 function shortName(name: string): string {
-  if (name.length <= MAX_NAME) return name;
+  const isName = /^[\w.-]*$/.test(name);
+  if (name.length <= MAX_NAME && isName) return name;
   const hash = new Bun.CryptoHasher("sha256").update(name).digest("hex").toUpperCase();
-  return `${name.slice(0, 28)}_${hash.slice(0, 16)}`;
+  return `${name.replaceAll(/[^\w.-]/g, "_").slice(0, 28)}_${hash.slice(0, 16)}`;
 }
 
 function ruleOf(rule: JsonReader, family: IpVersion): FilterRule {

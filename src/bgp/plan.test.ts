@@ -61,6 +61,39 @@ const tor = (spec: object = {}): Given => ({
 const conf = (given: Given, family: 4 | 6 = 4): string =>
   birdConfiguration(planOf(given), family, { password: () => "pw" });
 
+describe("settings that make no sense", () => {
+  const nodes = { n1: n(1), n2: n(2) };
+  test("a field is left out alone: the mesh that was switched off stays off", () => {
+    const configuration = { ...NO_MESH, listenPort: 99999, asNumber: 65001, ignoredInterfaces: "eth0" };
+    const { peers, localAs, problems } = planOf({ nodes, configuration });
+    expect([peers, localAs]).toEqual([[], 65001]);
+    expect(problems.map(({ problem }) => problem)).toEqual([
+      "spec.listenPort: want 0 to 65535: not used",
+      "spec.ignoredInterfaces: want a list: not used",
+    ]);
+  });
+  for (const configuration of [{ nodeToNodeMeshEnabled: "false" }, { nodeMeshPassword: "hunter2" }])
+    test(`${Object.keys(configuration).join()} that cannot be read is no mesh`, () => {
+      const { peers, problems } = planOf({ nodes, configuration });
+      expect(peers).toEqual([]);
+      expect(problems[0]?.problem).toMatch(/: no mesh$/);
+      expect(JSON.stringify(problems)).not.toContain("hunter2");
+    });
+  test("a service range that is none is left out, on a reflector too", () => {
+    const rr = { n1: { ...n(1), bgp: { ...n(1).bgp, routeReflectorClusterID: "1.0.0.1" } } };
+    const configuration = { serviceExternalIPs: [{ cidr: '10.0.0/8"; }' }, { cidr: "10.5.0.0/16" }] };
+    expect(conf({ nodes: rr, configuration })).toContain("10.5.0.0/16");
+    expect(planOf({ nodes: rr, configuration }).problems).toHaveLength(1);
+  });
+  test("a filter's name cannot end the quotes it stands in", () => {
+    const name = "x' ) { accept; } '";
+    const filters = { [name]: { importV4: [{ action: "Accept" }] } };
+    const text = conf({ ...tor({ filters: [name] }), filters });
+    expect(text).toMatch(/function 'bgp_x_____[\w]+FilterV4'\(\)|function bgp_x_\w+FilterV4\(\)/);
+    expect(text).not.toContain("x' )");
+  });
+});
+
 describe("the mesh", () => {
   test("NB-080 everyone with everyone; who has the higher address, as text, waits", () => {
     const { peers } = planOf({ nodes: { n1: n(9), n2: n(10), n3: n(11) } });
@@ -232,6 +265,20 @@ describe("what a session is like", () => {
     expect(one({ ...tor(spec), inputs: { hasSecret: () => true } }).password).toBe("s/k");
     expect(conf({ ...tor(spec), inputs: { hasSecret: () => true } })).toContain('password "pw";');
     expect(planOf(tor(spec)).peers[0]?.password).toBeNull();
+  });
+  test("NB-090 a session never comes up without a password that cannot be written", () => {
+    const spec = { password: { secretKeyRef: { name: "s", key: "k" } } };
+    const inputs = { hasSecret: () => false, isUnusableSecret: () => true };
+    const { peers, problems } = planOf({ ...tor(spec), inputs });
+    expect(peers).toEqual([]);
+    expect(problems[0]?.problem).toContain("no session with 10.9.0.1 without it");
+    const made = planOf({ ...tor(spec), inputs: { hasSecret: () => true } });
+    // The secret was changed, or is gone, since the plan was made.
+    for (const password of [undefined, "", 'a";\nprotocol bgp x {', "x".repeat(81)]) {
+      const text = birdConfiguration(made, 4, { password: () => password });
+      expect(text).toContain("no session with 10.9.0.1 without its password");
+      expect(text).not.toMatch(/neighbor|password "|protocol bgp/);
+    }
   });
   test("NB-091 source address", () => {
     expect(one(tor()).sourceAddress).toBe("10.0.0.1");

@@ -32,6 +32,8 @@ export interface LocalInputs {
   readonly workloads?: readonly LocalWorkload[];
   /** Whether a secret is at hand; without it a session has no password. */
   readonly hasSecret?: (ref: SecretRef) => boolean;
+  /** Whether what a secret holds can be no password. A session that shall have it must not come up without. */
+  readonly isUnusableSecret?: (ref: SecretRef) => boolean;
   /** Addresses of single services to announce from here. */
   readonly serviceAddresses?: readonly string[];
 }
@@ -50,14 +52,21 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
   const configuration = state.configurations.get("default");
   const families = ([4, 6] as const).filter((family) => node.networks[family] !== undefined);
   const { functions, unreadable } = readFilters(state, problems);
-  const sessions = sessionsOf(state, node, inputs.workloads ?? [], problems).filter(({ address, filters, because }) => {
+  const sessions = sessionsOf(state, node, inputs.workloads ?? [], problems).filter((session) => {
+    const { address, filters, because, password } = session;
     const lost = filters.find((name) => unreadable.has(name));
     if (lost !== undefined)
       problems.push({
         object: because,
         problem: `filter ${lost} makes no sense: no session with ${address} without it`,
       });
-    return lost === undefined && node.networks[ipVersion(address)] !== undefined;
+    const isUnusable = password !== undefined && inputs.isUnusableSecret?.(password) === true;
+    if (isUnusable)
+      problems.push({
+        object: because,
+        problem: `secret ${password.name} with key ${password.key} holds no password of one line, at most 80 bytes, without quotes: no session with ${address} without it`,
+      });
+    return lost === undefined && !isUnusable && node.networks[ipVersion(address)] !== undefined;
   });
   const peers = sessions
     .map((session) => plannedPeer({ state, node, functions, inputs, problems }, session))

@@ -7,6 +7,7 @@ import {
   type IpVersion,
   ipVersion,
   tryParseAddress,
+  tryParseCidr,
   tryParseNetwork,
 } from "../lib/ip.ts";
 import { JsonReader } from "../lib/json-reader.ts";
@@ -149,33 +150,62 @@ function wireguardOf(wireguard: JsonReader | undefined, version: IpVersion): IpA
   return tryParseAddress(wireguard?.filled(`interfaceIPv${version}Address`) ?? "");
 }
 
-export function parseConfiguration(resource: Resource): BgpConfiguration {
+/**
+ * Field by field: without the rest of its settings a node would be another's peer than was meant. What cannot be read of
+ * the mesh is read as none.
+ */
+export function parseConfiguration(resource: Resource, report: (problem: string) => void): BgpConfiguration {
   const spec = new JsonReader(resource.spec ?? {}, "spec");
-  const communities: Record<string, string> = {};
-  for (const entry of spec.objects("communities")) communities[entry.text("name") ?? ""] = entry.text("value") ?? "";
-  const cidrs = (name: string) => spec.objects(name).flatMap((entry) => entry.filled("cidr") ?? []);
+  const read = <T>(field: () => T, otherwise: T, how = "not used"): T => {
+    try {
+      return field();
+    } catch (error) {
+      if (!isValueError(error)) throw error;
+      report(`${error.message}: ${how}`);
+      return otherwise;
+    }
+  };
+  const communities = read<Record<string, string>>(() => {
+    const named = spec.objects("communities").map((each) => [each.text("name") ?? "", each.text("value") ?? ""]);
+    return Object.fromEntries(named) as Record<string, string>;
+  }, {});
+  const cidrs = (name: string) =>
+    read(() => spec.objects(name), []).flatMap((entry) =>
+      read(() => {
+        const cidr = entry.filled("cidr");
+        if (cidr === undefined) return [];
+        return tryParseCidr(cidr) === undefined ? entry.fail("cidr", `a CIDR, not ${JSON.stringify(cidr)}`) : [cidr];
+      }, []),
+    );
+  const noMesh = "no mesh";
+  const meshEnabled = read(() => spec.flag("nodeToNodeMeshEnabled"), false, noMesh);
+  const meshPassword = read<SecretRef | "unreadable" | undefined>(
+    () => secretOf(spec, "nodeMeshPassword"),
+    "unreadable",
+    noMesh,
+  );
+  const priority = (version: IpVersion) =>
+    read(() => within(spec, `ipv${version}NormalRoutePriority`, 1, 2147483646), undefined) ?? DEFAULT_PRIORITY;
+  const text = (name: string) => read(() => spec.filled(name), undefined);
   return {
-    logSeverity: spec.filled("logSeverityScreen"),
-    meshEnabled: spec.flag("nodeToNodeMeshEnabled"),
-    asNumber: asNumberOf(spec, "asNumber"),
-    listenPort: within(spec, "listenPort", 0, 65535) || undefined,
-    bindMode: spec.filled("bindMode"),
-    meshPassword: secretOf(spec, "nodeMeshPassword"),
-    meshRestartSeconds: secondsOf(spec, "nodeMeshMaxRestartTime", 0, MAX_RESTART),
+    logSeverity: text("logSeverityScreen"),
+    meshEnabled: meshPassword === "unreadable" ? false : meshEnabled,
+    asNumber: read(() => asNumberOf(spec, "asNumber"), undefined),
+    listenPort: read(() => within(spec, "listenPort", 0, 65535), undefined) || undefined,
+    bindMode: text("bindMode"),
+    meshPassword: meshPassword === "unreadable" ? undefined : meshPassword,
+    meshRestartSeconds: read(() => secondsOf(spec, "nodeMeshMaxRestartTime", 0, MAX_RESTART), undefined),
     communities,
-    prefixAdvertisements: spec
-      .objects("prefixAdvertisements")
-      .map((entry) => ({ cidr: entry.text("cidr") ?? "", communities: entry.texts("communities") })),
-    ignoredInterfaces: spec.texts("ignoredInterfaces"),
-    programClusterRoutes: spec.filled("programClusterRoutes"),
-    routePriority: {
-      4: within(spec, "ipv4NormalRoutePriority", 1, 2147483646) ?? DEFAULT_PRIORITY,
-      6: within(spec, "ipv6NormalRoutePriority", 1, 2147483646) ?? DEFAULT_PRIORITY,
-    },
+    prefixAdvertisements: read(() => spec.objects("prefixAdvertisements"), []).flatMap((entry) =>
+      read(() => [{ cidr: entry.text("cidr") ?? "", communities: entry.texts("communities") }], []),
+    ),
+    ignoredInterfaces: read(() => spec.texts("ignoredInterfaces"), []),
+    programClusterRoutes: text("programClusterRoutes"),
+    routePriority: { 4: priority(4), 6: priority(6) },
     serviceClusterIps: cidrs("serviceClusterIPs"),
     serviceExternalIps: cidrs("serviceExternalIPs"),
     serviceLoadBalancerIps: cidrs("serviceLoadBalancerIPs"),
-    serviceLoadBalancerAggregation: spec.text("serviceLoadBalancerAggregation") !== "Disabled",
+    serviceLoadBalancerAggregation: text("serviceLoadBalancerAggregation") !== "Disabled",
   };
 }
 

@@ -10,7 +10,7 @@ const MAX_PREFERENCE = 2147483647;
 const RESTART_WAIT_SECONDS = 60;
 
 export interface RenderInputs {
-  /** A session's password by `secret/key`. Must be of one line without `"`: `isUsablePassword`. */
+  /** A session's password by `secret/key`. Without one that BIRD can read (`isUsablePassword`) there is no session. */
   readonly password: (secret: string) => string | undefined;
 }
 
@@ -100,6 +100,9 @@ function speaker(plan: BgpPlan, family: IpVersion, inputs: RenderInputs): Lines 
 
 function session(peer: PlannedPeer, inputs: RenderInputs): Lines {
   const password = peer.password === null ? undefined : inputs.password(peer.password);
+  // Secrets change while we write: one that is gone or cannot be written by now leaves no session open to all.
+  if (peer.password !== null && (password === undefined || !isUsablePassword(password)))
+    return [remark(`${peer.because}: no session with ${peer.neighbor} without its password`)];
   const when = (condition: boolean, ...lines: readonly string[]): readonly string[] => (condition ? lines : []);
   return [
     remark(peer.because),

@@ -197,6 +197,10 @@ export class BgpService {
       ...(clusterIps === undefined ? {} : { clusterIps }),
       workloads: this.#workloads.current,
       hasSecret: (ref) => isUsablePassword(this.#passwords.get(ref) ?? ""),
+      isUnusableSecret: (ref) => {
+        const password = this.#passwords.get(ref);
+        return password !== undefined && !isUsablePassword(password);
+      },
       serviceAddresses:
         this.#services === undefined || this.#slices === undefined
           ? []

@@ -73,7 +73,7 @@ function printerFor(format: string): (plan: BgpPlan) => string {
   if (format === "bird")
     return (made) =>
       ([4, 6] as const)
-        .map((family) => birdConfiguration(made, family, { password: (secret) => `<${secret}>` }))
+        .map((family) => birdConfiguration(made, family, { password: (secret) => `<${secret.slice(0, 70)}>` }))
         .join("\n");
   throw new Failure(`unrecognized output format '${format}'; there are ps, json and bird`);
 }
