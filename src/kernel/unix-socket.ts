@@ -43,12 +43,18 @@ export function receivePiece(fd: number): ReceivedPiece | undefined {
     if (length === -EINTR) continue;
     if (length === -EAGAIN) return undefined;
     if (length < 0) throw new SyscallError("read a request", errnoName(-length));
-    const descriptors: number[] = [];
-    const controlLength = Number(memory.view.getBigUint64(40, true));
-    if (controlLength >= 20 && memory.view.getInt32(CONTROL + 12, true) === SCM_RIGHTS)
-      descriptors.push(memory.view.getInt32(CONTROL + 16, true));
-    return { bytes: memory.bytes.slice(PAYLOAD, PAYLOAD + length), descriptors };
+    return { bytes: memory.bytes.slice(PAYLOAD, PAYLOAD + length), descriptors: descriptorsIn(memory) };
   }
+}
+
+/** All that came, wanted or not: they are open in this process and somebody must close them. */
+function descriptorsIn({ view }: sys.PinnedMemory): number[] {
+  const controlLength = Number(view.getBigUint64(40, true));
+  if (controlLength < 20 || view.getInt32(CONTROL + 12, true) !== SCM_RIGHTS) return [];
+  const end = Math.min(Number(view.getBigUint64(CONTROL, true)), CONTROL_LENGTH);
+  const descriptors: number[] = [];
+  for (let at = 16; at + 4 <= end; at += 4) descriptors.push(view.getInt32(CONTROL + at, true));
+  return descriptors;
 }
 
 /** Who is on the other side. */
