@@ -69,9 +69,17 @@ export class StatusFiles {
     this.#timer = setTimeout(() => this.#attempt(() => this.#syncAll()), waitMs);
   }
 
+  /** A name that no file can have (a pod's may be longer than any) keeps no other out. */
   #syncAll(): void {
     mkdirSync(this.#folder, { recursive: true, mode: 0o755 });
-    for (const name of new Set([...readdirSync(this.#folder), ...this.#wanted.keys()])) this.#sync(name);
+    const failures: unknown[] = [];
+    for (const name of new Set([...readdirSync(this.#folder), ...this.#wanted.keys()]))
+      try {
+        this.#sync(name);
+      } catch (error) {
+        failures.push(error);
+      }
+    if (failures.length > 0) throw failures[0];
   }
 
   #sync(name: string): void {

@@ -72,6 +72,16 @@ test("FC-104 a file per endpoint that is up, none before the dataplane's first r
   expect(readdirSync(dir)).toEqual([]);
 });
 
+test("a pod whose name no file can have keeps no other pod's file out", () => {
+  using temporary = folder();
+  const files = new StatusFiles(temporary.path, log);
+  const long = { ...id, workload: `${"n".repeat(63)}/${"p".repeat(253)}` };
+  files.onReport({ type: "workloadEndpointStatus", id: long, status: "up", endpoint });
+  files.onReport(up());
+  files.onReport({ type: "dataplaneInSync" });
+  expect(readdirSync(join(temporary.path, "endpoint-status"))).toEqual(["k8s default%2Fpod-1 eth0"]);
+});
+
 test("FC-104 a folder that cannot be written is tried again", async () => {
   using temporary = folder();
   writeFileSync(join(temporary.path, "endpoint-status"), "in the way");
