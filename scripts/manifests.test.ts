@@ -265,3 +265,22 @@ test("only the agent is privileged; the rest runs as nobody and may become no mo
         capabilities: { drop: ["ALL"] },
       });
 });
+
+test("who needs no rights on the node has none, and can read the secrets it mounts", () => {
+  for (const file of NAMES)
+    for (const object of objectsOf(file).filter(({ kind }) => kind === "Deployment")) {
+      const pod = podOf(object) as PodSpec & { readonly securityContext?: { readonly fsGroup?: number } };
+      for (const container of pod.containers) {
+        expect(container.securityContext).toMatchObject({
+          runAsNonRoot: true,
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ["ALL"] },
+        });
+        const { runAsGroup, runAsUser } = container.securityContext as Record<string, number>;
+        const hasSecret = (pod.volumes ?? []).some(({ secret }) => secret !== undefined);
+        // Kubernetes gives a secret's files to root and the pod's group.
+        if (hasSecret) expect([runAsGroup, runAsUser]).toContain(pod.securityContext?.fsGroup as number);
+      }
+    }
+});

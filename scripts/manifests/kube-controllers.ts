@@ -12,6 +12,8 @@ import {
 
 const name = "calico-kube-controllers";
 const labels = { "k8s-app": name };
+/** User and group of the controllers, who need no rights on the node. */
+const GROUP = 999;
 
 export function kubeControllers(datastore: "kubernetes" | "etcdv3"): readonly KubernetesObject[] {
   const withEtcd = datastore === "etcdv3";
@@ -38,7 +40,8 @@ export function kubeControllers(datastore: "kubernetes" | "etcdv3"): readonly Ku
             priorityClassName: "system-cluster-critical",
             // etcd may be reachable from the nodes only.
             ...(withEtcd ? { hostNetwork: true } : {}),
-            securityContext: { seccompProfile: { type: "RuntimeDefault" } },
+            // A secret's files belong to root and to this group: who runs as neither could not read its certificates.
+            securityContext: { ...(withEtcd ? { fsGroup: GROUP } : {}), seccompProfile: { type: "RuntimeDefault" } },
             containers: [container(withEtcd)],
             volumes: [
               { name: "status", emptyDir: {} },
@@ -86,8 +89,8 @@ function container(withEtcd: boolean): Container {
     ],
     securityContext: {
       runAsNonRoot: true,
-      runAsUser: 999,
-      runAsGroup: 999,
+      runAsUser: GROUP,
+      runAsGroup: GROUP,
       allowPrivilegeEscalation: false,
       readOnlyRootFilesystem: true,
       capabilities: { drop: ["ALL"] },

@@ -83,6 +83,7 @@ function container(): Container {
       runAsNonRoot: true,
       runAsUser: 65534,
       allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
       capabilities: { drop: ["ALL"] },
     },
   };
