@@ -15,7 +15,8 @@ import { NAMED_PORTS, NAMESPACES, PODS, PORTS, PROBE_PROTOCOLS, type Scope, type
 import { datastoreHand, type Hand, kubectlHand } from "./hands.ts";
 
 const NUMBER = { tcp: 6, udp: 17, sctp: 132, icmp: 1 } as const;
-const AT_ONCE = 250;
+/** What is allowed must be answered in time in the same burst, so a burst is never too large for what is denied to show. */
+const AT_ONCE = 1000;
 
 /** A pod (`x/a`) or a host (`node1`). */
 interface End {
