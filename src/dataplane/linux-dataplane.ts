@@ -176,6 +176,7 @@ export class LinuxDataplane implements DataplaneDriver {
         routePriority: { 4: parameters.IPv4NormalRoutePriority, 6: parameters.IPv6NormalRoutePriority },
       },
       registry,
+      isWorkload,
       sysctls: kernel.sysctls,
       addresses: kernel.routes.addresses,
       routes: tables,

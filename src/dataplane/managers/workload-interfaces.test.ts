@@ -37,10 +37,12 @@ function open(given: Partial<WorkloadInterfacesConfig> & { readonly withRoutes?:
           (version) => new RouteTable({ version, table: 254, routes: kernel.routes, ownership, logger: silentLogger }),
         );
   const neighbours = new StaticNeighbours(kernel.neighbours, silentLogger);
+  const written: string[] = [];
   const workloads = new WorkloadInterfaces({
     config: { ...config, ...given },
     registry,
-    sysctls: { read: () => "1", write: () => {} },
+    isWorkload,
+    sysctls: { read: () => "1", write: (path, value) => void written.push(`${path.join("/")}=${value}`) },
     addresses: kernel.addresses,
     routes: tables,
     neighbours,
@@ -69,7 +71,7 @@ function open(given: Partial<WorkloadInterfacesConfig> & { readonly withRoutes?:
   });
   send(link("eth0"), link("cali1"));
   const index = kernel.links.get("cali1")?.index ?? 0;
-  return { kernel, send, round, link, index, neighbours };
+  return { kernel, send, round, link, index, neighbours, written };
 }
 
 const endpoint = (more: Partial<ProtoWorkloadEndpoint> = {}): ManagerMessage => ({
@@ -111,6 +113,13 @@ test("FD-129 with RouteSyncDisabled no route is written, and none of others is t
   expect(kernel.routes.list({ version: 4, table: 254 }).map((route) => route.destination)).toEqual([
     "10.65.0.2/32" as Cidr,
   ]);
+  expect(kernel.neighbours.list({ version: 4, link: index })).toEqual([]);
+});
+
+test("a workload's interface is set up before anybody tells whose it is; others are left alone", () => {
+  const { round, written } = open();
+  round();
+  expect(written).toEqual(["net/ipv6/conf/cali1/accept_ra=0", "net/ipv4/neigh/cali1/proxy_delay=0"]);
 });
 
 test("FD-128 a workload that speaks BGP finds its host by the peering addresses, on its own interface, while it is one", () => {

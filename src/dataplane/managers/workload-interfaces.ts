@@ -21,6 +21,8 @@ export interface WorkloadInterfacesConfig {
 export interface WorkloadInterfacesDeps {
   readonly config: WorkloadInterfacesConfig;
   readonly registry: EndpointRegistry;
+  /** By its name, whether or not we know the workload behind it. */
+  readonly isWorkload: (interfaceName: string) => boolean;
   readonly sysctls: Sysctls;
   readonly addresses: Addresses;
   /** None when something else writes routes. */
@@ -100,7 +102,8 @@ export class WorkloadInterfaces implements Manager {
     else this.#placed.delete(name);
 
     const mac = workload?.endpoint.mac ?? "";
-    const answered = isActive && mac !== "" ? this.#answeredAddresses(workload) : [];
+    // Without routes of ours the addresses are somebody else's business too.
+    const answered = isActive && mac !== "" && routes.length > 0 ? this.#answeredAddresses(workload) : [];
     for (const address of this.#arp.get(name) ?? []) if (!answered.includes(address)) neighbours.remove(name, address);
     for (const address of answered) neighbours.set(name, address, mac);
     if (answered.length > 0) this.#arp.set(name, answered);
@@ -162,14 +165,14 @@ export class WorkloadInterfaces implements Manager {
   /** False when they must be tried again. */
   #applySettings(name: string, workload: ActiveWorkload | undefined): boolean {
     const isUp = this.#deps.registry.interfaces.get(name)?.state === "up";
-    if (workload === undefined || !isUp) {
+    if (!isUp || !(workload !== undefined || this.#deps.isWorkload(name))) {
       this.#configured.delete(name); // a new interface of the name has its own settings
       this.#peeringAddresses.delete(name);
       return true;
     }
     try {
       this.#writeSettings(name);
-      this.#writePeeringAddress(name, workload.endpoint.localBgpPeer !== undefined);
+      this.#writePeeringAddress(name, workload?.endpoint.localBgpPeer !== undefined);
     } catch (error) {
       this.#configured.delete(name);
       if (hasErrno(error, "ENOENT", "ENODEV")) return true; // gone meanwhile: its next state brings us back

@@ -88,6 +88,25 @@ test("FD-123 FD-125 foreign routes stay; an unknown one on a new workload interf
   expect(apply()).toEqual(["delete 10.9.9.9/32"]);
 });
 
+test("FD-125 an unknown route goes at once when its interface has a route of ours, after that one is written", () => {
+  const { table, up, apply } = open([route("10.0.0.9/32", 5)]);
+  up("cali1", 5);
+  expect(apply()).toEqual([]);
+  table.set("localWorkload", wanted("cali1"));
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5", "delete 10.0.0.9/32"]);
+  expect(apply()).toEqual([]);
+});
+
+test("FD-125 the plugin's route without a priority is deleted once: a second time would take ours", () => {
+  const { table, up, apply, wait } = open([{ ...route("10.0.0.1/32", 5), priority: 0 }]);
+  up("cali1", 5);
+  expect(apply()).toEqual([]);
+  table.set("localWorkload", wanted("cali1"));
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5", "delete 10.0.0.1/32"]);
+  wait(11_000);
+  expect(apply()).toEqual([]);
+});
+
 test("FD-148 the pod's MTU is the smallest of the encapsulations in use, else the host's", () => {
   const link = {
     index: 2,

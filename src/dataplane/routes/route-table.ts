@@ -185,6 +185,8 @@ export class RouteTable implements Reconciler {
     let againInMs = this.#needsResync ? this.#resync() : undefined;
     if (this.#dirty.size === 0) return againInMs === undefined ? {} : { againInMs };
     const deletions: RouteChange[] = [];
+    /** Routes of others on interfaces we have routes for: they go last, so that no workload is without one. */
+    const foreign: { readonly key: string; readonly change: RouteChange }[] = [];
     const replacements: { readonly key: string; readonly change: RouteChange }[] = [];
     const moved: IpAddress[] = [];
     for (const key of this.#dirty) {
@@ -197,7 +199,9 @@ export class RouteTable implements Reconciler {
           againInMs = Math.min(againInMs ?? wait, wait);
           continue;
         }
-        deletions.push({ action: "delete", route: this.#deleteKey(actual) });
+        const change: RouteChange = { action: "delete", route: this.#deleteKey(actual) };
+        if (this.#known.has(key)) deletions.push(change);
+        else foreign.push({ key, change });
         this.#noteMove(actual, undefined, moved);
       } else if (actual === undefined || !isSame(wanted, actual)) {
         // A route that changes its type or interface is not replaced in place by every kernel: it is removed first.
@@ -209,10 +213,13 @@ export class RouteTable implements Reconciler {
     }
     const { routes, forgetConnections } = this.#options;
     const write = (changes: readonly RouteChange[]) => (changes.length === 0 ? [] : routes.apply(changes));
-    const faults = write(deletions).filter(({ error }) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV"));
+    const isReal = ({ error }: RouteFault) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV");
+    const faults = write(deletions).filter(isReal);
     if (moved.length > 0) forgetConnections?.(moved);
     faults.push(...write(replacements.map(({ change }) => change)));
     this.#replacePluginRoutes(replacements);
+    const left = foreign.filter(({ key }) => this.#actual.has(key));
+    faults.push(...write(left.map(({ change }) => change)).filter(isReal));
     this.#settle(faults);
     return againInMs === undefined ? {} : { againInMs };
   }
@@ -233,6 +240,8 @@ export class RouteTable implements Reconciler {
         .filter((route) => route.destination === destination && route.priority === 0 && ownership.isOurs(route, name));
       // The kernel takes the lowest priority first when none is named: that is exactly this one.
       routes.apply(others.map((route) => ({ action: "delete" as const, route: this.#deleteKey(route) })));
+      // To delete it once more would take ours.
+      for (const route of others) this.#actual.delete(this.#key(route.destination, route.priority));
     }
   }
 
@@ -340,14 +349,22 @@ export class RouteTable implements Reconciler {
     moved.push(cidrAddress(before.destination));
   }
 
-  /** A route nobody told us of may be a new workload's, written before we hear of the workload. */
+  /**
+   * A route nobody told us of may be a new workload's, written before we hear of the workload. Once we have a route for
+   * its interface we have heard.
+   */
   #graceLeft(key: string, route: Route | undefined): number {
     if (this.#known.has(key)) return 0;
     const name = route?.link === undefined ? undefined : this.#names.get(route.link);
     if (name === undefined || this.#options.ownership.hasGrace?.(name) !== true) return 0;
     const state = this.#interfaces.get(name);
-    if (state === undefined) return 0;
+    if (state === undefined || this.#hasRoutes(name)) return 0;
     return Math.max(0, state.firstSeen + (this.#options.graceMs ?? GRACE_MS) - this.#now());
+  }
+
+  #hasRoutes(interfaceName: string): boolean {
+    for (const key of this.#keysOfInterface.get(interfaceName) ?? []) if (this.#wanted.has(key)) return true;
+    return false;
   }
 
   #priority(priority: number | undefined): number {
