@@ -5,6 +5,8 @@ import { type Context, isLost, untilWon } from "./context.ts";
 import { BadRequest } from "./errors.ts";
 
 export const DEFAULT_CONFIG: IpamConfig = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 };
+/** What is written where nothing stands yet; what others wrote keeps its own settings. */
+const FIRST_CONFIG: IpamConfig = { ...DEFAULT_CONFIG, kubeVirtVmAddressPersistence: "Enabled" };
 export const DEFAULT_MAX_BLOCKS_PER_HOST = 20;
 const MAX_COOLDOWN_SECONDS = 1200;
 
@@ -26,12 +28,7 @@ export async function changeConfig(context: Context, change: Partial<IpamConfig>
   const { store, call } = context.records;
   return untilWon(context, "IPAM configuration", async () => {
     const stored = await storedConfig(context);
-    const value: IpamConfig = {
-      ...DEFAULT_CONFIG,
-      kubeVirtVmAddressPersistence: "Enabled",
-      ...stored?.value,
-      ...change,
-    };
+    const value: IpamConfig = { ...(stored?.value ?? FIRST_CONFIG), ...change };
     check(value);
     if (stored !== undefined && sameConfig(stored.value, value)) return value;
     try {

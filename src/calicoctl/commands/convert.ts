@@ -35,9 +35,12 @@ export async function run(call: Call): Promise<number> {
         converted.push(document);
       }
   if (converted.length === 0) throw new Failure(`No resources specified in file ${filename}`);
-  world.out(print(converted.length === 1 ? converted[0] : converted));
+  world.out(print(converted.length === 1 ? converted[0] : listOf(converted)));
   return 0;
 }
+
+/** Several documents are one list of Kubernetes' kind, which any tool takes. */
+const listOf = (items: readonly V3Document[]) => ({ kind: "List", apiVersion: "v1", metadata: {}, items });
 
 function printerFor(format: string): (value: unknown) => string {
   if (format === "yaml" || format === "yml") return toYaml;

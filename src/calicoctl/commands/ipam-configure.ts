@@ -30,9 +30,9 @@ function parseSettings(flags: Flags): readonly Setting[] {
   const settings: Setting[] = [];
   const strict = flags.value("strictaffinity");
   if (strict !== undefined) {
-    if (strict !== "true" && strict !== "false")
-      throw new Failure("Invalid value. Use true or false to set strictaffinity");
-    settings.push({ name: "StrictAffinity", value: strict, change: { strictAffinity: strict === "true" } });
+    const isStrict = parseTruth(strict);
+    if (isStrict === undefined) throw new Failure("Invalid value. Use true or false to set strictaffinity");
+    settings.push({ name: "StrictAffinity", value: String(isStrict), change: { strictAffinity: isStrict } });
   }
   const blocks = wholeNumber(flags, "max-blocks-per-host");
   if (blocks !== undefined)
@@ -48,6 +48,12 @@ function parseSettings(flags: Flags): readonly Setting[] {
   if (cooldown !== undefined)
     settings.push({ name: "IPCooldownSeconds", value: String(cooldown), change: { ipCooldownSeconds: cooldown } });
   return settings;
+}
+
+/** The words Go has for true and false. */
+function parseTruth(text: string): boolean | undefined {
+  if (/^(1|t|T|true|True|TRUE)$/.test(text)) return true;
+  return /^(0|f|F|false|False|FALSE)$/.test(text) ? false : undefined;
 }
 
 function wholeNumber(flags: Flags, name: string): number | undefined {

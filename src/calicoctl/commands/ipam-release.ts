@@ -6,7 +6,7 @@ import { BUILD } from "../../lib/build.ts";
 import type { IpAddress } from "../../lib/ip.ts";
 import { type OpenStore, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
-import { Failure } from "../failure.ts";
+import { Failure, UsageFailure } from "../failure.ts";
 import { parseReport, type Report } from "../ipam/report.ts";
 import { clusterInformation, isLocked } from "../migrate.ts";
 import { parseIpFlag } from "./ipam-show.ts";
@@ -14,6 +14,7 @@ import { parseIpFlag } from "./ipam-show.ts";
 export async function run(call: Call): Promise<number> {
   const text = call.flags.value("ip");
   const files = call.flags.values("from-report");
+  if (text !== undefined && files.length > 0) throw new UsageFailure("give --ip or --from-report, not both");
   if (text !== undefined) {
     const address = parseIpFlag(text);
     await using store = await openChecked(call);

@@ -1,13 +1,5 @@
 // calicoctl ipam show: pools and blocks with their fill, one address, borrowed addresses, the settings.
-import {
-  type Allocation,
-  InCooldown,
-  Ipam,
-  isTunnelType,
-  NotAssigned,
-  readAllocations,
-  type Utilization,
-} from "../../ipam/index.ts";
+import { type Allocation, InCooldown, Ipam, NotAssigned, readAllocations, type Utilization } from "../../ipam/index.ts";
 import { type IpAddress, tryParseAddress } from "../../lib/ip.ts";
 import type { Labels } from "../../model/index.ts";
 import { openChecked } from "../client.ts";
@@ -79,8 +71,8 @@ async function describeAddress(ipam: Ipam, address: IpAddress): Promise<string> 
   };
   return [
     `IP ${address} is in use\n`,
-    handleId === undefined ? "" : `Handle ID: ${handleId}\n`,
-    section("Active Owner Attributes", attributes),
+    `Handle ID: ${handleId ?? "<none>"}\n`,
+    section("Active Owner Attributes", attributes) || "No Active Owner attributes defined\n",
     section("Alternate Owner Attributes", alternateAttributes),
   ].join("");
 }
@@ -89,12 +81,11 @@ function describeBorrowed(allocations: Awaited<ReturnType<typeof readAllocations
   const rows: string[][] = [];
   let unknown = 0;
   for (const { address, block, attributes, affinity, coolingDown } of allocations) {
-    const owner = affinity?.startsWith("host:") === true ? affinity.slice("host:".length) : undefined;
-    const { node, pod, namespace, type } = attributes;
-    if (owner === undefined || coolingDown || node === owner) continue;
+    if (coolingDown) continue;
+    const owner = affinity?.split(":").at(-1) ?? "";
+    const { node } = attributes;
     if (node === undefined) unknown++;
-    else if (pod !== undefined) rows.push([address, node, block, owner, "pod", `${namespace ?? ""}/${pod}`]);
-    else rows.push([address, node, block, owner, isTunnelType(type) ? (type ?? "") : "-", node]);
+    else if (node !== owner) rows.push([address, node, block, owner, ...userOf(attributes)]);
   }
   const titles = ["IP", "BORROWING-NODE", "BLOCK", "BLOCK OWNER", "TYPE", "ALLOCATED-TO"];
   const table = formatBoxTable(
@@ -103,7 +94,15 @@ function describeBorrowed(allocations: Awaited<ReturnType<typeof readAllocations
   );
   return unknown === 0
     ? table
-    : `${table}Note: ${unknown} addresses name no node, so whether they are borrowed is unknown.\n`;
+    : `${table}\nNote: found ${unknown} IP allocations without an explicit node association. Unable to determine if they are borrowed.\n`;
+}
+
+/** What has an address, and its name where it has one. */
+function userOf(attributes: Labels): readonly [string, string] {
+  const { namespace = "", pod, type = "" } = attributes;
+  const machine = attributes["vmi-name"];
+  if (machine !== undefined) return ["vmi", `${namespace}/${machine}`];
+  return pod === undefined ? [type, ""] : ["pod", `${namespace}/${pod}`];
 }
 
 async function describeConfiguration(ipam: Ipam): Promise<string> {

@@ -96,12 +96,44 @@ test("TC-C27 ipam show --show-borrowed names borrower, block and owner", async (
   ).toEqual(["", "10.1.0.2", "n2", "10.1.0.0/29", "n1", "pod", "default/lost", ""]);
 });
 
+test("TC-C27 ipam show --show-borrowed counts addresses without a node, and names none for what has no name", async () => {
+  using line = new CommandLine();
+  await line.given(pool("a", "10.1.0.0/24", "  blockSize: 29\n"));
+  await withStore(line, async (_, ipam) => {
+    const take = (address: string, handleId: string, attributes: Record<string, string>) =>
+      ipam.assignAddress({ address: parseAddress(address), host: "n1", handleId, attributes });
+    await take("10.1.0.1", "h1", { node: "n2", type: "vxlanTunnelAddress" });
+    await take("10.1.0.2", "h2", {});
+  });
+  const { out } = await line.run("ipam", "show", "--show-borrowed");
+  expect(out).toContain(
+    "| 10.1.0.1 | n2             | 10.1.0.0/29 | n1          | vxlanTunnelAddress |              |\n",
+  );
+  expect(out).toEndWith(
+    "+\n\nNote: found 1 IP allocations without an explicit node association. Unable to determine if they are borrowed.\n",
+  );
+  expect((await line.run("ipam", "show", "--ip", "10.1.0.2")).out).toStartWith(
+    "IP 10.1.0.2 is in use\nHandle ID: h2\nNo Active Owner attributes defined\n",
+  );
+});
+
 test("TC-C27 ipam show --show-configuration reads and writes nothing", async () => {
   using line = new CommandLine();
   await line.given(pool("a"));
   const { out } = await line.run("ipam", "show", "--show-configuration");
   expect(out).toContain("| AutoAllocateBlocks | true  |\n| MaxBlocksPerHost   |     0 |");
   await withStore(line, async (store) => expect((await store.list({ type: "ipamConfig" })).items).toEqual([]));
+});
+
+test("TC-C30 ipam configure takes Go's words for true, and adds nothing to what others wrote", async () => {
+  using line = new CommandLine();
+  const written = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 };
+  await withStore(line, async (store) => void (await store.create({ key: { type: "ipamConfig" }, value: written })));
+  expect((await line.run("ipam", "configure", "--strictaffinity=True")).out).toBe(
+    "Successfully set StrictAffinity to: true\n",
+  );
+  await withStore(line, async (_, ipam) => expect(await ipam.config()).toEqual({ ...written, strictAffinity: true }));
+  expect((await line.run("ipam", "configure", "--strictaffinity=yes")).code).toBe(1);
 });
 
 test("TC-C30 TC-C31 ipam configure sets what it is given and keeps the rest", async () => {

@@ -44,7 +44,13 @@ const conversions: { name: string; input: string; want: string }[] = [
     name: "a node",
     input:
       "apiVersion: v1\nkind: node\nmetadata: {name: Node_1}\nspec: {bgp: {asNumber: 64512, ipv4Address: 10.0.0.1/24}}\n",
-    want: "name: node-1\nspec:\n  bgp:\n    asNumber: 64512\n    ipv4Address: 10.0.0.1/24\n",
+    want: "name: node-1\nspec:\n  bgp:\n    asNumber: 64512\n    ipv4Address: 10.0.0.1/24\nstatus: {}\n",
+  },
+  {
+    name: "a node's addresses without a length, and a dotted AS number",
+    input:
+      "apiVersion: v1\nkind: node\nmetadata: {name: n}\nspec: {bgp: {asNumber: '1.10', ipv4Address: 10.0.0.1, ipv6Address: 'fd00::1'}}\n",
+    want: "  bgp:\n    asNumber: 65546\n    ipv4Address: 10.0.0.1/32\n    ipv6Address: fd00::1/128\n",
   },
   {
     name: "a workload endpoint",
@@ -84,6 +90,8 @@ test("TC-C11 convert refuses what it cannot, with its line", async () => {
     ["apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.0/16}\nspec: {foo: 1}\n", /spec\.foo: unknown field/],
     ["apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.1/16}\n", /has host bits/],
     ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, node: n}\n", /does not go with scope/],
+    ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, scope: rack}\n", /want node or global/],
+    ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1}\nspec: {asNumber: many}\n", /is no AS number/],
   ];
   for (const [input, want] of wrong) {
     const answer = await line.pipe(input, "convert", "-f", "-");
@@ -95,6 +103,14 @@ test("TC-C11 convert refuses what it cannot, with its line", async () => {
   expect((await line.pipe(invalid, "convert", "-f", "-", "-o", "foo")).err).toContain(
     "unrecognized output format 'foo'",
   );
+});
+
+test("TC-C11 several converted resources are one list that other tools take", async () => {
+  using line = new CommandLine();
+  const one = (cidr: string) => `apiVersion: v1\nkind: ipPool\nmetadata: {cidr: ${cidr}}\n`;
+  const { out } = await line.pipe(`${one("10.1.0.0/16")}---\n${one("10.2.0.0/16")}`, "convert", "-f", "-");
+  expect(out).toStartWith("apiVersion: v1\nitems:\n- apiVersion: projectcalico.org/v3\n");
+  expect(out).toEndWith("kind: List\nmetadata: {}\n");
 });
 
 test("normalizeName: lower case, dots for slashes, dashes for the rest, none at the ends", () => {

@@ -1,5 +1,5 @@
 // Resources of calicoctl v1 as v3 resources, kind by kind.
-import { API_VERSION, workloadEndpointName } from "../../model/index.ts";
+import { API_VERSION, parseAsNumber, workloadEndpointName } from "../../model/index.ts";
 import { ConvertFault } from "./fault.ts";
 import { Fields } from "./fields.ts";
 import {
@@ -17,8 +17,16 @@ export interface V3Document {
   readonly apiVersion: string;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly spec: Readonly<Record<string, unknown>>;
+  readonly status?: object;
 }
-type Converter = (metadata: Fields, spec: Fields) => { name: string; kind: string; metadata?: object; spec: object };
+interface Converted {
+  readonly name: string;
+  readonly kind: string;
+  readonly metadata?: object;
+  readonly spec: object;
+  readonly status?: object;
+}
+type Converter = (metadata: Fields, spec: Fields) => Converted;
 
 /** By the kind's old spelling, in lower case. */
 const CONVERTERS: Readonly<Record<string, Converter>> = {
@@ -47,13 +55,15 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
     const peerIP = metadata.needed("peerIP");
     const node = metadata.text("node");
     const scope = metadata.text("scope") ?? "global";
+    if (scope !== "node" && scope !== "global")
+      throw new ConvertFault("metadata.scope", `want node or global, not '${scope}'`);
     if ((scope === "node") !== (node !== undefined))
       throw new ConvertFault("metadata.node", `does not go with scope '${scope}'`);
     const owner = node === undefined ? "" : `${normalizeName(node)}.`;
     return {
       name: `${owner}${addressName(peerIP)}`,
       kind: "BGPPeer",
-      spec: { asNumber: spec.any("asNumber"), node: node === undefined ? undefined : normalizeName(node), peerIP },
+      spec: { asNumber: asNumber(spec), node: node === undefined ? undefined : normalizeName(node), peerIP },
     };
   },
   hostendpoint: (metadata, spec) => {
@@ -117,9 +127,9 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
   node: (metadata, spec) => {
     const bgp = spec.child("bgp");
     const converted = withoutUnset({
-      asNumber: bgp.any("asNumber"),
-      ipv4Address: bgp.text("ipv4Address"),
-      ipv6Address: bgp.text("ipv6Address"),
+      asNumber: asNumber(bgp),
+      ipv4Address: withLength(bgp.text("ipv4Address"), 32),
+      ipv6Address: withLength(bgp.text("ipv6Address"), 128),
     });
     bgp.end();
     return {
@@ -129,6 +139,7 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
         bgp: Object.keys(converted).length === 0 ? undefined : converted,
         orchRefs: listOf(Fields.list(spec.any("orchRefs"), "spec.orchRefs")),
       },
+      status: {},
     };
   },
   workloadendpoint: (metadata, spec) => {
@@ -192,10 +203,24 @@ export function convertV1(document: unknown): V3Document {
     apiVersion: API_VERSION,
     metadata: withoutUnset({ name: converted.name, creationTimestamp: null, ...converted.metadata }),
     spec: withoutUnset(converted.spec as Record<string, unknown>),
+    ...(converted.status === undefined ? {} : { status: converted.status }),
   };
 }
 
 const listOf = <T>(list: readonly T[]): readonly T[] | undefined => (list.length === 0 ? undefined : list);
+
+/** As a number, however it was written: `64512`, `"64512"`, `"1.10"`. */
+function asNumber(fields: Fields): number | undefined {
+  const given = fields.any("asNumber");
+  if (given === undefined) return undefined;
+  const parsed = parseAsNumber(given);
+  if (parsed === undefined) throw new ConvertFault(fields.name("asNumber"), `'${String(given)}' is no AS number`);
+  return parsed;
+}
+
+/** A host's address without a length is a network of one. */
+const withLength = (address: string | undefined, length: number): string | undefined =>
+  address === undefined || address.includes("/") ? address : `${address}/${length}`;
 
 function convertType(type: string): string {
   if (type.toLowerCase() === "ingress") return "Ingress";
