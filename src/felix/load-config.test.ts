@@ -29,7 +29,7 @@ async function loadThrough(files: readonly string[]) {
       env,
       configFile: path("none.cfg"),
       log: silentLogger,
-      signal: AbortSignal.timeout(4000),
+      signal: AbortSignal.timeout(30_000),
       // A pass begins with this report.
       health: ({ ready }) => {
         const file = ready === false ? left.shift() : undefined;
