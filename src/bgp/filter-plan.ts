@@ -1,7 +1,7 @@
 // BGPFilters as the functions a session calls, one per filter, family and direction.
 import { addressBits, cidrLength, type IpVersion, tryParseCidr, ipVersion } from "../lib/ip.ts";
 import type { JsonReader } from "../lib/json-reader.ts";
-import { isValueError } from "../model/index.ts";
+import { isCommunity, isValueError } from "../model/index.ts";
 import type { FilterCall, FilterFunction, FilterOperation, FilterRule } from "./plan-types.ts";
 import type { BgpFilter, BgpState, Problem } from "./state.ts";
 
@@ -160,11 +160,6 @@ function interfaceOf(rule: JsonReader): string {
 
 function communityOf(rule: JsonReader, field: string, text: string): string {
   return isCommunity(text) ? text : rule.fail(field, "a community such as 64512:100 or 64512:1:2");
-}
-
-export function isCommunity(text: string): boolean {
-  const parts = /^\d{1,10}(:\d{1,10}){1,2}$/.test(text) ? text.split(":").map(Number) : [];
-  return parts.length > 0 && parts.every((part) => part <= (parts.length === 2 ? 0xffff : 0xffffffff));
 }
 
 function asOf(rule: JsonReader, field: string, value: number): number {

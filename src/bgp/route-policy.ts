@@ -1,8 +1,7 @@
 // What a node announces and what it lets into its kernel. Blocks are announced as a whole: the addresses inside stay
 // private, but for those that are just moving in. Addresses borrowed from others' blocks are announced one by one.
 import { addressBits, cidrContains, cidrLength, type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
-import type { Pool } from "../model/index.ts";
-import { isCommunity } from "./filter-plan.ts";
+import { isCommunity, type Pool } from "../model/index.ts";
 import type { BgpPlan, RouteStep } from "./plan-types.ts";
 import type { BgpConfiguration, BgpNode, BgpState, Problem } from "./state.ts";
 

@@ -115,8 +115,6 @@ export interface BgpState {
   readonly problems: readonly Problem[];
 }
 
-export const familyOf = (address: IpAddress | Cidr): IpVersion => ipVersion(address);
-
 /** A cluster ID that is none counts as absent: the node is no reflector, but there. */
 export function parseNode(resource: Resource, report: (problem: string) => void): BgpNode {
   const spec = new JsonReader(resource.spec ?? {}, "spec");

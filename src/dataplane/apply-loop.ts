@@ -10,7 +10,7 @@ import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc
 import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import type { Logger } from "../lib/log.ts";
-import { aborted, delay } from "../lib/retry.ts";
+import { aborted, delay, nextTurn } from "../lib/retry.ts";
 import { ApplyRound, type RoundParts } from "./apply-round.ts";
 import type { InterfaceMessage, ManagerMessage } from "./manager.ts";
 import { Throttle } from "./throttle.ts";
@@ -164,7 +164,7 @@ export class ApplyLoop implements DataplaneDriver {
         this.#reportHealth();
         // Messages are taken while rounds must wait: remembering costs nothing and makes room for the sender.
         if (this.#queue.length === 0) await this.#sleep(waitMs, signal);
-        else await new Promise((resolve) => setImmediate(resolve));
+        else await nextTurn();
       }
     } catch (error) {
       if (!signal.aborted) throw error; // what was under way when we were told to end has ended with us

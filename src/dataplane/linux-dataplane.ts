@@ -9,6 +9,7 @@ import {
   EventMonitor,
   type EventMonitorOptions,
   type KernelEvent,
+  RT_TABLE_MAIN,
   type Route,
   type RouteKernel,
   type Sysctls,
@@ -82,8 +83,6 @@ export interface LinuxDataplaneOptions {
   /** Something of the host changed that the dataplane was built for: it must be built anew. */
   readonly onHostChange?: (reason: string) => void;
 }
-
-const RT_TABLE_MAIN = 254;
 
 export class LinuxDataplane implements DataplaneDriver {
   readonly #options: LinuxDataplaneOptions;

@@ -1,6 +1,6 @@
 // What flows from a datastore (or Typha) to Felix, BGP and the tunnel allocator: status changes and batches of updates.
 // Only eventual state is promised: updates may be coalesced or repeated, never invented; consumers see no gap.
-import type { Key, KeyValue, ValueOf } from "../model/index.ts";
+import type { Key, ValueOf } from "../model/index.ts";
 
 export type SyncStatus = "wait-for-ready" | "resync" | "in-sync";
 
@@ -13,8 +13,6 @@ export type SyncerUpdate<K extends Key = Key> = K extends Key
       readonly change: "new" | "updated" | "deleted";
     }
   : never;
-
-export type SyncerSnapshot = readonly KeyValue[];
 
 export interface SyncerSink {
   onStatus(status: SyncStatus): void;

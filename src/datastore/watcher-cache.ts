@@ -1,6 +1,6 @@
 // Follows one kind: lists it, watches from there, and lists again when the watch is lost for good. Remembers which keys
 // it told of, so that every list ends in the difference to what was told before: nothing is told twice, nothing missed.
-import { pause } from "../lib/retry.ts";
+import { nextTurn, pause } from "../lib/retry.ts";
 import {
   type Key,
   keyPath,
@@ -276,6 +276,3 @@ function update(
 ): SyncerUpdate {
   return { key, value, change, ...(revision === undefined ? {} : { revision }) } as SyncerUpdate;
 }
-
-/** Lets timers and sockets have their turn. */
-const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

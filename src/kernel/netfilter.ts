@@ -34,4 +34,4 @@ export type { DumpedChain, DumpedElement, DumpedFlowtable, DumpedRule, DumpedSet
 export type { Expression, LimitUnit } from "./nft-expression.ts";
 export * as nftMatch from "./nft-match.ts";
 export * from "./nft-set.ts";
-export { formatVerdict, type Verdict } from "./nft-verdict.ts";
+export type { Verdict } from "./nft-verdict.ts";

@@ -38,7 +38,3 @@ export function verdictFromCode(code: number, chain: string | undefined): Verdic
   if (kind === "jump" || kind === "goto") return chain === undefined ? undefined : { kind, chain };
   return { kind };
 }
-
-/** `goto filter-cali-tw-x`, as nft prints it. */
-export const formatVerdict = (verdict: Verdict): string =>
-  "chain" in verdict ? `${verdict.kind} ${verdict.chain}` : verdict.kind;

@@ -6,6 +6,7 @@
 // SCTP is a crafted INIT (the kernel may have no SCTP sockets) that counts as reached when it arrives.
 import { closeSync, openSync } from "node:fs";
 import { addressBytes, type IpAddress, ipVersion } from "../lib/ip.ts";
+import { nextTurn } from "../lib/retry.ts";
 import { SyscallError } from "./netlink-error.ts";
 import { errnoName } from "./errno.ts";
 import * as sys from "./sys.ts";
@@ -115,7 +116,7 @@ export class PacketProber implements Disposable {
         });
         this.#advance(pending, settle);
         // Other tasks of this process may have work while we wait for packets.
-        await new Promise((resolve) => setImmediate(resolve));
+        await nextTurn();
       }
       // A stranger's server need not greet: a connection that stands has reached somebody.
       for (const attempt of pending.values())

@@ -24,7 +24,6 @@ export const RT_TABLE_MAIN = 254;
 export const RT_TABLE_LOCAL = 255;
 export const RTPROT_KERNEL = 2;
 export const RTPROT_BOOT = 3;
-export const RTPROT_STATIC = 4;
 
 export function scopeNumber(scope: Scope): number {
   return typeof scope === "number" ? scope : SCOPES[scope];

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { aborted, backoffDelay, delay, pause, retry } from "./retry.ts";
+import { aborted, backoffDelay, delay, pause } from "./retry.ts";
 
 test("a backoff doubles up to its ceiling", () => {
   const backoff = { firstMs: 10, maxMs: 50 };
@@ -9,33 +9,6 @@ test("a backoff doubles up to its ceiling", () => {
 test("jitter takes away at most its share", () => {
   const at = (random: number) => backoffDelay({ firstMs: 100, maxMs: 100, jitter: 0.5, random: () => random }, 0);
   expect([at(0), at(1)]).toEqual([50, 100]);
-});
-
-test("retry gives the first success and counts its attempts", async () => {
-  const seen: number[] = [];
-  const result = await retry(
-    async (n) => {
-      seen.push(n);
-      if (n < 2) throw new Error("not yet");
-      return "done";
-    },
-    { backoff: { firstMs: 0, maxMs: 0 } },
-  );
-  expect({ result, seen }).toEqual({ result: "done", seen: [0, 1, 2] });
-});
-
-test("retry stops at an error that will not go away", async () => {
-  let calls = 0;
-  const failing = retry(
-    async () => {
-      calls++;
-      throw new Error("refused");
-    },
-    { backoff: { firstMs: 0, maxMs: 0 }, isRetryable: () => false },
-  );
-  await expect(failing).rejects.toThrow("refused");
-  await failing.catch(() => {});
-  expect(calls).toBe(1);
 });
 
 test("an aborted wait ends at once with the reason", async () => {

@@ -38,6 +38,9 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
   return delay(ms, signal).catch(() => {});
 }
 
+/** Lets sockets, timers and everybody else who waits have their turn. */
+export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 /** Resolves when the signal aborts, at once when it has. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
@@ -54,29 +57,4 @@ export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undef
   const onAbort = (): void => reject(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });
   return Promise.race([promise, aborted]).finally(() => signal.removeEventListener("abort", onAbort));
-}
-
-/** Runs `attempt` until it succeeds, `isRetryable` says no, the attempts are used up, or the signal aborts. */
-export async function retry<T>(
-  attempt: (number: number) => Promise<T>,
-  options: {
-    readonly backoff: Backoff;
-    readonly attempts?: number;
-    readonly isRetryable?: (error: unknown) => boolean;
-    readonly onRetry?: (error: unknown, delayMs: number) => void;
-    readonly signal?: AbortSignal;
-  },
-): Promise<T> {
-  const attempts = options.attempts ?? Number.POSITIVE_INFINITY;
-  for (let number = 0; ; number++) {
-    try {
-      return await attempt(number);
-    } catch (error) {
-      if (number + 1 >= attempts || options.signal?.aborted === true) throw error;
-      if (options.isRetryable !== undefined && !options.isRetryable(error)) throw error;
-      const delayMs = backoffDelay(options.backoff, number);
-      options.onRetry?.(error, delayMs);
-      await delay(delayMs, options.signal);
-    }
-  }
 }

@@ -111,19 +111,6 @@ export function endpointStatusFileName(key: {
   return [key.orchestrator, key.workload, key.endpoint].map(escapePathSegment).join(" ");
 }
 
-export function parseEndpointStatusFileName(
-  name: string,
-): { readonly orchestrator: string; readonly workload: string; readonly endpoint: string } | undefined {
-  const parts = name.split(" ");
-  if (parts.length !== 3 || parts.includes("")) return undefined;
-  try {
-    const [orchestrator = "", workload = "", endpoint = ""] = parts.map(decodeURIComponent);
-    return { orchestrator, workload, endpoint };
-  } catch {
-    return undefined; // not something we wrote
-  }
-}
-
 /** As URLs escape a path segment: what may stand there stays (`$&+=:@`), the rest becomes %XX. */
 function escapePathSegment(text: string): string {
   return encodeURIComponent(text)

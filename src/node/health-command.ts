@@ -1,7 +1,7 @@
 // `calico health --port N [--host H] [--type readiness|liveness] [--timeout 5s]`: one question over HTTP, for probes.
 import { parseArgs } from "node:util";
 import { httpStatus } from "./probes.ts";
-import { durationMs } from "./settings.ts";
+import { positiveMs } from "./settings.ts";
 
 const USAGE = "Usage: calico health --port N [--host localhost] [--type readiness|liveness] [--timeout 5s]";
 
@@ -15,7 +15,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     return 1;
   }
   const { port = "", host = "localhost", type = "readiness", timeout = "5s" } = values;
-  const timeoutMs = durationMs(timeout);
+  const timeoutMs = positiveMs(timeout);
   if (!/^\d{1,5}$/.test(port) || !["readiness", "liveness"].includes(type) || timeoutMs === undefined) {
     console.error(USAGE);
     return 1;

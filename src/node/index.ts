@@ -2,7 +2,6 @@
 import { BUILD } from "../lib/build.ts";
 import type { Check } from "./probes.ts";
 
-export { parseAsNumber } from "./as-number.ts";
 /** What a host knows of its sessions; loaded by who asks, probes start without it. */
 export const loadSurroundings = () => import("./session-surroundings.ts");
 export {
@@ -103,7 +102,7 @@ function argumentsOf(role: string, argv: readonly string[]): readonly string[] {
 }
 
 async function threshold(words: readonly string[]): Promise<number> {
-  const { durationMs } = await import("./settings.ts");
+  const { durationMs } = await import("../model/index.ts");
   const at = words.findIndex((word) => word.startsWith("-threshold-time"));
   const word = words[at] ?? "";
   const text = word.includes("=") ? word.slice(word.indexOf("=") + 1) : (words[at + 1] ?? "");

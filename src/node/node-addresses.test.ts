@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { parseNetwork, tryParseAddress } from "../lib/ip.ts";
 import { createLogger, type LogRecord } from "../lib/log.ts";
+import { parseAsNumber } from "../model/index.ts";
 import { AddressFailure, configureAddresses, findConflict, type NodeSpec, withoutDetected } from "./node-addresses.ts";
-import { parseAsNumber } from "./as-number.ts";
 import { type HostInterface, isSkipped } from "./host-interfaces.ts";
 
 const iface = (index: number, name: string, ...networks: string[]): HostInterface => ({

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { isMounted } from "./init-command.ts";
 import { effectiveBackend, felixEnvironment, planChildren } from "./children.ts";
 import { PartOutput } from "./part-output.ts";
-import { durationMs, flagOf, readSettings } from "./settings.ts";
+import { flagOf, positiveMs, readSettings } from "./settings.ts";
 
 const names = (env: Record<string, string>, backend: "bird" | "vxlan" | "none") =>
   planChildren(env, "n1", backend).map(({ name }) => name);
@@ -95,8 +95,10 @@ test("durations and flags as they are written", () => {
     ["1.5h", 5_400_000],
     ["soon", undefined],
     ["", undefined],
+    ["0s", undefined],
+    ["-1s", undefined],
   ] as const)
-    expect(durationMs(text)).toBe(want);
+    expect(positiveMs(text)).toBe(want);
   expect(readSettings({ AUTODETECT_POLL_INTERVAL: "nonsense" }).pollIntervalMs).toBe(60_000);
   expect(flagOf({ X: "No" }, "X", true)).toBe(false);
   expect(flagOf({ X: "" }, "X", false)).toBe(true);

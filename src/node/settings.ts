@@ -1,5 +1,6 @@
 // What the environment says about this node, read once and checked: every variable with its default and meaning.
 import type { Environment } from "../datastore/index.ts";
+import { durationMs } from "../model/index.ts";
 
 /** How routes get to other nodes. Other words count as `bird`, as they always did. */
 export type Backend = "bird" | "vxlan" | "none";
@@ -36,7 +37,7 @@ export function readSettings(env: Environment): NodeSettings {
     waitForDatastore: text("WAIT_FOR_DATASTORE") === "true",
     ip: { 4: text("IP"), 6: text("IP6") },
     autodetection: { 4: text("IP_AUTODETECTION_METHOD"), 6: text("IP6_AUTODETECTION_METHOD") },
-    pollIntervalMs: durationMs(text("AUTODETECT_POLL_INTERVAL")) ?? 60_000,
+    pollIntervalMs: positiveMs(text("AUTODETECT_POLL_INTERVAL")) ?? 60_000,
     checksConflicts: text("DISABLE_NODE_IP_CHECK") !== "true",
     asNumber: text("AS"),
     kubernetesNode: text("CALICO_K8S_NODE_REF") || undefined,
@@ -60,19 +61,8 @@ export function flagOf(env: Environment, name: string, fallback: boolean): boole
   return word === undefined ? fallback : !["false", "0", "no", "n", "f"].includes(word.toLowerCase());
 }
 
-const UNITS: Readonly<Record<string, number>> = {
-  ns: 1e-6,
-  us: 1e-3,
-  µs: 1e-3,
-  ms: 1,
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-};
-
-/** `90s`, `1m30s`; undefined when it is none. */
-export function durationMs(text: string): number | undefined {
-  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/g)];
-  if (parts.length === 0 || parts.map(([part]) => part).join("") !== text) return undefined;
-  return parts.reduce((sum, [, number, unit]) => sum + Number(number) * (UNITS[unit ?? ""] ?? 0), 0);
+/** `90s`, `1m30s`; undefined when it is no duration, or no time at all. */
+export function positiveMs(text: string): number | undefined {
+  const ms = durationMs(text);
+  return ms !== undefined && ms > 0 ? ms : undefined;
 }

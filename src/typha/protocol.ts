@@ -45,14 +45,6 @@ export interface ClientHello {
   readonly syncer: SyncerName;
   readonly features: readonly string[];
 }
-export interface ServerHello {
-  readonly version: number;
-  readonly serverVersion: string;
-  readonly syncer: SyncerName;
-  /** Those of the client's that will be used. */
-  readonly features: readonly string[];
-  readonly connectionId: string;
-}
 
 export const SYNCER_NAMES: readonly SyncerName[] = ["felix", "bgp", "tunnel-ip-allocation", "node-status"];
 export const isSyncerName = (text: unknown): text is SyncerName => SYNCER_NAMES.some((name) => name === text);

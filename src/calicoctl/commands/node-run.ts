@@ -6,10 +6,10 @@ import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { tryParseAddress, tryParseNetwork } from "../../lib/ip.ts";
 import { replaceFile } from "../../lib/whole-file.ts";
+import { parseAsNumber } from "../../model/index.ts";
 import {
   ENVIRONMENT_FILE,
   environmentText,
-  parseAsNumber,
   serviceUnit,
   shownEnvironment,
   UNIT_NAME,

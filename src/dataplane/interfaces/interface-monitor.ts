@@ -3,11 +3,10 @@
 //
 // Bad news (down, gone, an address lost) waits a moment: an interface that flaps or an address that is moved would
 // otherwise tear down what is needed again at once. Good news passes at once, unless bad news is still waiting.
-import type { KernelEvent, Link, Route, RouteKernel } from "../../kernel/index.ts";
+import { type KernelEvent, type Link, type Route, type RouteKernel, RT_TABLE_LOCAL } from "../../kernel/index.ts";
 import { cidrAddress, type IpAddress } from "../../lib/ip.ts";
 import type { InterfaceMessage } from "../manager.ts";
 
-const RT_TABLE_LOCAL = 255;
 const DAMPING_MS = 100;
 
 interface Seen {

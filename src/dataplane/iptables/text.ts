@@ -21,8 +21,6 @@ export interface MatchContext {
 
 export const ALL_FEATURES: IptablesFeatures = { masqueradeRandomFully: true, snatRandomFully: true, nflogSize: true };
 
-/** Matches a renderer writes in one piece: lists have been taken apart before. */
-export type PlainMatch = Exclude<Match, { kind: "ports"; sets: readonly string[] }>;
 /** Actions that are one target. */
 export type PlainAction =
   | Exclude<Action, { kind: "decide" | "dropOverRate" | "offload" }>

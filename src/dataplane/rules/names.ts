@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import type { PolicyId } from "../../calc/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
+import { hashedId, lengthLimitedId } from "../../model/index.ts";
 
 export const IPTABLES_CHAIN_LENGTH = 28;
 export const NFT_CHAIN_LENGTH = 256;
@@ -80,16 +81,9 @@ export const isOneWord = (text: string): boolean => IS_ONE_WORD.test(text) && !M
  * datastore: one that rule text could not hold as a single word is hashed too.
  */
 export function limitName(prefix: string, suffix: string, limit: number): string {
-  const text = suffix === "" ? "_" : suffix;
-  const whole = prefix + text;
-  if (!isOneWord(text)) return hashedName(prefix, text, limit);
-  // A name that fills the limit and begins like a hash could be mistaken for one.
-  if (whole.length < limit || (whole.length === limit && !text.startsWith("_"))) return whole;
-  return hashedName(prefix, text, limit);
+  const isName = suffix === "" || isOneWord(suffix);
+  return isName ? lengthLimitedId(prefix, suffix, limit) : hashedId(prefix, suffix, limit);
 }
-
-const hashedName = (prefix: string, text: string, limit: number): string =>
-  `${prefix}_${createHash("sha256").update(text).digest("base64url")}`.slice(0, limit);
 
 /** The kernel's name of a set of addresses: `cali40s:…`. */
 export const setName = (version: IpVersion, id: string): string => `cali${version}0${id}`.slice(0, SET_NAME_LENGTH);

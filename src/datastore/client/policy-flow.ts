@@ -1,8 +1,6 @@
 // Policies belong to a tier that must exist, and carry its name as a label by which they are listed.
-import { DEFAULT_TIER, isBuiltInTier, type Resource } from "../../model/index.ts";
+import { DEFAULT_TIER, isBuiltInTier, type Resource, TIER_LABEL } from "../../model/index.ts";
 import type { Flow } from "./flow.ts";
-
-export const TIER_LABEL = "projectcalico.org/tier";
 
 export const tierOf = (resource: Resource): string => {
   const { tier } = resource.spec as { readonly tier?: string };

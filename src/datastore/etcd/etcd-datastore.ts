@@ -25,6 +25,7 @@ import { AlreadyExists, Compacted, NotFound } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { parseRevision, requireRevision } from "../revision.ts";
 import { decodeIfReadable, decodeRow, decodeRows, swapFailure } from "../rows.ts";
+import { nextTurn } from "../../lib/retry.ts";
 import type { EtcdApi } from "./api.ts";
 import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
 import type { Compare, EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest } from "./messages.ts";
@@ -255,9 +256,6 @@ export class EtcdDatastore implements Datastore {
     return { succeeded, revision, row: rows[0]?.[0] };
   }
 }
-
-/** Lets what was asked for leave, and others have their turn. */
-const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** What must be there before a write: 0 for nothing. */
 const expectedRevision = (write: Write): number =>

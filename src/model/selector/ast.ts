@@ -81,20 +81,6 @@ export function foldSelector<T>(selector: Selector, fold: SelectorFold<T>): T {
   }
 }
 
-/** Every term without operands, from left to right. */
-export function* selectorLeaves(selector: Selector): Generator<SelectorLeaf> {
-  const waiting: Selector[] = [selector];
-  for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
-    if (node.kind === "not") waiting.push(node.operand);
-    else if (node.kind === "and" || node.kind === "or") {
-      for (let i = node.operands.length - 1; i >= 0; i--) {
-        const operand = node.operands[i];
-        if (operand !== undefined) waiting.push(operand);
-      }
-    } else yield node;
-  }
-}
-
 /** The same selector with other leaves. */
 export function mapLeaves(selector: Selector, map: (leaf: SelectorLeaf) => Selector): Selector {
   return foldSelector<Selector>(selector, {

@@ -69,6 +69,10 @@ export function lengthLimitedId(prefix: string, suffix: string, maxLength: numbe
   const tail = suffix === "" ? "_" : suffix;
   const length = Buffer.byteLength(prefix) + Buffer.byteLength(tail);
   if (length < maxLength || (length === maxLength && !tail.startsWith("_"))) return prefix + tail;
-  const hash = new Bun.CryptoHasher("sha256").update(tail).digest("base64url");
-  return `${prefix}_${hash}`.slice(0, maxLength);
+  return hashedId(prefix, tail, maxLength);
+}
+
+/** `prefix_` and as much of the suffix's SHA-256 as fits. */
+export function hashedId(prefix: string, suffix: string, maxLength: number): string {
+  return `${prefix}_${new Bun.CryptoHasher("sha256").update(suffix).digest("base64url")}`.slice(0, maxLength);
 }
