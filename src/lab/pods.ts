@@ -31,8 +31,9 @@ export const podNamespace = (pod: { readonly namespace: string; readonly name: s
 export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: NewPod, uid?: string): LabPod {
   const host = new LabHost(folder, pod.node);
   const made = host.run(["ip", "netns", "add", podNamespace(pod)]);
-  if (made.code !== 0 && !made.stderr.includes("File exists"))
-    throw new Error(`pod ${podTitle(pod)} on ${pod.node}: ${made.stderr.trim()}`);
+  const isLeftOver = made.stderr.includes("File exists"); // by a run that was killed
+  if (isLeftOver) runCni(host, "DEL", options, plan, pod, uid);
+  else if (made.code !== 0) throw new Error(`pod ${podTitle(pod)} on ${pod.node}: ${made.stderr.trim()}`);
   host.run(["ip", "-n", podNamespace(pod), "link", "set", "lo", "up"]);
   const added = runCni(host, "ADD", options, plan, pod, uid);
   if (added.code !== 0) {

@@ -138,11 +138,10 @@ export function addPods(lab: Lab, wanted: readonly NewPod[]): void {
   if (missing.length === 0) return;
   if (lab.options.datastore === "kubernetes") return addApiPods(lab, missing);
   lab.apply(namespaceProfiles(missing));
-  for (const pod of missing) {
-    const added = addPod(lab.folder, lab.options, lab.plan, pod);
-    lab.update({ pods: [...lab.record.pods, added] });
-  }
+  const added = missing.map((pod) => addPod(lab.folder, lab.options, lab.plan, pod));
   labelEndpoints(lab, missing);
+  // Only now: one that is in the record is whole.
+  lab.update({ pods: [...lab.record.pods, ...added] });
 }
 
 export function removePod(lab: Lab, pod: LabPod): void {

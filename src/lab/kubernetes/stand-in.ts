@@ -107,8 +107,8 @@ export function addApiPods(lab: Lab, pods: readonly WantedPod[]): void {
     const uid = objects.find(({ metadata }) => metadata.name === pod.name && metadata.namespace === pod.namespace)
       ?.metadata.uid;
     const added = addPod(lab.folder, lab.options, lab.plan, pod, uid);
-    lab.update({ pods: [...lab.record.pods, added] });
     reportRunning(cluster, added);
+    lab.update({ pods: [...lab.record.pods, added] });
   }
 }
 

@@ -231,6 +231,17 @@ describe("a lab of one host", () => {
     );
   }, 60_000);
 
+  test("pods that a killed run attached and did not record are attached once, and hold one address each", async () => {
+    const lab = Lab.open(options.name);
+    const { pods } = lab.record;
+    lab.update({ pods: pods.filter((pod) => pod.name !== "pod1") });
+    await up(options, quiet);
+    expect(Lab.open(options.name).pods.length).toBe(pods.length);
+    const found = JSON.parse(lab.calicoctl(["get", "workloadendpoints", "-A", "-o", "json"])) as { items: unknown[] };
+    expect(found.items.length).toBe(pods.length);
+    expect(lab.calicoctl(["ipam", "check"])).toContain("found 0 problems");
+  }, 30_000);
+
   test("refuses labels that are none, before a pod is made of them", async () => {
     expect(await calico("pod", "add", "bad", "--labels", "a=b c", "--name", options.name).exited).toBe(2);
     expect(Lab.open(options.name).pods.map((pod) => pod.name)).not.toContain("bad");
