@@ -2,7 +2,8 @@
 // keeps the credentials fresh. Each step can be repeated; a step that was cut short leaves the old file in place.
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, watch, writeSync } from "node:fs";
 import { basename, join } from "node:path";
-import { createLogger, formatText, type Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log.ts";
+import { screenLogger } from "../lib/screen-log.ts";
 import { readIfThere } from "../lib/whole-file.ts";
 import { DEFAULT_TEMPLATE, renderConfig } from "./install-config.ts";
 import { InstallError } from "./install-error.ts";
@@ -149,7 +150,7 @@ function fileName(variable: string, name: string): string {
 
 export async function main(argv: readonly string[]): Promise<number> {
   const { env } = process;
-  const log = createLogger({ level: "info", write: (record) => writeSync(2, `${formatText(record)}\n`) });
+  const log = screenLogger("info");
   if (argv.length > 0) {
     writeSync(2, "install: takes no arguments; see docs/install-cni.md for its variables\n");
     return 2;

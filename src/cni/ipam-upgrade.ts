@@ -1,7 +1,7 @@
 // `calico-ipam -upgrade`: a node whose pods got their addresses from host-local moves to Calico's own IPAM. Meanwhile no
 // pod may start here: the plugin is taken off the host and the datastore says it is not ready. Every step can be
 // repeated; a reservation's file goes only after its address stands in IPAM.
-import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync, writeSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import {
   chooseDatastore,
@@ -23,7 +23,8 @@ import {
 } from "../ipam/index.ts";
 import { lockFile } from "../kernel/index.ts";
 import { addressPlus, cidrAddress, type IpAddress, ipVersion, tryParseAddress, tryParseCidr } from "../lib/ip.ts";
-import { createLogger, formatText, type Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log.ts";
+import { screenLogger } from "../lib/screen-log.ts";
 import { delay } from "../lib/retry.ts";
 import type { Resource } from "../model/index.ts";
 import type { KubernetesNode } from "./kubernetes-api.ts";
@@ -151,7 +152,7 @@ function removeFolder(folder: string): void {
 
 /** Until it is done: the node must not come up half moved. */
 export async function main(env: Environment): Promise<number> {
-  const log = createLogger({ level: "info", write: (record) => writeSync(2, `${formatText(record)}\n`) });
+  const log = screenLogger("info");
   const node = env["KUBERNETES_NODE_NAME"] ?? "";
   if (node === "") {
     log.error("KUBERNETES_NODE_NAME is not set: name the node to move");

@@ -2,7 +2,7 @@
 import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
-import { createLogger, formatText } from "../lib/log.ts";
+import { screenLogger } from "../lib/screen-log.ts";
 import { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
 
 export async function main(argv: readonly string[]): Promise<number> {
@@ -11,7 +11,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     writeSync(1, `calico cni-service [--socket PATH]\n  answers CNI plugins on PATH (${SERVICE_SOCKET})\n`);
     return 0;
   }
-  const log = createLogger({ level: "info", write: (record) => writeSync(2, `${formatText(record)}\n`) });
+  const log = screenLogger("info");
   const path = values.socket ?? SERVICE_SOCKET;
   const config = chooseDatastore(configFromEnvironment(process.env), { env: process.env });
   const store = await openDatastore(withServiceRates(config));

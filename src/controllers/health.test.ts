@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { HealthAggregator } from "../lib/health.ts";
 import { silentLogger } from "../lib/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
+import { healthPages, metricsPages, servePages } from "../lib/pages.ts";
 import { main as checkStatus } from "./check-status.ts";
 import { Readings, watchHealth } from "./health.ts";
 import { NotLeading } from "./leader.ts";
-import { healthPages, metricsPages, servePages } from "./pages.ts";
 
 let folder: string;
 beforeAll(() => {
@@ -111,10 +111,9 @@ test("TC-K06 both are asked in turn; after a failure sooner, and with more patie
 test("TC-K07 the port answers for readiness and for life, and for nothing else", async () => {
   const health = new HealthAggregator();
   const readings = new Readings("", health, silentLogger);
-  using server = servePages("health", 0, healthPages(health), silentLogger);
-  while (server.port() === undefined) await Bun.sleep(1);
+  await using server = await servePages({ port: 0, pages: healthPages(health) });
   const ask = async (path: string) => {
-    const answer = await fetch(`http://127.0.0.1:${server.port()}${path}`);
+    const answer = await fetch(`http://127.0.0.1:${server.port}${path}`);
     return { status: answer.status, body: await answer.text() };
   };
   readings.set("Startup", true);
@@ -127,14 +126,13 @@ test("TC-K07 the port answers for readiness and for life, and for nothing else",
   const ready = await ask("/readiness");
   expect(ready.status).toBe(200);
   expect(ready.body).toContain("| CalicoDatastore | -       | reporting live | reporting ready |");
-  expect(await ask("/health")).toEqual({ status: 404, body: "404 page not found\n" });
+  expect((await ask("/health")).status).toBe(404);
   expect((await ask("/metrics")).status).toBe(404);
 });
 
 test("TC-K24 metrics have a port of their own, without anything for debuggers", async () => {
-  using server = servePages("metrics", 0, metricsPages(new MetricsRegistry()), silentLogger);
-  while (server.port() === undefined) await Bun.sleep(1);
-  const statusOf = async (path: string) => (await fetch(`http://127.0.0.1:${server.port()}${path}`)).status;
+  await using server = await servePages({ port: 0, pages: metricsPages(new MetricsRegistry()) });
+  const statusOf = async (path: string) => (await fetch(`http://127.0.0.1:${server.port}${path}`)).status;
   expect(await statusOf("/metrics")).toBe(200);
   for (const path of ["/", "/debug/pprof/", "/healthz"]) expect(await statusOf(path)).toBe(404);
 });

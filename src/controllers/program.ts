@@ -5,7 +5,8 @@
 import { parseArgs } from "node:util";
 import { DatastoreError } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
-import { createLogger, describeError, formatText, type Logger, type LogLevel } from "../lib/log.ts";
+import { describeError } from "../lib/log.ts";
+import { screenLogger } from "../lib/screen-log.ts";
 import { delay } from "../lib/retry.ts";
 import { InvalidSetting } from "./environment.ts";
 import { STATUS_FILE } from "./health.ts";
@@ -62,9 +63,6 @@ function reasonOf(error: unknown): string {
   if (isExpected || !(error instanceof Error)) return describeError(error);
   return `${describeError(error)}\n${error.stack ?? ""}`;
 }
-
-export const screenLogger = (level: LogLevel | "none"): Logger =>
-  createLogger({ level, write: (record) => void process.stderr.write(`${formatText(record)}\n`) });
 
 function say(stream: 1 | 2, text: string, code: number): number {
   (stream === 1 ? console.log : console.error)(text);

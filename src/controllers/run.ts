@@ -20,6 +20,7 @@ import { Ipam } from "../ipam/index.ts";
 import { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger, type LogLevel } from "../lib/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
+import { healthPages, metricsPages } from "../lib/pages.ts";
 import { addProcessMetrics } from "../lib/process-metrics.ts";
 import { delay } from "../lib/retry.ts";
 import { compactPeriodically } from "./compaction.ts";
@@ -34,7 +35,7 @@ import { startLoadBalancer } from "./load-balancer/start.ts";
 import { Leadership, type LeaderTimings, leaderTimings, NotLeading } from "./leader.ts";
 import { startNative } from "./native/start.ts";
 import { startNodeControllers } from "./node-controllers.ts";
-import { healthPages, metricsPages, servePages } from "./pages.ts";
+import { offerPages } from "./pages.ts";
 import { migrateWhenRolledOut } from "./policy-names.ts";
 
 export interface RunOptions {
@@ -96,10 +97,8 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
   const log = options.logger(levelOf(config.logSeverity));
   const registry = new MetricsRegistry();
   addProcessMetrics(registry, startedAt);
-  using _health =
-    options.healthPort > 0 ? servePages("health", options.healthPort, healthPages(health), log) : nothing();
-  using _metrics =
-    config.metricsPort > 0 ? servePages("metrics", config.metricsPort, metricsPages(registry), log) : nothing();
+  await using _health = await offerPages("health", options.healthPort, healthPages(health), log);
+  await using _metrics = await offerPages("metrics", config.metricsPort, metricsPages(registry), log);
   readings.set("Startup", true);
 
   const stop = new AbortController();
@@ -253,5 +252,3 @@ function levelOf(severity: LogSeverity): LogLevel | "none" {
   if (severity === "None") return "none";
   return severity === "Debug" ? "debug" : severity === "Info" ? "info" : severity === "Warning" ? "warn" : "error";
 }
-
-const nothing = (): Disposable => ({ [Symbol.dispose]() {} });

@@ -1,6 +1,8 @@
 // A few pages for probes and scrapers, over HTTP or HTTPS. Each page is computed when it is asked for.
 import type { AddressInfo } from "node:net";
 import type { SecureContextOptions } from "node:tls";
+import type { HealthAggregator } from "./health.ts";
+import type { MetricsRegistry } from "./metrics.ts";
 import type { ClientAuth } from "./tls-pages.ts";
 
 export interface Page {
@@ -8,16 +10,32 @@ export interface Page {
   readonly body: string;
   readonly contentType?: string;
 }
-export interface PageServer {
+/** By their paths. */
+export type Pages = Readonly<Record<string, () => Page>>;
+
+export interface PageServer extends AsyncDisposable {
   readonly port: number;
-  close(): Promise<void>;
 }
 
+export const healthPages = (health: HealthAggregator): Pages => ({
+  "/liveness": () => health.liveness(),
+  "/readiness": () => health.readiness(),
+});
+
+export const metricsPages = (registry: MetricsRegistry): Pages => ({
+  "/metrics": () => ({
+    status: 200,
+    body: registry.render(),
+    contentType: "text/plain; version=0.0.4; charset=utf-8",
+  }),
+});
+
+/** @throws when the port cannot be had */
 export async function servePages(options: {
   readonly host?: string;
   readonly port: number;
   readonly tls?: { readonly context: SecureContextOptions; readonly clientAuth: ClientAuth };
-  readonly pages: Readonly<Record<string, () => Page>>;
+  readonly pages: Pages;
 }): Promise<PageServer> {
   const { host, port, tls, pages } = options;
   const answer = (path: string): Page => {
@@ -43,7 +61,7 @@ export async function servePages(options: {
   });
   return {
     port: (server.address() as AddressInfo).port,
-    close: () =>
+    [Symbol.asyncDispose]: () =>
       new Promise((resolve) => {
         server.once("close", () => resolve());
         closeAll();

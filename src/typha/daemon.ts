@@ -17,7 +17,7 @@ import {
 import { HealthAggregator } from "../lib/health.ts";
 import type { Logger } from "../lib/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
-import { type PageServer, servePages } from "../lib/pages.ts";
+import { healthPages, metricsPages, type PageServer, servePages } from "../lib/pages.ts";
 import { addProcessMetrics } from "../lib/process-metrics.ts";
 import { delay } from "../lib/retry.ts";
 import type { TyphaConfig } from "./config.ts";
@@ -133,7 +133,7 @@ export class TyphaDaemon {
     await this.server.stop();
     for (const cache of this.caches.values()) cache.close();
     await Promise.allSettled(this.#running);
-    for (const pages of this.#pages) await pages.close();
+    for (const pages of this.#pages) await pages[Symbol.asyncDispose]();
     await this.#datastore?.close();
   }
 
@@ -215,18 +215,13 @@ export class TyphaDaemon {
   async #servePages(): Promise<void> {
     const { config, env } = this.#options;
     if (config.HealthEnabled) {
-      const pages = { "/liveness": () => this.health.liveness(), "/readiness": () => this.health.readiness() };
-      this.#pages.push(await servePages({ host: config.HealthHost, port: config.HealthPort, pages }));
+      const { HealthHost: host, HealthPort: port } = config;
+      this.#pages.push(await servePages({ host, port, pages: healthPages(this.health) }));
     }
     if (!config.PrometheusMetricsEnabled) return;
-    const metrics = () => ({
-      status: 200,
-      body: this.metrics.render(),
-      contentType: "text/plain; version=0.0.4; charset=utf-8",
-    });
     const { PrometheusMetricsHost: host, PrometheusMetricsPort: port } = config;
     const tls = metricsTls(config, env);
-    this.#pages.push(await servePages({ host, port, pages: { "/metrics": metrics }, ...(tls && { tls }) }));
+    this.#pages.push(await servePages({ host, port, pages: metricsPages(this.metrics), ...(tls && { tls }) }));
   }
 
   #rebalance(): void {

@@ -4,6 +4,7 @@ import { dirname } from "node:path";
 import { parseArgs } from "node:util";
 import { BUILD } from "../lib/build.ts";
 import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log.ts";
+import { screenLogger } from "../lib/screen-log.ts";
 import { writePrivateFile } from "../lib/private-file.ts";
 import { delay } from "../lib/retry.ts";
 import { type LoadedConfig, readConfigFile, resolveConfig, type TyphaConfig } from "./config.ts";
@@ -89,9 +90,6 @@ function loggerFor(config: TyphaConfig): Logger {
     },
   });
 }
-
-const screenLogger = (level: LogLevel | "none"): Logger =>
-  createLogger({ level, write: (record) => writeSync(2, `${formatText(record)}\n`) });
 
 const RANKS: readonly (LogLevel | "none")[] = ["debug", "info", "warn", "error", "none"];
 const rank = (level: LogLevel | "none"): number => RANKS.indexOf(level);
