@@ -11,6 +11,7 @@ import {
   parseNetwork,
   ParseError,
 } from "../lib/ip.ts";
+import { ipProtocolName, ipProtocolNumber } from "../lib/ip-protocol.ts";
 import type { NetlinkReader } from "./netlink-reader.ts";
 import type { NetlinkWriter } from "./netlink-writer.ts";
 
@@ -28,16 +29,6 @@ const NO_MATCH = " nomatch";
 const IPSET_ATTR_IPADDR_IPV4 = 1;
 const IPSET_ATTR_IPADDR_IPV6 = 2;
 
-const PROTOCOL_NUMBER: Readonly<Record<string, number>> = {
-  tcp: 6,
-  udp: 17,
-  sctp: 132,
-  udplite: 136,
-  icmp: 1,
-  icmpv6: 58,
-};
-const PROTOCOL_NAME = new Map(Object.entries(PROTOCOL_NUMBER).map(([name, number]) => [number, name]));
-
 /** The attributes of one member. */
 export function writeMember(w: NetlinkWriter, type: IpsetType, text: string): void {
   const member = text.endsWith(NO_MATCH) ? text.slice(0, -NO_MATCH.length) : text; // to delete it the address is enough
@@ -53,7 +44,7 @@ export function writeMember(w: NetlinkWriter, type: IpsetType, text: string): vo
   } else writeAddress(w, parseAddress(addressText));
   if (!hasPort) return;
   const colon = member.indexOf(":", comma);
-  const protocol = PROTOCOL_NUMBER[member.slice(comma + 1, colon)];
+  const protocol = ipProtocolNumber(member.slice(comma + 1, colon));
   const port = Number(member.slice(colon + 1));
   if (protocol === undefined || colon < 0 || !Number.isInteger(port) || port < 0 || port > 65535)
     throw new ParseError(`member of a ${type} set`, member, "want 10.0.0.1,tcp:80");
@@ -96,8 +87,7 @@ export function readMember(a: NetlinkReader, type: IpsetType): { readonly member
   if (address !== undefined && (type === "hash:net" || type === "hash:net,port"))
     member =
       length === undefined ? hostCidr(address) : `${address}/${Math.min(length, addressBits(ipVersion(address)))}`;
-  if (type === "hash:ip,port" || type === "hash:net,port")
-    member += `,${PROTOCOL_NAME.get(protocol) ?? protocol}:${port}`;
+  if (type === "hash:ip,port" || type === "hash:net,port") member += `,${ipProtocolName(protocol) ?? protocol}:${port}`;
   if (isInverted) member += NO_MATCH;
   return timeout === undefined ? { member } : { member, timeout };
 }

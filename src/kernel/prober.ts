@@ -5,10 +5,11 @@
 // TCP connects and reads the listener's name; UDP sends a number and wants it back with the name; ICMP wants an echo;
 // SCTP is a crafted INIT (the kernel may have no SCTP sockets) that counts as reached when it arrives.
 import { closeSync, openSync } from "node:fs";
-import { addressBytes, type IpAddress, ipVersion } from "../lib/ip.ts";
+import { type IpAddress, ipVersion } from "../lib/ip.ts";
 import { nextTurn } from "../lib/retry.ts";
 import { SyscallError } from "./netlink-error.ts";
 import { errnoName } from "./errno.ts";
+import { socketAddress } from "./socket-address.ts";
 import * as sys from "./sys.ts";
 
 export type ProbeProtocol = "tcp" | "udp" | "icmp" | "sctp";
@@ -293,16 +294,6 @@ function receiveInits(listener: Listener, arrived: (nonce: number, by: string) =
     const view = new DataView(bytes.buffer, start);
     if (view.getUint16(2) === listener.port) arrived(view.getUint32(16) & 0x7fffffff, listener.target.name);
   }
-}
-
-/** sockaddr_in or sockaddr_in6. */
-function socketAddress(version: 4 | 6, address: IpAddress | undefined, port: number): sys.Bytes {
-  const bytes = sys.allocate(version === 4 ? 16 : 28);
-  const view = new DataView(bytes.buffer);
-  view.setUint16(0, version === 4 ? sys.AF_INET : sys.AF_INET6, true);
-  view.setUint16(2, port);
-  if (address !== undefined) bytes.set(addressBytes(address), version === 4 ? 4 : 8);
-  return bytes;
 }
 
 /** ICMP echo with the nonce where identifier and sequence number stand. IPv6 checksums are the kernel's work. */

@@ -1,18 +1,11 @@
 // WireGuard devices as the kernel carries them. https://www.kernel.org/doc/html/latest/networking/netlink_spec/wireguard.html
 // One device may take several messages both ways: a peer that continues in the next message shows its key again.
-import {
-  addressBytes,
-  addressFromBytes,
-  type Cidr,
-  cidrAddress,
-  cidrLength,
-  type IpAddress,
-  ipVersion,
-} from "../lib/ip.ts";
+import { type Cidr, cidrAddress, cidrLength, type IpAddress, ipVersion } from "../lib/ip.ts";
 import { GENERIC_HEADER, writeGenericHeader } from "./generic-netlink.ts";
 import type { NetlinkMessage, NetlinkReader } from "./netlink-reader.ts";
 import type { NetlinkWriter } from "./netlink-writer.ts";
 import { AF_INET, AF_INET6 } from "./sys.ts";
+import { readSocketAddress, socketAddress } from "./socket-address.ts";
 
 export const WG_CMD_GET_DEVICE = 0;
 export const WG_CMD_SET_DEVICE = 1;
@@ -135,7 +128,11 @@ function writePeer(w: NetlinkWriter, { peer, allowed, isFirst }: Piece): void {
     w.bytes(WGPEER_A_PUBLIC_KEY, keyBytes(peer.publicKey));
     if (isFirst) {
       w.u32(WGPEER_A_FLAGS, WGPEER_F_REPLACE_ALLOWEDIPS);
-      if (peer.endpoint !== undefined) w.bytes(WGPEER_A_ENDPOINT, socketAddress(peer.endpoint));
+      if (peer.endpoint !== undefined)
+        w.bytes(
+          WGPEER_A_ENDPOINT,
+          socketAddress(ipVersion(peer.endpoint.address), peer.endpoint.address, peer.endpoint.port),
+        );
       if (peer.keepaliveSeconds !== undefined) w.u16(WGPEER_A_KEEPALIVE, peer.keepaliveSeconds);
     }
     w.nest(WGPEER_A_ALLOWEDIPS, () => {
@@ -234,23 +231,6 @@ function readPrefix(a: NetlinkReader): Cidr {
     if (a.type === WGALLOWEDIP_A_IPADDR) address = a.address();
     else if (a.type === WGALLOWEDIP_A_CIDR_MASK) length = a.u8();
   return `${address}/${length}` as Cidr; // the kernel keeps no host bits
-}
-
-/** sockaddr_in or sockaddr_in6. */
-function socketAddress(endpoint: { readonly address: IpAddress; readonly port: number }): Uint8Array {
-  const version = ipVersion(endpoint.address);
-  const bytes = new Uint8Array(version === 4 ? 16 : 28);
-  const view = new DataView(bytes.buffer);
-  view.setUint16(0, version === 4 ? AF_INET : AF_INET6, true);
-  view.setUint16(2, endpoint.port);
-  bytes.set(addressBytes(endpoint.address), version === 4 ? 4 : 8);
-  return bytes;
-}
-
-function readSocketAddress(bytes: Uint8Array): { address: IpAddress; port: number } {
-  const isV4 = bytes[0] === AF_INET;
-  const address = addressFromBytes(isV4 ? bytes.subarray(4, 8) : bytes.subarray(8, 24));
-  return { address, port: ((bytes[2] ?? 0) << 8) | (bytes[3] ?? 0) };
 }
 
 export function keyBytes(text: string): Uint8Array {

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import type { BirdSession, SessionSurroundings } from "../bgp/index.ts";
 import { openRouteKernel, type RouteKernel } from "../kernel/index.ts";
 import type { IpAddress } from "../lib/ip.ts";
+import { readIfThere } from "../lib/whole-file.ts";
 import { BGP_SERVICE_FILE } from "./children.ts";
 import { readSessionErrors } from "./session-errors.ts";
 
@@ -33,7 +34,7 @@ export function readSurroundings(): (session: BirdSession) => SessionSurrounding
   const here = new Set(kernel.addresses.list().map(({ address }) => address as string));
   const peers = new Map(readPlanInForce()?.peers.map((peer) => [peer.name, peer]));
   const errors = readSessionErrors();
-  const signatures = signatureCounts(readText("/proc/thread-self/net/netstat"));
+  const signatures = signatureCounts(readIfThere("/proc/thread-self/net/netstat") ?? "");
   return ({ name, neighbor, bgpState }) => {
     const peer = peers.get(name);
     const heard = errors.get(name);
@@ -69,12 +70,4 @@ export function signatureCounts(text: string): SessionSurroundings["signatures"]
     unexpected: count("TCPMD5Unexpected"),
     wrong: count("TCPMD5Failure"),
   };
-}
-
-function readText(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }

@@ -1,6 +1,7 @@
 // Ports that stay open on host endpoints whatever policy says, so that nobody locks himself out of a host.
 import { type Cidr, cidrContains, type IpAddress, tryParseCidr } from "../lib/ip.ts";
-import { type Packet, protocolNumber } from "./packet.ts";
+import { ipProtocolNumber } from "../lib/ip-protocol.ts";
+import { type Packet } from "./packet.ts";
 import type { PolicyState } from "./state.ts";
 
 export interface FailsafePort {
@@ -21,7 +22,7 @@ export function parseFailsafePorts(text: string): readonly FailsafePort[] {
   if (text.trim().toLowerCase() === "none") return [];
   return text.split(",").flatMap((item) => {
     const parts = /^(?:([a-z]+):)?(?:\[?([0-9a-f.:/]+?)\]?:)?(\d{1,5})$/i.exec(item.trim());
-    const protocol = protocolNumber(parts?.[1] ?? "tcp");
+    const protocol = ipProtocolNumber(parts?.[1] ?? "tcp");
     const net = parts?.[2] === undefined ? undefined : tryParseCidr(parts[2]);
     if (parts === null || protocol === undefined || (parts[2] !== undefined && net === undefined)) return [];
     return [{ protocol, port: Number(parts[3]), ...(net === undefined ? {} : { net }) }];

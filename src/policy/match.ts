@@ -1,8 +1,9 @@
 // Whether one rule matches one packet, and if not, why. Written for reading: each criterion is a question to the state
 // about the packet's addresses, with no sets or marks in between.
 import { type Cidr, cidrContains, type IpAddress, ipVersion } from "../lib/ip.ts";
+import { ipProtocolNumber } from "../lib/ip-protocol.ts";
 import type { Rule, RulePort, RuleProtocol, RuleSide } from "../model/index.ts";
-import { carriesPorts, familyOf, type Packet, protocolName, protocolNumber } from "./packet.ts";
+import { carriesPorts, familyOf, type Packet, protocolName } from "./packet.ts";
 import type { Owner, PolicyState } from "./state.ts";
 
 /** The first criterion that did not hold, for people: `destination port is 81, want 80 or 443`. */
@@ -34,7 +35,7 @@ function family(rule: Rule, packet: Packet): Mismatch | undefined {
 }
 
 function protocol(rule: Rule, packet: Packet): Mismatch | undefined {
-  const is = (wanted: RuleProtocol) => protocolNumber(wanted) === packet.protocol;
+  const is = (wanted: RuleProtocol) => ipProtocolNumber(wanted) === packet.protocol;
   const name = protocolName(packet.protocol);
   if (rule.protocol !== undefined && !is(rule.protocol)) return `protocol is ${name}, want ${rule.protocol}`;
   if (rule.notProtocol !== undefined && is(rule.notProtocol)) return `protocol is ${name}, want any but that`;
@@ -106,7 +107,7 @@ function service(which: Which, wanted: RuleSide, packet: Packet, state: PolicySt
   if (backends.length === 0) return `${which} ${packet[which]} is not behind service ${name}`;
   if (which === "source") return undefined;
   const isPort = (port: { readonly protocol: string; readonly port: number }) =>
-    port.port === packet.destinationPort && protocolNumber(port.protocol) === packet.protocol;
+    port.port === packet.destinationPort && ipProtocolNumber(port.protocol) === packet.protocol;
   if (backends.some((backend) => backend.ports.some(isPort))) return undefined;
   return `${protocolName(packet.protocol)} port ${packet.destinationPort ?? "(none)"} is not one of service ${name}`;
 }
@@ -127,7 +128,7 @@ function isPort(which: Which, wanted: RulePort, rule: Rule, packet: Packet, stat
   for (const owner of state.ownersOf(packet[which]))
     if (isSelected(owner, rule[which], state))
       for (const named of owner.ports)
-        if (named.name === wanted.name && named.port === port && protocolNumber(named.protocol) === packet.protocol)
+        if (named.name === wanted.name && named.port === port && ipProtocolNumber(named.protocol) === packet.protocol)
           return true;
   return false;
 }

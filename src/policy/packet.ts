@@ -1,5 +1,6 @@
 // The packet a question is about. Addresses are of one family; ports belong to TCP, UDP and SCTP, types to ICMP.
 import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
+import { ipProtocolName } from "../lib/ip-protocol.ts";
 
 export interface Packet {
   readonly source: IpAddress;
@@ -11,26 +12,7 @@ export interface Packet {
   readonly icmp?: { readonly type: number; readonly code: number };
 }
 
-const NUMBERS: ReadonlyMap<string, number> = new Map([
-  ["icmp", 1],
-  ["tcp", 6],
-  ["udp", 17],
-  ["icmpv6", 58],
-  ["sctp", 132],
-  ["udplite", 136],
-]);
-const NAMES: ReadonlyMap<number, string> = new Map([...NUMBERS].map(([name, number]) => [number, name]));
-
-/** A protocol's number, by name in any letter case or by digits; undefined when it is none. */
-export function protocolNumber(protocol: string | number): number | undefined {
-  if (typeof protocol === "string") {
-    const named = NUMBERS.get(protocol.toLowerCase());
-    return named ?? (/^\d{1,3}$/.test(protocol) ? protocolNumber(Number(protocol)) : undefined);
-  }
-  return Number.isInteger(protocol) && protocol >= 0 && protocol <= 255 ? protocol : undefined;
-}
-
-export const protocolName = (number: number): string => NAMES.get(number) ?? `protocol ${number}`;
+export const protocolName = (number: number): string => ipProtocolName(number) ?? `protocol ${number}`;
 
 /** Whether packets of that protocol carry ports that policy can name. */
 export const carriesPorts = (protocol: number): boolean => protocol === 6 || protocol === 17 || protocol === 132;

@@ -1,8 +1,8 @@
 // calicoctl explain: would this packet get through, and which rule says so. Exit 0 allowed, 3 denied, 1 could not
 // tell, 2 asked wrongly.
-import type { IpVersion } from "../../lib/ip.ts";
-import { ipVersion } from "../../lib/ip.ts";
-import { carriesPorts, judge, type Packet, protocolNumber } from "../../policy/index.ts";
+import { type IpVersion, ipVersion } from "../../lib/ip.ts";
+import { ipProtocolNumber } from "../../lib/ip-protocol.ts";
+import { carriesPorts, judge, type Packet } from "../../policy/index.ts";
 import type { Call, Flags } from "../command.ts";
 import { readRefused, refusedNote } from "../doctor/host-refused.ts";
 import { findEnd, pairAddresses } from "../explain/parties.ts";
@@ -43,7 +43,7 @@ function packetOf(flags: Flags, ends: Pick<Packet, "source" | "destination">): P
   const isV6 = ipVersion(ends.destination) === 6;
   const word = flags.value("protocol") ?? "tcp";
   // People say icmp and mean the one of the family.
-  const protocol = word.toLowerCase() === "icmp" && isV6 ? 58 : protocolNumber(word);
+  const protocol = word.toLowerCase() === "icmp" && isV6 ? 58 : ipProtocolNumber(word);
   if (protocol === undefined) throw usage(`--protocol is ${word}, want tcp, udp, sctp, icmp or a number`);
   const destinationPort = portOf(flags, "port");
   const sourcePort = portOf(flags, "source-port");

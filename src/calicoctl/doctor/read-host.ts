@@ -1,10 +1,10 @@
 // Reads the host we run on. Nothing here changes anything, and what cannot be read is left undefined.
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { release } from "node:os";
 import { BIRD_SOCKETS, bgpSessions, connectBird, parseProtocols, parseStatus } from "../../bgp/index.ts";
 import { NetworkNamespace, openRouteKernel, type RouteKernel, withNamespace } from "../../kernel/index.ts";
 import { type IpVersion, parseAddress } from "../../lib/ip.ts";
+import { readIfThere } from "../../lib/whole-file.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
@@ -19,7 +19,7 @@ const TOOL_TIMEOUT_MS = 10_000;
 
 /** The name of this host's node; undefined where it is none. */
 export function nodeHere(env: Readonly<Record<string, string | undefined>>): string | undefined {
-  return readText(env["CALICO_NODENAME_FILE"] || NODENAME_FILE)?.trim() || undefined;
+  return readIfThere(env["CALICO_NODENAME_FILE"] || NODENAME_FILE)?.trim() || undefined;
 }
 
 export async function readHost(node: string, cluster: ClusterFacts): Promise<HostFacts> {
@@ -35,7 +35,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
       isUp,
       networks: (addresses.get(index) ?? []).map(({ address, length }) => ({ address, length })),
     })),
-    sysctl: (path) => readText(`/proc/sys/${path}`)?.trim(),
+    sysctl: (path) => readIfThere(`/proc/sys/${path}`)?.trim(),
     hasModule: moduleFinder(kernelFiles(release())),
     routesToPodGateway: kernel.routes.lookup(POD_GATEWAY) !== undefined,
     pathMtu: pathMtus(kernel, node, cluster),
@@ -97,12 +97,12 @@ function neighbourTable(kernel: RouteKernel, version: IpVersion): NeighbourTable
     using machine = NetworkNamespace.ofProcess(1);
     return withNamespace(machine, () => {
       const [heading = "", ...rows] = (
-        readText(`/proc/thread-self/net/stat/${version === 4 ? "arp" : "ndisc"}_cache`) ?? ""
+        readIfThere(`/proc/thread-self/net/stat/${version === 4 ? "arp" : "ndisc"}_cache`) ?? ""
       )
         .trim()
         .split("\n");
       const at = heading.split(/\s+/).indexOf("table_fulls");
-      const limit = Number(readText(`/proc/sys/net/ipv${version}/neigh/default/gc_thresh3`));
+      const limit = Number(readIfThere(`/proc/sys/net/ipv${version}/neigh/default/gc_thresh3`));
       const cells = rows.map((row) => row.split(/\s+/).map((cell) => Number.parseInt(cell, 16)));
       const entries = cells[0]?.[0];
       if (entries === undefined || !(limit > 0)) return undefined;
@@ -130,7 +130,7 @@ async function readBird(version: IpVersion): Promise<HostFacts["birds"][IpVersio
 }
 
 function readParts(): HostFacts["parts"] {
-  const text = readText(SUPERVISOR_FILE);
+  const text = readIfThere(SUPERVISOR_FILE);
   if (text === undefined) {
     // Somebody else's supervision: at least Felix must be there.
     const isRunning = processesHere().some(isFelix);
@@ -158,12 +158,4 @@ function readParts(): HostFacts["parts"] {
         ? `it is ${state}`
         : `it is ${state}, and ended last with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`,
   }));
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return undefined;
-  }
 }

@@ -2,6 +2,7 @@
 // those ports) and an action may be a whole decision; a renderer whose kernel side cannot say that in one rule writes
 // several.
 import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
+import { ipProtocolNumber } from "../../lib/ip-protocol.ts";
 
 export type Layer = "raw" | "mangle" | "nat" | "filter";
 export const LAYERS: readonly Layer[] = ["raw", "mangle", "nat", "filter"];
@@ -200,19 +201,8 @@ export const established: Match = { kind: "ctState", states: ["related", "establ
 
 /** The protocol's number, for those a policy may name. */
 export function protocolNumber(protocol: Protocol): number {
-  if (typeof protocol === "number") return protocol;
-  const number = PROTOCOLS[protocol.toLowerCase()];
+  const number = ipProtocolNumber(protocol);
   if (number === undefined) throw new RangeError(`protocol ${JSON.stringify(protocol)} has no number`);
   return number;
 }
-const PROTOCOLS: Readonly<Record<string, number>> = {
-  icmp: 1,
-  tcp: 6,
-  udp: 17,
-  icmpv6: 58,
-  "ipv6-icmp": 58,
-  sctp: 132,
-  udplite: 136,
-};
-
 export const icmpProtocol = (version: IpVersion): Protocol => (version === 4 ? "icmp" : "icmpv6");
