@@ -8,6 +8,7 @@ import {
   type KindName,
   networkSetProcessor,
   passThrough,
+  passThroughOf,
   policyProcessor,
   poolProcessor,
   profileProcessor,
@@ -85,16 +86,16 @@ function felixLeaderKinds(datastore: Datastore, options: SyncerOptions): readonl
     resources("WorkloadEndpoint", workloadEndpointProcessor),
     resources("HostEndpoint", hostEndpointProcessor()),
     resources("Node", felixNodeProcessor({ usePodCidr })),
-    resources("BGPConfiguration"),
-    resources("BGPPeer"),
+    resources("BGPConfiguration", passThroughOf("BGPConfiguration")),
+    resources("BGPPeer", passThroughOf("BGPPeer")),
     ...(usePodCidr ? [] : [stored({ type: "block" })]),
     ...(datastore.name === "kubernetes"
       ? [
           resources("KubernetesNetworkPolicy", policyProcessor),
           resources("KubernetesClusterNetworkPolicy", policyProcessor),
-          resources("KubernetesEndpointSlice"),
-          resources("KubernetesService"),
-          resources("LiveMigration"),
+          resources("KubernetesEndpointSlice", passThroughOf("KubernetesEndpointSlice")),
+          resources("KubernetesService", passThroughOf("KubernetesService")),
+          resources("LiveMigration", passThroughOf("LiveMigration")),
         ]
       : []),
   ];

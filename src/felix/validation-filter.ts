@@ -45,7 +45,10 @@ export class ValidationFilter {
     if (this.#reported.get(path) === reason) return;
     this.#reported.set(path, reason);
     this.#options.onRefused?.();
-    this.#options.log.warn("an entry of the datastore is not valid; it counts as missing", { key: path, reason });
+    this.#options.log.warn("an entry of the datastore is not valid; what is wrong with it is not used", {
+      key: path,
+      reason,
+    });
   }
 
   #faultOf(update: SyncerUpdate): string | undefined {

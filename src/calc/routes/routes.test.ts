@@ -128,6 +128,16 @@ test("FC-077 FC-078 a tunnel endpoint needs the node's and the tunnel's address;
   expect(vteps()[REMOTE]).toBeUndefined();
 });
 
+test("what a node says of its tunnel that is no MAC or address is not what all others must write", () => {
+  const bench = new GraphBench();
+  const vteps = () => summarize(bench.dataplane, []).vteps;
+  bench.give(...node(REMOTE, { ip: "192.168.0.2/24", vxlan: "10.0.1.0", mac: "66:00:00:00:00:01; reboot" })).inSync();
+  expect(vteps()[REMOTE]).toBe(`${defaultMac(REMOTE, 4)} 10.0.1.0 192.168.0.2`);
+  for (const name of ["IPv4VXLANTunnelAddr", "constructor"])
+    bench.give({ key: { type: "hostConfig", host: REMOTE, name }, value: "10.0.1" }).flush();
+  expect(vteps()[REMOTE]).toBeUndefined();
+});
+
 test("a route is said once, and only when it changes", () => {
   const bench = new GraphBench();
   bench.give(pool("10.0.0.0/16"), ...us, ...them, block("10.0.1.0/29", REMOTE)).inSync();

@@ -1,6 +1,6 @@
 // The VXLAN tunnel endpoint of each node: its tunnel address, the MAC that goes with it, and the node's own address.
 import type { IpVersion } from "../../lib/ip.ts";
-import type { Resource } from "../../model/index.ts";
+import { isAddress, isMac, type Resource } from "../../model/index.ts";
 import type { DataplaneMessage } from "../messages.ts";
 import { addressOf, type NodeSpec, specOf } from "../resources.ts";
 
@@ -19,12 +19,12 @@ interface Family {
 type NodeState = Readonly<Record<IpVersion, Family>>;
 
 /** Names of the host's settings that hold tunnel addresses. */
-const SETTINGS: Readonly<Record<string, { readonly version: IpVersion; readonly field: "tunnel" | "mac" }>> = {
-  IPv4VXLANTunnelAddr: { version: 4, field: "tunnel" },
-  VXLANTunnelMACAddr: { version: 4, field: "mac" },
-  IPv6VXLANTunnelAddr: { version: 6, field: "tunnel" },
-  VXLANTunnelMACAddrV6: { version: 6, field: "mac" },
-};
+const SETTINGS: ReadonlyMap<string, { readonly version: IpVersion; readonly field: "tunnel" | "mac" }> = new Map([
+  ["IPv4VXLANTunnelAddr", { version: 4, field: "tunnel" }],
+  ["VXLANTunnelMACAddr", { version: 4, field: "mac" }],
+  ["IPv6VXLANTunnelAddr", { version: 6, field: "tunnel" }],
+  ["VXLANTunnelMACAddrV6", { version: 6, field: "mac" }],
+] as const);
 
 export class VtepResolver {
   readonly #nodes = new Map<string, NodeState>();
@@ -44,10 +44,12 @@ export class VtepResolver {
   }
 
   setHostConfig(host: string, name: string, value: string | undefined): void {
-    const setting = SETTINGS[name];
+    const setting = SETTINGS.get(name);
     if (setting === undefined) return;
     const state = this.#state(host);
-    set(state[setting.version], setting.field, value === "" ? undefined : value);
+    // Settings are any text; one host's must not be what all others fail to write.
+    const isGood = setting.field === "mac" ? isMac : (text: string) => isAddress(text, setting.version);
+    set(state[setting.version], setting.field, value !== undefined && isGood(value) ? value : undefined);
     this.#say(host, state);
   }
 

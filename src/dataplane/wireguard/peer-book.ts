@@ -22,6 +22,8 @@ interface Node {
   readonly prefixes: Set<Cidr>;
 }
 
+/** 32 bytes in base64. */
+const IS_KEY = /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/;
 const ZERO_KEY = `${"A".repeat(43)}=`;
 const CARRIED = ROUTE_TYPE.localWorkload | ROUTE_TYPE.remoteWorkload | ROUTE_TYPE.localTunnel | ROUTE_TYPE.remoteTunnel;
 
@@ -117,7 +119,8 @@ export class PeerBook {
   }
 
   #setKey(name: string, text: string, interfaceAddress: IpAddress | undefined): void {
-    const key = text === "" || text === ZERO_KEY ? undefined : text;
+    // What one node publishes all others write to their kernels, together: a text that is no key is nobody's.
+    const key = text === ZERO_KEY || !IS_KEY.test(text) ? undefined : text;
     if (name === this.#options.hostname) {
       this.#publishedKey = key ?? "";
       this.#interfaceAddress = interfaceAddress;

@@ -218,6 +218,15 @@ test("FD-150 a key claimed twice makes neither a peer; when one claim goes the o
   expect(node.devices.get("wireguard.cali")?.peers).toEqual([]);
 });
 
+test("what a node publishes that is no key makes it no peer, and keeps no other from being one", () => {
+  const node = open();
+  for (const text of ["rubbish", `${key("c")}\n`, key("c").slice(1), "=".repeat(44)]) {
+    node.send(...twoPeers, wireguard("c", text));
+    node.publish();
+    expect(node.devices.get("wireguard.cali")?.peers).toMatchObject([{ publicKey: key("b") }]);
+  }
+});
+
 test("FD-150 tampering is repaired: peers, routes, rule, and a deleted device comes back with a new key", () => {
   const node = open();
   node.send(...twoPeers);

@@ -197,6 +197,7 @@ function convertHostEndpoint(
 ): { readonly key: HostEndpointKey; readonly value: HostEndpoint } {
   const spec = new JsonReader(resource.spec, "spec");
   const host = spec.filled("node") ?? spec.fail("node", "the node's name");
+  if (host.includes("/")) spec.fail("node", "a node's name, which holds no /");
   const addresses = eachOrReport(
     spec.list("expectedIPs"),
     (item) => [tryParseAddress(String(item)) ?? spec.fail("expectedIPs", `IP addresses, not ${JSON.stringify(item)}`)],

@@ -17,4 +17,5 @@ export {
 export { bgpNodeProcessor, felixNodeProcessor } from "./nodes.ts";
 export { convertPolicy, policyProcessor, profileProcessor, tierProcessor } from "./policies.ts";
 export { convertPool, poolProcessor, tunnelPoolProcessor } from "./pools.ts";
+export { passThroughOf } from "./shapes.ts";
 export { type DerivedUpdate, passThrough, type StoredUpdate, type UpdateProcessor } from "./processor.ts";

@@ -13,7 +13,8 @@ import { JsonReader } from "../../lib/json-reader.ts";
 import type { Block, Wireguard } from "../derived.ts";
 import type { Resource } from "../resource.ts";
 import { isValueError, type ReportProblem } from "../value-error.ts";
-import { type DerivedUpdate, resourceKey, resourceOf, type UpdateProcessor } from "./processor.ts";
+import { convertOrReport, type DerivedUpdate, resourceKey, resourceOf, type UpdateProcessor } from "./processor.ts";
+import { shapely } from "./shapes.ts";
 
 const TUNNEL_FIELDS = [
   ["IPv4VXLANTunnelAddr", "ipv4VXLANTunnelAddr"],
@@ -59,7 +60,7 @@ export function felixNodeProcessor(options: { readonly usePodCidr: boolean }): U
         for (const cidr of before) if (!now.has(cidr)) updates.push({ key: { type: "block", cidr }, value: undefined });
         for (const cidr of now) updates.push({ key: { type: "block", cidr }, value: hostBlock(cidr, host) });
       }
-      updates.push({ key, value: resource });
+      updates.push({ key, value: convertOrReport(resource, (node) => shapely("Node", node), report) });
       return updates;
     },
   };

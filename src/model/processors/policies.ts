@@ -19,6 +19,7 @@ import {
   resourceOf,
   type UpdateProcessor,
 } from "./processor.ts";
+import { shapely } from "./shapes.ts";
 
 const policyKey = (key: ResourceKey): PolicyKey => ({
   type: "policy",
@@ -144,7 +145,10 @@ export const profileProcessor: UpdateProcessor = {
     return [
       { key: { type: "profileRules", name: key.name }, value: labels === undefined ? undefined : rules },
       { key: { type: "profileLabels", name: key.name }, value: labels },
-      { key, value: resource as ValueOf<ResourceKey> | undefined },
+      {
+        key,
+        value: convertOrReport(resource, (profile) => shapely("Profile", profile), report) as ValueOf<ResourceKey>,
+      },
     ] satisfies DerivedUpdate[];
   },
 };
