@@ -13,10 +13,10 @@ import { clusterFacts } from "../src/calicoctl/doctor/facts.ts";
 import { lookUntil } from "../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../src/model/index.ts";
 import { RouterNetwork } from "../test/functional/bgp/routers.ts";
+import { median } from "./support/percentile.ts";
 
 const wanted = process.argv.slice(2);
 const isWanted = (name: string) => wanted.length === 0 || wanted.includes(name);
-const median = (values: number[]): number => values.sort((a, b) => a - b)[values.length >> 1]!;
 const folder = mkdtempSync(join(tmpdir(), "calico-bench-bgp-"));
 const put = (collector: BgpCollector, kind: KindName, name: string, spec: object) =>
   collector.setResource(name, { apiVersion: API_VERSION, kind, metadata: { name }, spec }, kind);

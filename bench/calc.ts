@@ -7,6 +7,7 @@ import { spawnSync } from "node:child_process";
 import { CalculationGraph, type DataplaneMessage, type GraphUpdate } from "../src/calc/index.ts";
 import type { Cidr } from "../src/lib/ip.ts";
 import type { Labels, Policy, WorkloadEndpoint } from "../src/model/index.ts";
+import { median } from "./support/percentile.ts";
 
 interface State {
   readonly snapshot: GraphUpdate[];
@@ -209,7 +210,6 @@ const cases: Readonly<Record<string, Case>> = {
 };
 
 const rss = () => Math.round(process.memoryUsage().rss / (1 << 20));
-const median = (figures: number[]) => figures.sort((a, b) => a - b)[Math.floor(figures.length / 2)]!;
 
 function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: Case): void {
   const state = build();

@@ -1,5 +1,6 @@
 // Where the milliseconds of one CNI call go: the step times the plugin and the service write down, as medians.
 import { readFileSync } from "node:fs";
+import { median } from "./support/percentile.ts";
 
 interface Line {
   readonly command: string;
@@ -29,6 +30,3 @@ export function describeSteps(file: string, command: string, called: Called): st
   const steps = [...since].map(([step, list]) => ({ step, at: median(list) })).toSorted((a, b) => a.at - b.at);
   return steps.map(({ step, at }, i) => `${step} ${(at - (steps[i - 1]?.at ?? 0)).toFixed(2)}`).join(" · ");
 }
-
-export const median = (list: readonly number[]): number =>
-  list.toSorted((a, b) => a - b)[list.length >> 1] ?? Number.NaN;

@@ -11,6 +11,7 @@ import { chooseDatastore, configFromEnvironment, type Datastore, openDatastore }
 import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRouteKernel } from "../src/kernel/index.ts";
 import { type Called, describeSteps } from "./cni-steps.ts";
 import { API_VERSION, type KindName, type Resource } from "../src/model/index.ts";
+import { percentile } from "./support/percentile.ts";
 
 const PODS = Number(process.env["BENCH_CNI_PODS"] ?? 30);
 const BURST = 30;
@@ -32,8 +33,6 @@ interface Contestant {
   readonly bursts: number[];
   readonly delBursts: number[];
 }
-const percentile = (list: readonly number[], share: number): number =>
-  list.toSorted((a, b) => a - b)[Math.min(list.length - 1, Math.floor(list.length * share))] ?? Number.NaN;
 
 if (process.env["BENCH_CNI_SEED"] === "1") {
   await seed(configFromEnvironment(process.env));

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Conflict, type Datastore, openDatastore, openSqlite } from "../src/datastore/index.ts";
 import { EtcdServer } from "../test/support/etcd-server.ts";
+import { median } from "./support/percentile.ts";
 
 const KEYS = 100_000;
 const CHANGES_PER_SECOND = 10_000;
@@ -191,9 +192,6 @@ function print(what: string, result: string): void {
 }
 function rate(count: number, ms: number): string {
   return Math.round((count / ms) * 1000).toLocaleString("en");
-}
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
 }
 function rss(): number {
   return Math.round(process.memoryUsage.rss() / 2 ** 20);

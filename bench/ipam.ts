@@ -8,6 +8,7 @@ import { Ipam, IpamMemory } from "../src/ipam/index.ts";
 import { addressPlus, type Cidr, parseAddress } from "../src/lib/ip.ts";
 import type { KindName } from "../src/model/index.ts";
 import { EtcdServer } from "../test/support/etcd-server.ts";
+import { median } from "./support/percentile.ts";
 
 const SEQUENTIAL = 600;
 const WRITERS = 32;
@@ -172,10 +173,6 @@ function diskWaits(count: number): number[] {
   } finally {
     closeSync(file);
   }
-}
-
-function median(list: readonly number[]): number {
-  return list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? 0;
 }
 
 function rate(latencies: readonly number[]): number {

@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { dlopen } from "bun:ffi";
 import { interfaceNameBytes, Ipsets, Nft, type NftChange, nftMatch as m } from "../src/kernel/index.ts";
 import { addressBytes, type IpAddress } from "../src/lib/ip.ts";
+import { median } from "./support/percentile.ts";
 
 if (process.env["CALICO_BENCH_INSIDE"] === undefined) {
   const { status } = spawnSync("unshare", ["--net", process.execPath, import.meta.filename], {
@@ -181,9 +182,6 @@ function time(body: () => unknown): number {
   const start = performance.now();
   body();
   return performance.now() - start;
-}
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 }
 function cell(ms: number, width = 9): string {
   return ms.toFixed(2).padStart(width);

@@ -3,6 +3,7 @@
 // Run: bun bench/selector.ts
 import { compileSelector, labelRestrictions, parseSelector, selectorId } from "../src/model/index.ts";
 import { interpretSelector } from "../src/model/testing/interpret-selector.ts";
+import { median } from "./support/percentile.ts";
 
 const SELECTORS = 1000;
 const ENDPOINTS = 10_000;
@@ -31,7 +32,6 @@ const endpoints = Array.from(
     ]),
 );
 
-const median = (values: number[]): number => values.sort((a, b) => a - b)[values.length >> 1]!;
 function rate(name: string, count: number, work: () => void): number {
   work(); // warm
   const times = Array.from({ length: ROUNDS }, () => {
