@@ -115,6 +115,8 @@ export interface GiveUpOptions {
   /** Refuse when the block changed since it was looked at. */
   readonly sequenceNumber?: bigint;
 }
+/** Of many blocks at once. */
+export type GivingUp = Pick<GiveUpOptions, "mustBeEmpty">;
 
 /** Ends the ownership: an empty block disappears, one in use stays without owner. False when there was no such affinity. */
 export async function giveUpBlock(

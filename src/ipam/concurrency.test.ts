@@ -105,7 +105,9 @@ test("CI-066 four claims of the same blocks for one host all report them, and fo
   );
   expect(Object.values(c.affinities())).toEqual(Array(16).fill("confirmed"));
   await schedule.run(
-    [0, 1, 2, 3].map(() => () => c.client(schedule.connect(c.store)).releaseAffinity(cidr, owner, true)),
+    [0, 1, 2, 3].map(
+      () => () => c.client(schedule.connect(c.store)).releaseAffinity(cidr, owner, { mustBeEmpty: true }),
+    ),
   );
   expect(c.affinities()).toEqual({});
   expect(c.blocks()).toEqual({});
@@ -142,7 +144,7 @@ test("CI-066 an address taken while a block is given up keeps the block", async 
     await c.assignAddress("host-1", "late", "10.0.0.2");
   };
   const owner = { type: "host", name: "host-0" } as const;
-  await expect(c.client(racing).releaseHostAffinities(owner, true)).rejects.toThrow(BlockNotEmpty);
+  await expect(c.client(racing).releaseHostAffinities(owner, { mustBeEmpty: true })).rejects.toThrow(BlockNotEmpty);
   expect(c.block("10.0.0.0/30").affinity).toBe("host:host-0");
   expect(c.affinities()).toEqual({ "host-0 10.0.0.0/30": "pendingDeletion" });
   await c.assign("host-0", "next");

@@ -34,11 +34,11 @@ test("CI-066 giving up leaves blocks in use, or refuses when they must be empty"
   const [given = ""] = await c.assign("n1", "h");
   const block = parseCidr(given);
   await c.ipam.claimAffinity(pool, n1);
-  await expect(c.ipam.releaseAffinity(pool, n1, true)).rejects.toThrow(BlockNotEmpty);
+  await expect(c.ipam.releaseAffinity(pool, n1, { mustBeEmpty: true })).rejects.toThrow(BlockNotEmpty);
   expect(Object.keys(c.affinities())).toEqual([`n1 ${block}`]);
-  await c.ipam.releaseAffinity(pool, n2, false); // not its own: nothing happens
-  expect(await c.ipam.releaseBlockAffinity(block, n1, false)).toBe(true);
-  expect(await c.ipam.releaseBlockAffinity(block, n1, false)).toBe(false);
+  await c.ipam.releaseAffinity(pool, n2, { mustBeEmpty: false }); // not its own: nothing happens
+  expect(await c.ipam.releaseBlockAffinity(block, n1, { mustBeEmpty: false })).toBe(true);
+  expect(await c.ipam.releaseBlockAffinity(block, n1, { mustBeEmpty: false })).toBe(false);
   expect(c.affinities()).toEqual({});
   expect(c.block(block).affinity).toBeUndefined();
   await c.ipam.releaseByHandle("h"); // nobody's and empty: it disappears

@@ -2,7 +2,7 @@
 // all of a pool.
 import { DatastoreError, NotFound, Unsupported } from "../datastore/index.ts";
 import { type Cidr, cidrContains, cidrLength, type IpVersion, ipVersion } from "../lib/ip.ts";
-import { claimBlock, giveUpBlock, ownerOf } from "./affinities.ts";
+import { claimBlock, giveUpBlock, type GivingUp, ownerOf } from "./affinities.ts";
 import type { HostReserved, Owner } from "./block.ts";
 import { BlockOrder } from "./block-order.ts";
 import { type Context, isLost } from "./context.ts";
@@ -38,19 +38,19 @@ export async function claimPrefix(
 }
 
 /** Gives up the owner's blocks in a prefix; what is not its own is left alone. */
-export async function giveUpPrefix(context: Context, cidr: Cidr, owner: Owner, mustBeEmpty: boolean): Promise<void> {
+export async function giveUpPrefix(context: Context, cidr: Cidr, owner: Owner, options: GivingUp): Promise<void> {
   await blockSizeAround(context, cidr);
   const affinities = await context.records.affinitiesOf(owner, ipVersion(cidr));
   await giveUpAll(
     context,
     affinities.filter(({ key }) => cidrContains(cidr, key.cidr)),
-    mustBeEmpty,
+    options,
   );
 }
 
 /** Gives up everything the owner has, in pools that are gone too. */
-export async function giveUpHost(context: Context, owner: Owner, mustBeEmpty: boolean): Promise<void> {
-  await giveUpAll(context, await context.records.affinitiesOf(owner), mustBeEmpty);
+export async function giveUpHost(context: Context, owner: Owner, options: GivingUp): Promise<void> {
+  await giveUpAll(context, await context.records.affinitiesOf(owner), options);
 }
 
 /** Ends all ownership inside a pool: what deleting it needs. Blocks in use stay, nobody's. */
@@ -59,13 +59,13 @@ export async function giveUpPool(context: Context, pool: Cidr): Promise<void> {
   await giveUpAll(
     context,
     affinities.filter(({ key }) => cidrContains(pool, key.cidr)),
-    false,
+    { mustBeEmpty: false },
   );
 }
 
 /** A node leaves: its blocks become nobody's, addresses in use stay. A host that never was is fine. */
 export async function removeHost(context: Context, owner: Owner): Promise<void> {
-  await giveUpHost(context, owner, false);
+  await giveUpHost(context, owner, { mustBeEmpty: false });
   if (owner.type === "virtual") return;
   try {
     await context.records.store.delete({ type: "ipamHost", host: owner.name }, context.records.call);
@@ -75,11 +75,11 @@ export async function removeHost(context: Context, owner: Owner): Promise<void> 
 }
 
 /** As many as possible; the last refusal is thrown when all have been tried. */
-async function giveUpAll(context: Context, affinities: readonly StoredAffinity[], mustBeEmpty: boolean): Promise<void> {
+async function giveUpAll(context: Context, affinities: readonly StoredAffinity[], options: GivingUp): Promise<void> {
   let last: unknown;
   for (const affinity of affinities)
     try {
-      await giveUpBlock(context, ownerOf(affinity), affinity.key.cidr, { mustBeEmpty });
+      await giveUpBlock(context, ownerOf(affinity), affinity.key.cidr, options);
     } catch (error) {
       if (error instanceof BlockClaimed || isLost(error)) continue; // not ours any more
       if (!(error instanceof IpamError || error instanceof DatastoreError)) throw error;

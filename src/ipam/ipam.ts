@@ -2,7 +2,7 @@
 import type { Cidr, IpAddress } from "../lib/ip.ts";
 import { silentLogger } from "../lib/log.ts";
 import type { IpamConfig } from "../model/index.ts";
-import { giveUpBlock } from "./affinities.ts";
+import { giveUpBlock, type GivingUp } from "./affinities.ts";
 import { type AssignAddressRequest, assignAddress } from "./assign-address.ts";
 import { type Assignments, type AutoAssignRequest, autoAssign } from "./auto-assign.ts";
 import type { Owner } from "./block.ts";
@@ -76,17 +76,17 @@ export class Ipam {
   }
 
   /** Gives up the owner's blocks inside a prefix. */
-  releaseAffinity(cidr: Cidr, owner: Owner, mustBeEmpty: boolean, signal?: AbortSignal): Promise<void> {
-    return giveUpPrefix(this.#context(signal), cidr, owner, mustBeEmpty);
+  releaseAffinity(cidr: Cidr, owner: Owner, options: GivingUp, signal?: AbortSignal): Promise<void> {
+    return giveUpPrefix(this.#context(signal), cidr, owner, options);
   }
 
   /** Gives up exactly this block; false when the owner has no such block. */
-  releaseBlockAffinity(block: Cidr, owner: Owner, mustBeEmpty: boolean, signal?: AbortSignal): Promise<boolean> {
-    return giveUpBlock(this.#context(signal), owner, block, { mustBeEmpty });
+  releaseBlockAffinity(block: Cidr, owner: Owner, options: GivingUp, signal?: AbortSignal): Promise<boolean> {
+    return giveUpBlock(this.#context(signal), owner, block, options);
   }
 
-  releaseHostAffinities(owner: Owner, mustBeEmpty: boolean, signal?: AbortSignal): Promise<void> {
-    return giveUpHost(this.#context(signal), owner, mustBeEmpty);
+  releaseHostAffinities(owner: Owner, options: GivingUp, signal?: AbortSignal): Promise<void> {
+    return giveUpHost(this.#context(signal), owner, options);
   }
 
   releasePoolAffinities(pool: Cidr, signal?: AbortSignal): Promise<void> {

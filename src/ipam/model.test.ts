@@ -114,7 +114,7 @@ class Run {
         });
         return;
       case "giveUp":
-        return ipam.releaseHostAffinities(owner, false);
+        return ipam.releaseHostAffinities(owner, { mustBeEmpty: false });
     }
   }
 

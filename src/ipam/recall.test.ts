@@ -208,7 +208,7 @@ async function live(events: readonly Event[], clientFor: (c: TestCluster) => () 
       if (event.what === "takes") await attempt(() => assign(stranger, `s${pods++}`));
       else if (event.what === "releases") await attempt(() => stranger.releaseByHandle(`h${pods - 1}`));
       else if (event.what === "claims") await attempt(() => stranger.claimAffinity(block, { type: "host", name: "b" }));
-      else await attempt(() => stranger.releaseBlockAffinity(block, owner, false));
+      else await attempt(() => stranger.releaseBlockAffinity(block, owner, { mustBeEmpty: false }));
     }
   }
   const { blocks, affinities, handles } = { blocks: c.blocks(), affinities: c.affinities(), handles: c.handles() };

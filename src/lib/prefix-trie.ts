@@ -108,13 +108,6 @@ export class PrefixTrie<V> {
     }
   }
 
-  /** The narrowest entry that holds the prefix or address. */
-  longestMatch(of: Cidr | IpAddress): [Cidr, V] | undefined {
-    let best: [Cidr, V] | undefined;
-    for (const entry of this.covering(of)) best = entry;
-    return best;
-  }
-
   /** Entries inside the prefix (itself included), in address order, wider before narrower. */
   *within(cidr: Cidr): Iterable<[Cidr, V]> {
     yield* walk(this.#subtree(cidr));

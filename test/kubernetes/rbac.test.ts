@@ -208,7 +208,7 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
     await answerStatus(store);
     await moveFromHostLocal(store, api);
     await ipam.releaseByHandle("ipip-tunnel-addr-n1");
-    await ipam.releaseHostAffinities({ type: "host", name: "n1" }, false);
+    await ipam.releaseHostAffinities({ type: "host", name: "n1" }, { mustBeEmpty: false });
   } finally {
     api.close();
     await store.close();

@@ -273,7 +273,7 @@ export class AddressCollector {
   async #forgetNode(node: string, signal: AbortSignal): Promise<void> {
     const { ipam, log } = this.#options;
     try {
-      await ipam.releaseHostAffinities({ type: "host", name: node }, true, signal);
+      await ipam.releaseHostAffinities({ type: "host", name: node }, { mustBeEmpty: true }, signal);
       log.info("gave up the blocks of a node that is gone", { node });
     } catch (error) {
       signal.throwIfAborted();
@@ -300,7 +300,7 @@ export class AddressCollector {
       const spare = this.ledger.blocksOf(node).size - 1;
       for (const cidr of this.ledger.emptyBlocks(node, this.#now(), graceMs).slice(0, Math.max(0, spare)))
         try {
-          await ipam.releaseBlockAffinity(cidr, { type: "host", name: node }, true, signal);
+          await ipam.releaseBlockAffinity(cidr, { type: "host", name: node }, { mustBeEmpty: true }, signal);
           log.info("gave up an empty block", { block: cidr, node });
         } catch (error) {
           signal.throwIfAborted();

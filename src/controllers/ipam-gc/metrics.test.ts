@@ -73,7 +73,7 @@ test("TC-K24 what lies outside every pool, belongs to no node, or to no block of
     handleId: "net.a",
     attributes: { namespace: "ns1", pod: "a" },
   });
-  await bench.ipam.releaseHostAffinities(owner, false);
+  await bench.ipam.releaseHostAffinities(owner, { mustBeEmpty: false });
   await bench.store.delete({ type: "resource", kind: "IPPool", name: "old" });
   bench.start(undefined);
   await bench.pass();
