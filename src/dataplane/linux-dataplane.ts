@@ -20,6 +20,7 @@ import type { HealthReport } from "../lib/health.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import { ApplyLoop, type ApplyLoopOptions } from "./apply-loop.ts";
+import { everySecond } from "./every-second.ts";
 import { EventFollower } from "./interfaces/event-follower.ts";
 import { InterfaceMonitor } from "./interfaces/interface-monitor.ts";
 import { KernelSettings } from "./interfaces/kernel-settings.ts";
@@ -39,6 +40,7 @@ import { hostSettings, prepareHost } from "./start-of-day.ts";
 import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
 import { createRuleManagers } from "./rules-dataplane.ts";
 import { hasFlowOffload } from "./nft/probe.ts";
+import { LegacyWatch } from "./iptables/legacy-watch.ts";
 import { RulesetWatch } from "./nft/ruleset-watch.ts";
 import { mainTableOwnership } from "./routes/ownership.ts";
 import { RouteTable } from "./routes/route-table.ts";
@@ -90,7 +92,8 @@ export class LinuxDataplane implements DataplaneDriver {
   readonly #loop: ApplyLoop;
   readonly #interfaces: InterfaceMonitor;
   readonly #watch: HostWatch;
-  readonly #rulesetWatch: RulesetWatch | undefined;
+  /** Who notices that somebody else wrote rules. */
+  readonly #ruleWatches = new Map<string, { check(): void }>();
   #hasApplied = false;
   readonly #tables: readonly RouteTable[];
   /** What it does, counted. */
@@ -278,18 +281,16 @@ export class LinuxDataplane implements DataplaneDriver {
         using wireguard = kernel.wireguard?.open();
         return wireguard?.get(interfaceName) ?? [];
       });
-    this.#rulesetWatch =
-      rules.watched === undefined
-        ? undefined
-        : new RulesetWatch({
-            ...rules.watched,
-            logger,
-            isBegun: () => this.#hasApplied,
-            onLoss: () => {
-              for (const table of rules.tables) table.queueResync();
-              this.#loop.applySoon();
-            },
-          });
+    const isBegun = () => this.#hasApplied;
+    const onChange = () => this.#loop.applySoon();
+    const onLoss = () => {
+      for (const table of rules.tables) table.queueResync();
+      onChange();
+    };
+    if (rules.watched !== undefined)
+      this.#ruleWatches.set("nftables", new RulesetWatch({ ...rules.watched, isBegun, onLoss }));
+    if (rules.outlined !== undefined)
+      this.#ruleWatches.set("iptables", new LegacyWatch({ tables: rules.outlined, onChange }));
     this.#watch = new HostWatch({
       links: () => kernel.routes.links.list(),
       mtuPattern: parameters.MTUIfacePattern,
@@ -323,7 +324,13 @@ export class LinuxDataplane implements DataplaneDriver {
   async run(signal: AbortSignal): Promise<void> {
     const stop = new AbortController();
     const both = AbortSignal.any([signal, stop.signal]);
-    const watching = Promise.all([this.#follow(both), this.#watch.run(both), this.#rulesetWatch?.run(both)]);
+    const watching = Promise.all([
+      this.#follow(both),
+      this.#watch.run(both),
+      ...[...this.#ruleWatches].map(([name, watch]) =>
+        everySecond({ name, check: () => watch.check(), logger: this.#log }, both),
+      ),
+    ]);
     try {
       await this.#loop.run(both);
     } finally {

@@ -6,6 +6,7 @@ import {
   Iptables,
   type IptablesVariant,
   Ipsets,
+  LegacyTables,
   legacyTableNamesPath,
   Nft,
   openConntrack,
@@ -49,11 +50,13 @@ export async function openLinuxKernel(
   const routes = openRouteKernel();
   const conntrack = openConntrack();
   const trafficControl = openTrafficControl();
+  const opened: Disposable[] = [nft, routes, conntrack, trafficControl];
   const close = () => {
-    for (const part of [nft, routes, conntrack, trafficControl]) part[Symbol.dispose]();
+    for (const part of opened) part[Symbol.dispose]();
   };
   try {
     const { rules, features } = await chooseRules(parameters, facts, versions, nft, logger);
+    if (rules.backend === "iptables" && rules.outlines instanceof LegacyTables) opened.push(rules.outlines);
     const noFlowRecords = wantsFlowLogs(parameters) ? await whyNoRecords(rules, versions) : undefined;
     const leftovers = leftoversOf(rules, versions, nft);
     const wireguard = { open: () => openWireguard(), setThreaded };
@@ -119,6 +122,7 @@ async function chooseRules(
               .filter((family) => findIptablesProgram(family, "nft", "save") !== undefined)
               .map((family) => new Iptables({ family, variant: "nft" })),
       ruleset: nft,
+      ...(variant === "legacy" ? { outlines: new LegacyTables(versions) } : {}),
     },
   };
 }

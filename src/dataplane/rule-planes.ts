@@ -1,10 +1,18 @@
 // The planes managers write rules to, and the reconcilers behind them, for one of the two renderers.
-import type { IpsetStore, IptablesStore, IptablesVariant, NftRuleset, TableRef } from "../kernel/index.ts";
+import type {
+  IpsetStore,
+  IptablesStore,
+  IptablesVariant,
+  LegacyOutlines,
+  NftRuleset,
+  TableRef,
+} from "../kernel/index.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import { ForeignWrites } from "./iptables/foreign-writes.ts";
 import { IpsetSets } from "./iptables/ipset-sets.ts";
 import { IptablesTable } from "./iptables/iptables-table.ts";
+import type { WatchedTable } from "./iptables/legacy-watch.ts";
 import { rulesNaming } from "./iptables/set-users.ts";
 import type { IptablesFeatures } from "./iptables/text.ts";
 import type { Reconciler, SetReconciler } from "./manager.ts";
@@ -32,6 +40,8 @@ export interface RulePlanes {
   readonly refused: () => readonly Refused[];
   /** nftables tables that hold our rules; the legacy tools have none. */
   readonly watched?: { readonly ruleset: NftRuleset; readonly tables: readonly TableRef[] };
+  /** The legacy tables that hold our rules, where the kernel tells their outlines. */
+  readonly outlined?: readonly WatchedTable[];
 }
 
 export type RulesKernel =
@@ -42,6 +52,8 @@ export type RulesKernel =
       readonly features: IptablesFeatures;
       readonly ipsets: IpsetStore;
       readonly iptables: (version: IpVersion) => IptablesStore;
+      /** Of the legacy variant's tables. */
+      readonly outlines?: LegacyOutlines;
       /** For what iptables cannot see: ARP. */
       readonly ruleset?: NftRuleset;
       /** The tables of the other variant, where it is installed and in use: rules there may hold our sets. */
@@ -118,7 +130,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
   const sets: IpsetSets[] = [];
   const tables: Reconciler[] = [];
   const written: IptablesTable[] = [];
-  const { ruleset } = kernel;
+  const { ruleset, outlines } = kernel;
   const foreign =
     kernel.variant === "nft" && ruleset !== undefined ? new ForeignWrites(() => ruleset.generation()) : undefined;
   const everywhere = () => [...([4, 6] as const).map(kernel.iptables), ...(kernel.otherVariant?.() ?? [])];
@@ -154,6 +166,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
         beforeRepair: lookAtSets,
         ...(layer === "nat" ? { oldRule: OLD_NAT_RULE } : {}),
         ...(foreign === undefined ? {} : { foreign }),
+        ...(outlines === undefined ? {} : { outline: () => outlines.outline(version, layer) }),
         ...(stats === undefined
           ? {}
           : { onCall: (action, ok, lines) => stats.onIptables(version, layer, action, ok, lines) }),
@@ -187,6 +200,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
       sets: sets.map(({ version, count }) => ({ version, ours: count })),
     }),
     refused: () => written.flatMap((table) => table.refused()),
+    ...(outlines === undefined ? {} : { outlined: written }),
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
   };
 }

@@ -20,6 +20,7 @@ export {
   legacyTableNamesPath,
   runTool,
 } from "./iptables.ts";
+export { type LegacyOutlines, LegacyTables } from "./legacy-tables.ts";
 export { Nft, NftError, type NftRuleset, type PendingCommit } from "./nft.ts";
 export {
   type BaseChain,

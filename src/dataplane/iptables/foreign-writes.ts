@@ -1,6 +1,7 @@
 // Whether somebody else wrote rules since we last looked. The nft variant of the tools writes nftables, where the kernel
 // counts transactions: were there just as many as we made, then what we read or wrote ourselves is still there, and
-// reading it again (most of what a small change would cost) tells nothing new. Of the legacy tables nothing tells.
+// reading it again (most of what a small change would cost) tells nothing new. Of the legacy tables only the
+// outline tells (`legacy-watch.ts`), which is not enough to trust.
 
 export class ForeignWrites {
   readonly #generation: () => number;

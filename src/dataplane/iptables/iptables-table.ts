@@ -31,6 +31,8 @@ export interface IptablesTableOptions extends RecheckOptions {
   readonly oldRule?: RegExp;
   /** Before rules that somebody changed are put back, and when they are refused. */
   readonly beforeRepair?: (signal: AbortSignal) => Promise<void>;
+  /** Another word after a write by anybody, where the kernel can tell. */
+  readonly outline?: () => string | undefined;
   /** Where the kernel can tell; one for all tables. */
   readonly foreign?: ForeignWrites;
   readonly onCall?: (what: "save" | "restore", ok: boolean, lines: number) => void;
@@ -72,6 +74,9 @@ export class IptablesTable implements LayerTable, Reconciler {
   /** Nothing new was asked for: whatever differs now is somebody else's doing. */
   #isOnlyLooking = false;
   #hasWritten = false;
+  #isBusy = false;
+  /** When it was last read or written. */
+  #outline: string | undefined;
   #areHooksDirty = true;
   /** What the kernel holds, as last read or written; nothing when that is in doubt. */
   #actual: Map<string, SavedRule[]> | undefined;
@@ -93,6 +98,16 @@ export class IptablesTable implements LayerTable, Reconciler {
     this.#refusals = new RefusedLog(this.#log);
     this.#graph = new ChainGraph((name) => this.#dirty.add(name));
     this.#recheck = new RecheckTimer(options);
+  }
+
+  /** Somebody else wrote since we last read or wrote, as far as the outline tells. */
+  get isOverwritten(): boolean {
+    const { outline } = this.#options;
+    return outline !== undefined && this.#hasWritten && !this.#isBusy && outline() !== this.#outline;
+  }
+  /** How long it takes to read. */
+  get readMs(): number {
+    return this.#recheck.readMs;
   }
 
   /** What is written, or shall be. */
@@ -160,6 +175,15 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
+    this.#isBusy = true;
+    try {
+      return await this.#apply(signal);
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  async #apply(signal: AbortSignal): Promise<ApplyOutcome> {
     this.#retryRefused();
     const isKnown =
       this.#actual !== undefined && this.#epoch !== undefined && this.#options.foreign?.epoch() === this.#epoch;
@@ -200,7 +224,10 @@ export class IptablesTable implements LayerTable, Reconciler {
   async #applyOnce(signal: AbortSignal): Promise<void> {
     const { store, insertMode, foreign } = this.#options;
     const known = this.#actual;
-    if (known === undefined) this.#epoch = foreign?.epoch();
+    if (known === undefined) {
+      this.#epoch = foreign?.epoch();
+      this.#outline = this.#options.outline?.(); // before: who writes while we read is noticed
+    }
     const actual = known ?? (await this.#read(signal));
     this.#actual = actual;
     // Of what is known, only what changed since can differ.
@@ -226,8 +253,7 @@ export class IptablesTable implements LayerTable, Reconciler {
       const lines = text.split("\n").length - 1;
       const started = performance.now();
       try {
-        const write = () => store.restore(text, signal);
-        await (foreign === undefined ? write() : foreign.during(write));
+        await this.#restore(text, signal);
         this.#options.onCall?.("restore", true, lines);
       } catch (error) {
         this.#options.onCall?.("restore", false, lines);
@@ -241,16 +267,21 @@ export class IptablesTable implements LayerTable, Reconciler {
     if (texts.length > 0) this.#adopt(actual, delta);
   }
 
+  async #restore(text: string, signal: AbortSignal): Promise<void> {
+    const { store, foreign } = this.#options;
+    const write = () => store.restore(text, signal);
+    try {
+      await (foreign === undefined ? write() : foreign.during(write));
+    } finally {
+      this.#outline = this.#options.outline?.();
+    }
+  }
+
   /** Rules the kernel does not take give way to stand-ins, which let nothing more pass. False when it is none of them. */
   async #setAside(error: IptablesError, signal: AbortSignal): Promise<boolean> {
-    const { store, foreign } = this.#options;
     const hooks = this.#hooksLeadingTo();
     const suspects = [...this.#parts()].flatMap((part) => this.#suspects(part, hooks.get(part.name) ?? []));
-    const restore = (text: string) => {
-      const write = () => store.restore(text, signal);
-      return foreign === undefined ? write() : foreign.during(write);
-    };
-    const refused = await findRefused(this.layer, suspects, restore);
+    const refused = await findRefused(this.layer, suspects, (text) => this.#restore(text, signal));
     for (const { chain: name, index, first, level, rule, candidates } of refused) {
       this.#aside.set({ chain: name, index, level: first + level });
       const standIn = candidates[level];

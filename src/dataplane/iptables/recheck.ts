@@ -45,6 +45,11 @@ export class RecheckTimer {
     return at === Number.POSITIVE_INFINITY ? undefined : Math.max(0, at - this.#now());
   }
 
+  /** What reading takes, at its longest of late. */
+  get readMs(): number {
+    return this.#readPeakMs;
+  }
+
   /** The table was read and took this long. */
   read(tookMs: number): void {
     this.#readPeakMs = Math.max(tookMs, this.#readPeakMs * DECAY);

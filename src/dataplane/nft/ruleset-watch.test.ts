@@ -1,6 +1,5 @@
 import { expect, test } from "bun:test";
 import type { DumpedTable } from "../../kernel/index.ts";
-import { silentLogger } from "../../lib/log.ts";
 import { RulesetWatch } from "./ruleset-watch.ts";
 
 test("a table of ours that goes or falls asleep is told once per change of the ruleset, others' are nobody's business", () => {
@@ -12,7 +11,6 @@ test("a table of ours that goes or falls asleep is told once per change of the r
   const watch = new RulesetWatch({
     ruleset: { generation: () => generation, tables: () => (reads++, tables) },
     tables: [{ family: "ip", name: "calico" }],
-    logger: silentLogger,
     onLoss: () => losses++,
   });
   const after = (change: () => void) => {

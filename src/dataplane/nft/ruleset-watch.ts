@@ -3,32 +3,27 @@
 // anybody wrote; only then is asked whether our tables are still there. What was changed inside them is found by the
 // reconcilers, in their own time.
 import type { NftRuleset, TableRef } from "../../kernel/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import { aborted } from "../../lib/retry.ts";
 
 export interface RulesetWatchOptions {
   readonly ruleset: Pick<NftRuleset, "generation" | "tables">;
   readonly tables: readonly TableRef[];
-  readonly logger: Logger;
   /** Before our tables were written for the first time nothing is missing. */
   readonly isBegun?: () => boolean;
   /** Tables are missing: look and write again. */
   readonly onLoss: () => void;
 }
 
-const CHECK_MS = 1000;
-
 export class RulesetWatch {
   readonly #options: RulesetWatchOptions;
   #generation: number | undefined;
-  #failure = "";
 
   constructor(options: RulesetWatchOptions) {
     this.#options = options;
   }
 
   check(): void {
-    const { ruleset, tables, onLoss } = this.#options;
+    const { ruleset, tables, isBegun, onLoss } = this.#options;
+    if (isBegun?.() === false) return;
     const generation = ruleset.generation();
     if (generation === this.#generation) return;
     this.#generation = generation;
@@ -36,24 +31,5 @@ export class RulesetWatch {
     const isThere = (table: TableRef) =>
       present.some(({ family, name }) => family === table.family && name === table.name);
     if (!tables.every(isThere)) onLoss();
-  }
-
-  /** Until the signal aborts. */
-  async run(signal: AbortSignal): Promise<void> {
-    const timer = setInterval(() => this.#try(), CHECK_MS);
-    await aborted(signal);
-    clearInterval(timer);
-  }
-
-  #try(): void {
-    if (this.#options.isBegun?.() === false) return;
-    try {
-      this.check();
-      this.#failure = "";
-    } catch (error) {
-      const reason = describeError(error);
-      if (reason !== this.#failure) this.#options.logger.warn("nftables cannot be watched", { error: reason });
-      this.#failure = reason;
-    }
   }
 }

@@ -22,6 +22,7 @@ import {
   Iptables,
   type IptablesStore,
   Ipsets,
+  LegacyTables,
   NetworkNamespace,
   Nft,
   openConntrack,
@@ -280,6 +281,8 @@ export class DataplaneHost implements AsyncDisposable {
     const ruleset = this.inside(() => new Nft());
     this.#disposables.push(ruleset);
     const features = detectFeatures({ iptablesVersion: "1.8.9", kernelVersion: "6.1.0" });
+    const outlines = backend === "legacy" ? this.inside(() => new LegacyTables([4, 6])) : undefined;
+    if (outlines !== undefined) this.#disposables.push(outlines);
     return {
       backend: "iptables",
       variant: backend,
@@ -287,6 +290,7 @@ export class DataplaneHost implements AsyncDisposable {
       ipsets,
       iptables: (family) => this.iptables(family, backend),
       ruleset,
+      ...(outlines === undefined ? {} : { outlines }),
     };
   }
 

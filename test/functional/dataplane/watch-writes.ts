@@ -2,7 +2,18 @@
 
 const READS = new Set([
   ...["list", "get", "names", "tables", "chains", "rules", "sets", "elements", "generation", "save", "read", "lookup"],
-  ...["listProxies", "listForwarding", "tryOut", "flowtables", "qdiscs", "root", "ingress", "objects", "counters"],
+  ...[
+    "listProxies",
+    "listForwarding",
+    "tryOut",
+    "flowtables",
+    "qdiscs",
+    "root",
+    "ingress",
+    "objects",
+    "counters",
+    "outline",
+  ],
 ]);
 
 /** Calls `before` with every write's name. Reads pass. */

@@ -1,0 +1,83 @@
+// Legacy iptables, whose kernel tells nobody of a write: somebody's flush is noticed by the table's outline.
+import { expect, test } from "bun:test";
+import { LegacyTables } from "../../../src/kernel/index.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+
+/** The planned looks are far away. */
+const SETTINGS = { IptablesPostWriteCheckIntervalSecs: "600", IptablesRefreshInterval: "600" };
+const tcp = { name: "tcp" } as const;
+const port = (first: number) => ({ first, last: first });
+
+async function world() {
+  const host = await DataplaneHost.create("legacy", SETTINGS);
+  const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+  for (const p of [80, 81]) host.prober.listen(b.target, "tcp", p);
+  const dataplane = host.start();
+  await host.send(
+    allowProfile,
+    policy("p", [rule({ protocol: tcp, dstPorts: [port(80)] })]),
+    host.endpoint(a),
+    host.endpoint(b, { tiers: [tier(["p"])] }),
+    inSync,
+  );
+  const probe = () => host.probe([a, a].map((from, i) => ({ from: from.target, to: b.v4, port: 80 + i })));
+  const shell = (script: string) => host.namespace.run("sh", ["-ec", script]);
+  const saved = () => shell("iptables-legacy-save; ip6tables-legacy-save").replace(/\[\d+:\d+\]|^#.*\n/gm, "");
+  return { host, dataplane, probe, shell, saved };
+}
+
+test("legacy: whatever of the tables somebody flushes or adds is repaired within seconds, the planned look being far away", async () => {
+  const { host, probe, shell, saved } = await world();
+  await using _ = host;
+  const before = saved();
+  const faults = [
+    "iptables-legacy -F; iptables-legacy -t raw -F; iptables-legacy -t mangle -F",
+    "iptables-legacy -F FORWARD",
+    "ip6tables-legacy -t raw -F cali-PREROUTING",
+    "iptables-legacy -t nat -A cali-fip-dnat -j ACCEPT",
+    "iptables-legacy -I FORWARD -j cali-cidr-block",
+  ];
+  for (const fault of faults) {
+    const told = host.lines.length;
+    const started = performance.now();
+    shell(fault);
+    await eventually(() => saved() === before, 8000).catch(() => expect(saved()).toBe(before));
+    const tookMs = performance.now() - started;
+    if (tookMs > 5000) throw new Error(`${fault}: repaired only after ${tookMs} ms`);
+    await host.send(inSync); // the round that repaired it has ended
+    expect(host.lines.slice(told).join("\n")).toContain("somebody changed our iptables rules; repairing");
+  }
+  expect(await probe()).toEqual(["reached", "silent"]);
+}, 60_000);
+
+test("legacy: our own writes, and a quiet second, read no table again", async () => {
+  const { host, dataplane } = await world();
+  await using _ = host;
+  const before = dataplane.stats.iptablesSave.calls;
+  await host.send(policy("p", [rule({ protocol: tcp, dstPorts: [port(80), port(81)] }), rule({ protocol: tcp })]));
+  expect(dataplane.stats.iptablesSave.calls).toBeGreaterThan(before); // right before the write, as ever
+  const written = dataplane.stats.iptablesSave.calls;
+  await Bun.sleep(2300); // two looks, and whatever they would lead to
+  expect(dataplane.stats.iptablesSave.calls).toBe(written);
+}, 60_000);
+
+test("legacy: the outline of a table says another word after every change of its length, and costs next to nothing", async () => {
+  await using host = await DataplaneHost.create("legacy");
+  using tables = host.inside(() => new LegacyTables([4, 6]));
+  const shell = (script: string) => host.namespace.run("sh", ["-ec", script]);
+  shell("iptables-legacy -A FORWARD -j ACCEPT; ip6tables-legacy -A FORWARD -j ACCEPT");
+  const outline = () => [tables.outline(4, "filter"), tables.outline(6, "filter")];
+  const before = outline();
+  expect(before.every((each) => each !== undefined)).toBe(true);
+  expect(outline()).toEqual(before);
+  shell("iptables-legacy -A FORWARD -j DROP");
+  const after = outline();
+  expect(after[0]).not.toBe(before[0]);
+  expect(after[1]).toBe(before[1]);
+  shell("iptables-legacy -F");
+  expect(outline()[0]).not.toBe(after[0]);
+  const started = performance.now();
+  for (let i = 0; i < 1000; i++) tables.outline(4, "filter");
+  expect((performance.now() - started) / 1000).toBeLessThan(1); // milliseconds each, on the busiest machine
+}, 30_000);
