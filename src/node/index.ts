@@ -56,6 +56,10 @@ const WITH_VALUE = ["threshold-time", "confd-confdir"];
 export async function main(argv: readonly string[]): Promise<number> {
   const words = argv.map(oneDash);
   const names = words.filter((word) => word.startsWith("-")).map(nameOf);
+  if (words.length === 1 && ["h", "help"].includes(names[0] ?? "")) {
+    console.log(usageText());
+    return 0;
+  }
   const stray = strayWord(words);
   if (stray !== undefined && !names.includes("felix")) {
     console.error(`calico-node: ${stray} means nothing here`);
@@ -109,11 +113,38 @@ async function threshold(words: readonly string[]): Promise<number> {
   return (at < 0 ? undefined : durationMs(text)) ?? 30_000;
 }
 
-function usage(): number {
-  const parts = Object.keys(roles).map((name) => `  -${name}`);
+/** What each part is, for who asks. */
+const MEANING: Readonly<Record<string, string>> = {
+  felix: "the agent: policy and routes of this host",
+  confd: "BIRD's configuration, kept up to date",
+  startup: "the node's name, addresses, pools and default configurations, once",
+  "complete-startup": "says that the node is on the network",
+  "allocate-tunnel-addrs": "addresses of the tunnels",
+  "monitor-addresses": "watches the host's addresses",
+  "monitor-token": "keeps the CNI plugin's account fresh",
+  "status-reporter": "CalicoNodeStatus resources",
+  "show-status": "agent and BGP sessions, as tables",
+  shutdown: "says that the node leaves the network",
+  "hostpath-init": "folders of the host that the others write to",
+  "node-services": "the light loops alone, beside agents that somebody else runs",
+  uninstall: "takes all of ours off a host that leaves",
+  init: "mounts bpffs and cgroup2",
+  v: "the version",
+};
+
+function usageText(): string {
+  const parts = Object.keys(roles).map((name) => `  -${name.padEnd(22)} ${MEANING[name] ?? ""}`);
   const probes = PROBES.map((name) => `  -${name}`);
-  console.error(
-    `Usage: calico-node            run the whole node\n       calico-node FLAG       run one part:\n${parts.join("\n")}\n       calico-node PROBE... [-threshold-time 30s]\n${probes.join("\n")}`,
-  );
+  return [
+    "Usage: calico-node            run the whole node",
+    "       calico-node FLAG       run one part:",
+    ...parts,
+    "       calico-node PROBE... [-threshold-time 30s]",
+    ...probes,
+  ].join("\n");
+}
+
+function usage(): number {
+  console.error(usageText());
   return 1;
 }
