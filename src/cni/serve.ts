@@ -2,17 +2,38 @@
 import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
+import { describeError, type Logger } from "../lib/log.ts";
 import { screenLogger } from "../lib/screen-log.ts";
 import { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
 
+const USAGE = `calico cni-service [--socket PATH]\n  answers CNI plugins on PATH (${SERVICE_SOCKET})\n`;
+
 export async function main(argv: readonly string[]): Promise<number> {
-  const { values } = parseArgs({ args: [...argv], options: { socket: { type: "string" }, help: { type: "boolean" } } });
+  let values: { readonly socket?: string; readonly help?: boolean };
+  try {
+    ({ values } = parseArgs({
+      args: [...argv],
+      options: { socket: { type: "string" }, help: { type: "boolean", short: "h" } },
+    }));
+  } catch {
+    writeSync(2, USAGE);
+    return 2;
+  }
   if (values.help === true) {
-    writeSync(1, `calico cni-service [--socket PATH]\n  answers CNI plugins on PATH (${SERVICE_SOCKET})\n`);
+    writeSync(1, USAGE);
     return 0;
   }
   const log = screenLogger("info");
-  const path = values.socket ?? SERVICE_SOCKET;
+  try {
+    await serve(values.socket ?? SERVICE_SOCKET, log);
+    return 0;
+  } catch (error) {
+    log.error("The CNI service cannot run", { error: describeError(error) });
+    return 1;
+  }
+}
+
+async function serve(path: string, log: Logger): Promise<void> {
   const config = chooseDatastore(configFromEnvironment(process.env), { env: process.env });
   const store = await openDatastore(withServiceRates(config));
   await using _service = startCniService({ store, log, path });
@@ -20,5 +41,4 @@ export async function main(argv: readonly string[]): Promise<number> {
   await new Promise<void>((resolve) => {
     for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => resolve());
   });
-  return 0;
 }

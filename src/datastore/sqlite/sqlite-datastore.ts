@@ -2,7 +2,7 @@
 // Resources survive a power cut once written. What describes running workloads (endpoints, addresses, status) may lose
 // its last moments with them, and is spared the wait for the disk.
 import { Database } from "bun:sqlite";
-import { closeSync, mkdirSync, openSync } from "node:fs";
+import { accessSync, closeSync, constants, mkdirSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
 import { encodeValue, pathOf, rangeOf } from "../codec.ts";
@@ -54,8 +54,9 @@ export async function openSqliteFile(file: string, options: SqliteOptions = {}):
   try {
     mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
     createPrivately(file);
+    accessSync(file, constants.R_OK | constants.W_OK); // SQLite would say only that it cannot open it
   } catch (error) {
-    throw new Unavailable(file, error instanceof Error ? error.message : String(error), { cause: error });
+    throw new Unavailable(file, whyNot(error), { cause: error });
   }
   return retryBusy({ file, timeoutMs }, () => {
     const db = new Database(file, OPEN_FLAGS);
@@ -70,6 +71,12 @@ export async function openSqliteFile(file: string, options: SqliteOptions = {}):
       throw error;
     }
   });
+}
+
+function whyNot(error: unknown): string {
+  const isForbidden = (error as NodeJS.ErrnoException).code === "EACCES";
+  if (isForbidden) return "this user may not read and write it; run as root, or name another file (CALICO_SQLITE_PATH)";
+  return error instanceof Error ? error.message : String(error);
 }
 
 /**

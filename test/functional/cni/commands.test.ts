@@ -1,5 +1,8 @@
 // The commands beside ADD and DEL, the flags, and calico-ipam as a program of its own.
 import { describe, expect, test } from "bun:test";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { defaultDestination } from "../../../src/kernel/index.ts";
 import { hostCidr, parseAddress } from "../../../src/lib/ip.ts";
 import { canRun, CniHost } from "./cni-host.ts";
@@ -166,5 +169,24 @@ describe.skipIf(!canRun)("programs and flags", () => {
     const text = await Bun.file(path).text();
     expect(text).toContain("ADD failed");
     expect(text).not.toContain(secret);
+  });
+});
+
+describe.skipIf(!canRun)("calico cni-service", () => {
+  test("says in one line that it may not have the datastore", () => {
+    const folder = mkdtempSync(join(tmpdir(), "cni-rights-"));
+    try {
+      chmodSync(folder, 0o755);
+      const file = join(folder, "calico.db");
+      writeFileSync(file, "", { mode: 0o600 });
+      const nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+      const env = { PATH: process.env["PATH"] ?? "", DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: file };
+      const calico = join(import.meta.dir, "../../../dist/calico");
+      const { exitCode, stderr } = Bun.spawnSync([...nobody, calico, "cni-service"], { env });
+      expect(exitCode).toBe(1);
+      expect(stderr.toString()).toMatch(/^[^\n]*may not read and write it[^\n]*\n$/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });
