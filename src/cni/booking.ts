@@ -7,7 +7,7 @@ import type { CniContext } from "./context.ts";
 import { type EndpointDraft, endpointEntry, findEndpoint, type StoredEndpoint } from "./endpoint.ts";
 import { checkDatastoreReady, waitForReadinessGates } from "./gates.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
-import { gateTimeoutMs } from "./open-context.ts";
+import { gateSignal } from "./open-context.ts";
 import { type Assigned, onStore } from "./ipam-plugin.ts";
 import { hasProfile } from "./profile.ts";
 import { type CniResult, hostNetwork } from "./result.ts";
@@ -86,7 +86,7 @@ export function book(
 
 async function passGates(context: CniContext, urls: () => Promise<void>): Promise<StoredEndpoint | undefined> {
   const { store, identity, mark } = context;
-  const ready = checkDatastoreReady(store, gateTimeoutMs(context));
+  const ready = checkDatastoreReady(store, gateSignal(context));
   const [, existing] = await Promise.all([ready, findEndpoint(store, identity)]);
   await urls();
   mark("gates open");

@@ -8,7 +8,7 @@ import { collectGarbage } from "./garbage.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { assignAddresses, releaseAddresses } from "./ipam-plugin.ts";
 import { checkNodenameFile } from "./node-files.ts";
-import { gateTimeoutMs, refuseOwnNetns } from "./open-context.ts";
+import { gateSignal, refuseOwnNetns } from "./open-context.ts";
 import { waitForPolicy } from "./policy-wait.ts";
 import { renderResult } from "./result.ts";
 import { versionReply } from "./version.ts";
@@ -76,7 +76,7 @@ async function runCalicoIpam(context: CniContext): Promise<string> {
 async function status(context: CniContext): Promise<void> {
   try {
     if (context.request.program === "calico") checkNodenameFile(context.conf);
-    await checkDatastoreReady(context.store, gateTimeoutMs(context));
+    await checkDatastoreReady(context.store, gateSignal(context));
   } catch (error) {
     const { message } = asCniError(error);
     throw new CniError(NOT_AVAILABLE, message, "no pod can be attached now", { cause: error });

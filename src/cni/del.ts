@@ -7,7 +7,7 @@ import { deleteEndpoint, deletionOf, getEndpoint, type StoredEndpoint } from "./
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
 import { checkDatastoreReady } from "./gates.ts";
-import { gateTimeoutMs } from "./open-context.ts";
+import { gateSignal } from "./open-context.ts";
 import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
 import { legacyHandle, onStore, releaseAddresses } from "./ipam-plugin.ts";
 
@@ -27,7 +27,7 @@ async function delTogether(context: CniContext): Promise<void> {
     context.store,
     async (store) => {
       const here = onStore(context, store);
-      const ready = checkDatastoreReady(store, gateTimeoutMs(context)).then(() => mark("gates open"));
+      const ready = checkDatastoreReady(store, gateSignal(context)).then(() => mark("gates open"));
       ready.then(() => begun.resolve()).catch(() => {});
       await giveBack(here, ready);
     },
@@ -68,7 +68,7 @@ async function ownEndpoint({ store, identity }: CniContext): Promise<StoredEndpo
 
 async function delInSteps(context: CniContext): Promise<void> {
   const { mark } = context;
-  const ready = checkDatastoreReady(context.store, gateTimeoutMs(context)).then(() => mark("gates open"));
+  const ready = checkDatastoreReady(context.store, gateSignal(context)).then(() => mark("gates open"));
   ready.catch(() => {}); // everything below waits for it
   const deleted = deleteOwnEndpoint({ ...context, store: gatedStore(context.store, ready) }).then(() =>
     mark("endpoint deleted"),

@@ -7,11 +7,11 @@ const GATE_INTERVAL_MS = 5000;
 export const GATE_TIMEOUT_SECONDS = 30;
 const GATE_TIMEOUT_MS = GATE_TIMEOUT_SECONDS * 1000;
 
-/** @param timeoutMs for this question alone: who is never answered need ask no other */
-export async function checkDatastoreReady(store: Datastore, timeoutMs?: number): Promise<void> {
+/** @param signal for this question alone: who is never answered need ask no other */
+export async function checkDatastoreReady(store: Datastore, signal?: AbortSignal): Promise<void> {
   let spec: { readonly datastoreReady?: unknown };
   try {
-    const options = timeoutMs === undefined ? {} : { signal: AbortSignal.timeout(timeoutMs) };
+    const options = signal === undefined ? {} : { signal };
     const stored = await store.get({ type: "resource", kind: "ClusterInformation", name: "default" }, options);
     spec = stored.value.spec as typeof spec;
   } catch (error) {

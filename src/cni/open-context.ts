@@ -86,8 +86,10 @@ export function deadlineOf(store: Datastore, request: CniRequest, conf: NetConf)
 }
 
 /** What the first question has, where not all have one time together. */
-export const gateTimeoutMs = ({ store, conf }: Pick<CniContext, "store" | "conf">): number | undefined =>
-  store.name === "kubernetes" ? conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000 : undefined;
+export const gateSignal = ({ store, conf }: Pick<CniContext, "store" | "conf">): AbortSignal | undefined =>
+  store.name === "kubernetes"
+    ? AbortSignal.timeout(conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000)
+    : undefined;
 
 /** A pod in the plugin's own namespace would take the host's network apart. */
 export function refuseOwnNetns(context: CniContext): void {

@@ -4,7 +4,7 @@
 import { type Datastore, type DatastoreConfig, GroupCommit, type KubeApi } from "../datastore/index.ts";
 import { IpamMemory } from "../ipam/index.ts";
 import { LinkRemover, NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
-import type { Logger } from "../lib/log.ts";
+import { createLogger, describeError, type Logger } from "../lib/log.ts";
 import { runCommand } from "./commands.ts";
 import { asCniError, errorReply } from "./error.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
@@ -15,6 +15,7 @@ import { type NetConf, parseNetConf } from "./net-conf.ts";
 import { buildContext, deadlineOf } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
 import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
+import { rehearse } from "./rehearsal.ts";
 import { SharedLock } from "./shared-lock.ts";
 import { Turns } from "./turns.ts";
 import { appendTimes, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
@@ -65,12 +66,39 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
     onRequest: (request) => answer(all, request),
     onFailure: (error) => options.log.error("The CNI service failed", { error }),
   });
+  const closing = new AbortController();
+  const stage = { store: gathered, recall: memory.recall, answer: onStage, signal: closing.signal };
+  // Whoever asks for a pod hears what is wrong.
+  const rehearsed = rehearse(stage).catch((error: unknown) =>
+    options.log.debug("The CNI service could not be rehearsed", { error: describeError(error) }),
+  );
   return {
     async [Symbol.asyncDispose]() {
+      closing.abort();
+      await rehearsed;
       await server[Symbol.asyncDispose]();
       await warm[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Answers a rehearsed request: nothing of it is seen or kept. */
+export function onStage(store: Datastore, request: ReceivedRequest): Promise<string> {
+  const log = createLogger({ level: "error", write: () => {} });
+  return answer(
+    {
+      store,
+      log,
+      env: {},
+      kubernetes: undefined,
+      warm: new WarmNodes({ store, log }, undefined),
+      memory: new IpamMemory(),
+      hostLock: async () => ({ [Symbol.dispose]: () => {} }),
+      turns: new Turns(),
+      remover: new LinkRemover(),
+    },
+    request,
+  );
 }
 
 /** What is followed for the node of the requests: one, but for tests. Begun by the first request that could use it. */
