@@ -1,7 +1,7 @@
 // The way to etcd when it is not smooth: certificates, accounts, discovery, dead and silent servers.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { copyFileSync, readFileSync } from "node:fs";
-import { createServer, type Server, type Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import {
   type Datastore,
@@ -171,6 +171,38 @@ for (const oneShot of [false, true])
       expect(performance.now() - started).toBeLessThan(900);
     });
 
+    test("a write whose answer is lost goes to the next endpoint, and happens once", async () => {
+      await using own = await EtcdServer.start();
+      for (const isForwarded of [false, true]) {
+        await using way = await LossyWay.start(own.url, isForwarded);
+        const config = { ...own.config, endpoints: [way.url, own.url] };
+        await withStore(own.config, options, async (direct) => {
+          /** By a client of its own each time: the first thing it ever asks is this write. */
+          const write = <T>(use: (store: Datastore) => Promise<T>): Promise<T> => {
+            way.lose();
+            return withStore(config, { ...options, timeoutMs: 3000 }, use);
+          };
+          const name = `lost-${isForwarded}`;
+          const made = await write((store) => store.create(pool(name)));
+          expect(await direct.get(poolKey(name))).toEqual(made);
+          const changed = await write((store) => store.update({ ...made, value: pool(name, "10.1.0.0/16").value }));
+          expect(await direct.get(poolKey(name))).toEqual(changed);
+          const both = await write((store) =>
+            store.together!([
+              { op: "update", entry: { ...changed, value: pool(name).value } },
+              { op: "create", entry: pool(`${name}-2`) },
+            ]),
+          );
+          const revision = both.done ? both.revisions[0] : "refused";
+          expect((await direct.get(poolKey(name))).revision).toBe(revision!);
+          expect((await direct.get(poolKey(`${name}-2`))).revision).toBe(revision!);
+          await write((store) => store.delete(poolKey(name), { revision: revision! }));
+          expect(await fault(direct.get(poolKey(name)))).toBeInstanceOf(NotFound);
+          expect(way.lost).toBe(4);
+        });
+      }
+    });
+
     test("nobody there: says where, why and for how long, within the timeout", async () => {
       const dead = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`];
       const started = performance.now();
@@ -320,5 +352,62 @@ class SilentServer implements Disposable {
   [Symbol.dispose](): void {
     for (const socket of this.#sockets) socket.destroy();
     this.#server.close();
+  }
+}
+
+/** A way to etcd that hangs up on a write: before etcd hears of it, or once etcd has answered. */
+class LossyWay implements AsyncDisposable {
+  lost = 0;
+  #isLosing = false;
+  readonly #sockets = new Set<Socket>();
+  readonly #server: Server;
+
+  private constructor(
+    readonly target: URL,
+    readonly isForwarded: boolean,
+  ) {
+    this.#server = createServer((client) => this.#accept(client));
+  }
+  static async start(target: string, isForwarded: boolean): Promise<LossyWay> {
+    const way = new LossyWay(new URL(target), isForwarded);
+    await new Promise<void>((resolve) => way.#server.listen(0, "127.0.0.1", resolve));
+    return way;
+  }
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as { port: number }).port}`;
+  }
+  /** The next write. */
+  lose(): void {
+    this.#isLosing = true;
+  }
+
+  #accept(client: Socket): void {
+    const etcd = connect(Number(this.target.port), this.target.hostname);
+    let isCut = false;
+    const end = (): void => {
+      client.destroy();
+      etcd.destroy();
+    };
+    for (const socket of [client, etcd]) {
+      this.#sockets.add(socket);
+      socket.on("error", end);
+      socket.on("close", end);
+    }
+    client.on("data", (chunk: Buffer) => {
+      // As JSON its path tells a write, as protobuf its text.
+      if (this.#isLosing && (chunk.includes("/v3/kv/txn") || chunk.includes("lost-"))) {
+        this.#isLosing = false;
+        this.lost++;
+        isCut = true;
+        if (!this.isForwarded) return end();
+      }
+      etcd.write(chunk);
+    });
+    etcd.on("data", (chunk: Buffer) => (isCut ? end() : client.write(chunk)));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((resolve) => this.#server.close(resolve));
   }
 }

@@ -110,7 +110,13 @@ export class EndpointWalk {
 
   /** Tries endpoint after endpoint. What may have been carried out is repeated only when that does no harm. */
   async run<T>(
-    options: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined; readonly repeatable: boolean },
+    options: {
+      readonly timeoutMs: number;
+      readonly signal?: AbortSignal | undefined;
+      readonly repeatable: boolean;
+      /** An attempt came to nothing that may have been carried out. */
+      readonly onLost?: () => void;
+    },
     attempt: (endpoint: Endpoint, budgetMs: number) => Promise<T>,
   ): Promise<T> {
     const started = performance.now();
@@ -127,6 +133,7 @@ export class EndpointWalk {
       } catch (error) {
         if (!(error instanceof AttemptFailed)) throw error;
         this.advance();
+        if (error.reached) options.onLost?.();
         // The last try may have had no time left: what an earlier one found out tells more.
         if (!(error instanceof AttemptTimedOut && reasons.has(endpoint.url))) reasons.set(endpoint.url, error.reason);
         const round = Math.floor((tries + 1) / this.#endpoints.length);

@@ -26,8 +26,9 @@ import { nameOfKey } from "../key-name.ts";
 import { parseRevision, requireRevision } from "../revision.ts";
 import { decodeIfReadable, decodeRow, decodeRows, swapFailure } from "../rows.ts";
 import { nextTurn } from "../../lib/retry.ts";
-import type { EtcdApi } from "./api.ts";
+import type { EtcdApi, EtcdCall } from "./api.ts";
 import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
+import { swap } from "./lost-answer.ts";
 import type { Compare, EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest } from "./messages.ts";
 import { ReadBatch } from "./read-batch.ts";
 import { EtcdWatch } from "./watch.ts";
@@ -73,7 +74,7 @@ export class EtcdDatastore implements Datastore {
 
   async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     const key = pathOf(entry.key);
-    const answer = await this.#txn(
+    const answer = await this.#swap(
       {
         compare: [{ key, field: "version", equals: 0 }],
         success: [await this.#put(key, entry, options)],
@@ -88,7 +89,7 @@ export class EtcdDatastore implements Datastore {
   async update<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     const expected = requireRevision(entry.revision);
     const key = pathOf(entry.key);
-    const answer = await this.#txn(
+    const answer = await this.#swap(
       {
         compare: [{ key, field: "mod", equals: expected }],
         success: [await this.#put(key, entry, options)],
@@ -102,24 +103,28 @@ export class EtcdDatastore implements Datastore {
 
   async apply<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     const success = [await this.#put(pathOf(entry.key), entry, options)];
-    const answer = await this.#txn({ compare: [], success, failure: [] }, options, true);
+    this.#beforeWrite?.();
+    const answer = await this.#api.txn(
+      { compare: [], success, failure: [] },
+      { ...signalOf(options), repeatable: true },
+    );
     return { key: entry.key, value: entry.value, revision: String(answer.revision) };
   }
 
   async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Removed<K>> {
     const expected = parseRevision(options.revision);
     const path = pathOf(key);
-    const answer = await this.#txn(
-      {
-        compare: expected === 0 ? [] : [{ key: path, field: "mod", equals: expected }],
-        success: [{ type: "delete", delete: { key: path } }],
-        failure: [{ type: "range", range: { key: path } }],
-      },
-      options,
-    );
-    if (answer.succeeded && answer.row !== undefined)
-      return decodeIfReadable(key, answer.row) ?? { key, revision: String(answer.row.revision) };
-    throw swapFailure(key, answer.succeeded ? undefined : answer.row);
+    const success = [{ type: "delete", delete: { key: path } } as const];
+    if (expected === 0) {
+      this.#beforeWrite?.();
+      const request = { compare: [], success, failure: [] };
+      const { rows } = await this.#api.txn(request, { ...signalOf(options), repeatable: false });
+      return removedOf(key, rows[0]?.[0]);
+    }
+    const compare = [{ key: path, field: "mod", equals: expected } as const];
+    const answer = await this.#swap({ compare, success, failure: [{ type: "range", range: { key: path } }] }, options);
+    if (!answer.succeeded) throw swapFailure(key, answer.row);
+    return answer.row === undefined ? { key, revision: String(expected) } : removedOf(key, answer.row);
   }
 
   async together(writes: readonly Write[], options: TogetherOptions = {}): Promise<Together> {
@@ -132,7 +137,8 @@ export class EtcdDatastore implements Datastore {
       }),
     );
     this.#beforeWrite?.();
-    const answer = await this.#api.txn(
+    const answer = await swap(
+      this.#api,
       {
         compare: [
           ...keys.map((key, i) => ({ key, field: "mod", equals: expected[i] ?? 0 }) as const), // 0: there is none
@@ -141,7 +147,7 @@ export class EtcdDatastore implements Datastore {
         success,
         failure: keys.map((key) => ({ type: "range", range: { key } })),
       },
-      { signal: options.signal, repeatable: false },
+      signalOf(options),
     );
     const revision = String(answer.revision);
     if (answer.succeeded) return { done: true, revisions: writes.map(() => revision) };
@@ -246,15 +252,22 @@ export class EtcdDatastore implements Datastore {
     return { type: "put", put: { key, value, ...(lease === undefined ? {} : { lease }) } };
   }
 
-  async #txn(
+  /** A write of one key that is bound to what is there. */
+  async #swap(
     request: TxnRequest,
     options: CallOptions,
-    repeatable = false,
   ): Promise<{ succeeded: boolean; revision: number; row: EtcdRow | undefined }> {
     this.#beforeWrite?.();
-    const { succeeded, revision, rows } = await this.#api.txn(request, { signal: options.signal, repeatable });
+    const { succeeded, revision, rows } = await swap(this.#api, request, signalOf(options));
     return { succeeded, revision, row: rows[0]?.[0] };
   }
+}
+
+const signalOf = ({ signal }: CallOptions): EtcdCall => ({ signal });
+
+function removedOf<K extends StoredKey>(key: K, row: EtcdRow | undefined): Removed<K> {
+  if (row === undefined) throw new NotFound(nameOfKey(key));
+  return decodeIfReadable(key, row) ?? { key, revision: String(row.revision) };
 }
 
 /** What must be there before a write: 0 for nothing. */

@@ -63,8 +63,13 @@ export class GatewayEtcdApi implements EtcdApi {
       success: request.success.map(operationJson),
       failure: request.failure.map(operationJson),
     };
-    const answer = await this.#call<JsonTxn>("/v3/kv/txn", body, call);
+    let wasLost = false;
+    const onLost = (): void => {
+      wasLost = true;
+    };
+    const answer = await this.#call<JsonTxn>("/v3/kv/txn", body, { ...call, onLost });
     return {
+      wasLost,
       succeeded: answer.succeeded ?? false,
       revision: Number(answer.header?.revision ?? 0),
       rows: (answer.responses ?? []).map((r) =>
@@ -93,7 +98,7 @@ export class GatewayEtcdApi implements EtcdApi {
   #call<S>(
     path: string,
     body: unknown,
-    options: EtcdCall & { readonly repeatable: boolean; readonly revision?: number },
+    options: EtcdCall & { readonly repeatable: boolean; readonly revision?: number; readonly onLost?: () => void },
   ): Promise<S> {
     return this.#walk.run({ ...options, timeoutMs: this.#timeoutMs }, async (endpoint, budgetMs) => {
       const post = async () =>

@@ -24,6 +24,7 @@ import {
 
 interface UnaryOptions extends EtcdCall {
   readonly repeatable: boolean;
+  readonly onLost?: () => void;
   readonly revision?: number;
 }
 
@@ -50,8 +51,13 @@ export class GrpcEtcdApi implements EtcdApi {
     return this.#call(RANGE, request, { ...call, repeatable: true, revision: request.revision ?? 0 });
   }
 
-  txn(request: TxnRequest, call: EtcdCall & { readonly repeatable: boolean }): Promise<TxnResponse> {
-    return this.#call(TXN, request, call);
+  async txn(request: TxnRequest, call: EtcdCall & { readonly repeatable: boolean }): Promise<TxnResponse> {
+    let wasLost = false;
+    const onLost = (): void => {
+      wasLost = true;
+    };
+    const answer = await this.#call(TXN, request, { ...call, onLost });
+    return wasLost ? { ...answer, wasLost } : answer;
   }
 
   grantLease(ttlSeconds: number, call: EtcdCall): Promise<bigint> {

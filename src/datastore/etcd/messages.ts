@@ -52,6 +52,8 @@ export interface TxnResponse {
   readonly revision: number;
   /** What each operation read or removed, in order. */
   readonly rows: readonly (readonly EtcdRow[])[];
+  /** It was sent before, and may have been carried out: that answer never came. */
+  readonly wasLost?: boolean;
 }
 export interface WatchCreate {
   readonly key: string;
