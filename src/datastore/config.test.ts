@@ -165,4 +165,6 @@ test("DM-137 DM-138 Kubernetes settings reach the driver: list of files, inline,
     clientBurst: 80,
     apiGroup: "projectcalico.org/v3",
   });
+  const env = { FELIX_INTERFACEPREFIX: "eni, cali" };
+  expect(chooseDatastore(api, { ...bare, env })).toMatchObject({ interfacePrefix: "eni" });
 });

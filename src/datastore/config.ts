@@ -44,6 +44,8 @@ export interface KubernetesConfig {
   readonly usePodCidr: boolean;
   readonly clientQps?: number;
   readonly clientBurst?: number;
+  /** How the host's ends of pods' interfaces begin, where endpoints are made from pods. */
+  readonly interfacePrefix?: string;
   /** `projectcalico.org/v3` for the native custom resources; absent = discover. */
   readonly apiGroup?: string;
 }
@@ -175,6 +177,7 @@ function kubernetesConfig(api: ApiConfig, surroundings: Surroundings): Kubernete
     insecureSkipTlsVerify: api.k8sInsecureSkipTLSVerify ?? false,
     disableNodePoll: api.k8sDisableNodePoll ?? false,
     usePodCidr: api.usePodCIDR ?? false,
+    ...given("interfacePrefix", surroundings.env["FELIX_INTERFACEPREFIX"]?.split(",")[0]?.trim() || undefined),
     ...given("clientQps", api.k8sClientQPS),
     ...given("clientBurst", api.k8sClientBurst),
     ...given("apiGroup", api.calicoAPIGroup),

@@ -5,9 +5,9 @@ import {
   KubeApi,
   type KubeApiOptions,
   type KubeObject,
-  KubeStatusError,
   type KubeWatchEvent,
 } from "../../src/datastore/kubernetes/api-client.ts";
+import { KubeStatusError } from "../../src/datastore/kubernetes/status-error.ts";
 import type { ApiServer } from "./api-server.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadAll } from "js-yaml";
-import { KubeStatusError } from "../../src/datastore/kubernetes/api-client.ts";
+import { KubeStatusError } from "../../src/datastore/kubernetes/status-error.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 

@@ -1,12 +1,14 @@
 // A thin client of the Kubernetes API over node:https: JSON requests, paged lists, watches, patches, with a limit on
 // requests per second. It knows HTTP and Status objects, and nothing of Calico.
 import { Agent as HttpAgent, type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
-import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
 import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import { delay } from "../../lib/retry.ts";
 import { Unavailable } from "../errors.ts";
-import type { Access } from "./access.ts";
+import type { Access, Credentials } from "./access.ts";
+import { KubeStatusError, statusError } from "./status-error.ts";
+import { TokenBucket } from "./token-bucket.ts";
 
 /** What every object of the API carries. */
 export interface KubeObject {
@@ -30,22 +32,6 @@ export interface KubeMetadata {
 export interface KubeList<T extends KubeObject = KubeObject> {
   readonly items: readonly T[];
   readonly metadata: { readonly resourceVersion?: string; readonly continue?: string };
-}
-
-/** The API server said no. */
-export class KubeStatusError extends Error {
-  override readonly name = "KubeStatusError";
-  constructor(
-    readonly request: string,
-    readonly code: number,
-    /** `NotFound`, `AlreadyExists`, `Conflict`, `Expired`, … */
-    readonly reason: string,
-    message: string,
-    readonly causes: readonly { readonly field?: string; readonly reason?: string; readonly message?: string }[] = [],
-    readonly retryAfterSeconds?: number,
-  ) {
-    super(`${request}: ${message}`);
-  }
 }
 
 export interface KubeRequest {
@@ -151,7 +137,7 @@ export class KubeApi {
       if (answer === undefined) continue;
       const { response, text, code } = answer;
       if (code >= 200 && code < 300) return (text === "" ? undefined : parse(request.lossless)(text)) as T;
-      const error = statusError(request, code, text, response);
+      const error = statusError(wordsOf(request), response, text);
       if (code === 401 && attempt === 0) {
         this.#access.forget();
         continue;
@@ -171,7 +157,7 @@ export class KubeApi {
     const response = await this.#send(request, this.#timeoutMs);
     const text = await readAll(response, this.#timeoutMs);
     const code = response.statusCode ?? 0;
-    if (code < 200 || code >= 300) throw statusError(request, code, text, response);
+    if (code < 200 || code >= 300) throw statusError(wordsOf(request), response, text);
   }
 
   /**
@@ -224,7 +210,7 @@ export class KubeApi {
       const code = response.statusCode ?? 0;
       if (code === 200) return response;
       if (code === 401) this.#access.forget();
-      const error = statusError(request, code, await readAll(response, this.#timeoutMs), response);
+      const error = statusError(wordsOf(request), response, await readAll(response, this.#timeoutMs));
       // A server that has just started is still reading its storage.
       if (code !== 429 || attempt >= 3) throw error;
       await delay(Math.min(10, error.retryAfterSeconds ?? 1) * 1000, signal);
@@ -244,49 +230,18 @@ export class KubeApi {
   }
 
   async #send(request: KubeRequest, timeoutMs: number): Promise<IncomingMessage> {
-    const credentials = await this.#access.credentials();
+    const body = bodyText(request);
+    const options = this.#requestOptions(request, body, await this.#access.credentials());
     const gate = request.method === "GET" ? undefined : this.#beforeWrite;
     gate?.();
     this.requests++;
-    const { server } = this.#access;
-    const body =
-      request.body === undefined
-        ? undefined
-        : request.lossless === true
-          ? stringifyLosslessJson(request.body)
-          : JSON.stringify(request.body);
-    const prefix = server.pathname.replace(/\/$/, "");
-    const send = server.protocol === "https:" ? httpsRequest : httpRequest;
+    const send = this.#access.server.protocol === "https:" ? httpsRequest : httpRequest;
     const started = performance.now();
     return new Promise((resolve, reject) => {
-      const outgoing = send(
-        {
-          agent: this.#agent,
-          host: server.hostname.replace(/^\[|\]$/g, ""),
-          port: server.port === "" ? (server.protocol === "https:" ? 443 : 80) : Number(server.port),
-          method: request.method,
-          path: `${prefix}${request.path}${queryText(request.query)}`,
-          ...(server.protocol === "https:" ? this.#access.tls : {}),
-          ...(credentials.cert === undefined ? {} : { cert: credentials.cert }),
-          ...(credentials.key === undefined ? {} : { key: credentials.key }),
-          ...(request.signal === undefined ? {} : { signal: request.signal }),
-          headers: {
-            accept: "application/json",
-            "user-agent": "calico-ts",
-            ...(credentials.authorization === undefined ? {} : { authorization: credentials.authorization }),
-            ...(body === undefined
-              ? {}
-              : {
-                  "content-type": request.contentType ?? "application/json",
-                  "content-length": Buffer.byteLength(body),
-                }),
-          },
-        },
-        (response) => {
-          clearTimeout(timer);
-          resolve(response);
-        },
-      );
+      const outgoing = send(options, (response) => {
+        clearTimeout(timer);
+        resolve(response);
+      });
       const timer = setTimeout(() => outgoing.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
       outgoing.on("error", (error) => {
         clearTimeout(timer);
@@ -308,6 +263,35 @@ export class KubeApi {
         });
     });
   }
+
+  #requestOptions(request: KubeRequest, body: string | undefined, credentials: Credentials): RequestOptions {
+    const { server, tls } = this.#access;
+    const isTls = server.protocol === "https:";
+    return {
+      agent: this.#agent,
+      host: server.hostname.replace(/^\[|\]$/g, ""),
+      port: server.port === "" ? (isTls ? 443 : 80) : Number(server.port),
+      method: request.method,
+      path: `${server.pathname.replace(/\/$/, "")}${request.path}${queryText(request.query)}`,
+      ...(isTls ? tls : {}),
+      ...(credentials.cert === undefined ? {} : { cert: credentials.cert }),
+      ...(credentials.key === undefined ? {} : { key: credentials.key }),
+      ...(request.signal === undefined ? {} : { signal: request.signal }),
+      headers: {
+        accept: "application/json",
+        "user-agent": "calico-ts",
+        ...(credentials.authorization === undefined ? {} : { authorization: credentials.authorization }),
+        ...(body === undefined
+          ? {}
+          : { "content-type": request.contentType ?? "application/json", "content-length": Buffer.byteLength(body) }),
+      },
+    };
+  }
+}
+
+function bodyText({ body, lossless }: KubeRequest): string | undefined {
+  if (body === undefined) return undefined;
+  return lossless === true ? stringifyLosslessJson(body) : JSON.stringify(body);
 }
 
 /** Until there is a connection nothing is sent, and much may happen: a process may be stopped for a minute. */
@@ -319,52 +303,10 @@ function whenConnected(outgoing: ClientRequest, ready: () => void): void {
   });
 }
 
-/** So many requests at once, so many per second after that. */
-export class TokenBucket {
-  #tokens: number;
-  #at = performance.now();
-  constructor(
-    readonly perSecond: number,
-    readonly burst: number,
-  ) {
-    this.#tokens = burst;
-  }
-  async take(signal?: AbortSignal): Promise<void> {
-    if (this.perSecond <= 0) return;
-    const now = performance.now();
-    this.#tokens = Math.min(this.burst, this.#tokens + ((now - this.#at) / 1000) * this.perSecond);
-    this.#at = now;
-    this.#tokens -= 1;
-    // Below zero: we are in the queue, behind everybody who went below before us.
-    if (this.#tokens < 0) await delay((-this.#tokens / this.perSecond) * 1000, signal);
-  }
-}
+const wordsOf = ({ method, path }: KubeRequest): string => `${method} ${path}`;
 
 const parse = (lossless: boolean | undefined): ((text: string) => unknown) =>
   lossless === true ? parseLosslessJson : JSON.parse;
-
-function statusError(request: KubeRequest, code: number, text: string, response: IncomingMessage): KubeStatusError {
-  const what = `${request.method} ${request.path}`;
-  const after = Number(response.headers["retry-after"]);
-  try {
-    const status = JSON.parse(text) as {
-      readonly reason?: string;
-      readonly message?: string;
-      readonly details?: { readonly causes?: KubeStatusError["causes"]; readonly retryAfterSeconds?: number };
-    };
-    const retryAfter = status.details?.retryAfterSeconds ?? (Number.isFinite(after) ? after : undefined);
-    return new KubeStatusError(
-      what,
-      code,
-      status.reason ?? "",
-      status.message ?? `status ${code}`,
-      status.details?.causes ?? [],
-      retryAfter,
-    );
-  } catch {
-    return new KubeStatusError(what, code, "", `status ${code}`, [], Number.isFinite(after) ? after : undefined);
-  }
-}
 
 async function readAll(response: IncomingMessage, timeoutMs: number): Promise<string> {
   const timer = setTimeout(

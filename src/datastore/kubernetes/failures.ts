@@ -12,7 +12,7 @@ import {
   ValidationFailed,
 } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
-import { KubeStatusError } from "./api-client.ts";
+import { KubeStatusError } from "./status-error.ts";
 
 /** The typed error for a failed request about a key (or about a whole collection). */
 export function translate(error: unknown, key: StoredKey | string): unknown {

@@ -5,7 +5,8 @@ import { loadCustomResourceDefinitions } from "../../model/index.ts";
 import type { KubernetesConfig } from "../config.ts";
 import { Unavailable } from "../errors.ts";
 import { resolveAccess } from "./access.ts";
-import { KubeApi, type KubeObject, KubeStatusError } from "./api-client.ts";
+import { KubeApi, type KubeObject } from "./api-client.ts";
+import { KubeStatusError } from "./status-error.ts";
 
 const COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const POLL_MS = 50;

@@ -30,7 +30,8 @@ import {
 } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { resolveAccess } from "./access.ts";
-import { KubeApi, type KubeList, type KubeObject, KubeStatusError } from "./api-client.ts";
+import { KubeApi, type KubeList, type KubeObject } from "./api-client.ts";
+import { KubeStatusError } from "./status-error.ts";
 import type { Collection } from "./collection.ts";
 import { Collections } from "./collections.ts";
 import { type ApiGroup, CRD_V1, CRD_V3 } from "./custom-resources.ts";
@@ -80,16 +81,12 @@ export class KubernetesDatastore implements Datastore {
     readonly api: KubeApi,
     /** Which of the two groups of custom resources holds Calico's kinds. */
     readonly apiGroup: ApiGroup,
-    config: Pick<KubernetesConfig, "usePodCidr">,
+    config: Pick<KubernetesConfig, "usePodCidr" | "interfacePrefix">,
     options: Pick<OpenOptions, "onUnreadable"> = {},
   ) {
     this.#onUnreadable = options.onUnreadable ?? (() => {});
-    const prefix = process.env["FELIX_INTERFACEPREFIX"]?.split(",")[0];
     this.#profiles = new Profiles(api);
-    this.#collections = new Collections(apiGroup, {
-      usePodCidr: config.usePodCidr,
-      ...(prefix === undefined || prefix === "" ? {} : { interfacePrefix: prefix }),
-    });
+    this.#collections = new Collections(apiGroup, config);
   }
 
   async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {

@@ -6,7 +6,8 @@ import type { StoredKey } from "../../model/index.ts";
 import type { Stored, Watch, WatchEvent } from "../datastore.ts";
 import { Compacted, NotServed, UnreadableEntry } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
-import { type KubeApi, type KubeObject, KubeStatusError } from "./api-client.ts";
+import { type KubeApi, type KubeObject } from "./api-client.ts";
+import { KubeStatusError } from "./status-error.ts";
 import type { Collection, Selection } from "./collection.ts";
 import { translate } from "./failures.ts";
 
@@ -97,10 +98,6 @@ function watchFault(
   revision: string,
 ): Error {
   if (status.code === 410 || status.reason === "Expired") return new Compacted(revision);
-  return new KubeStatusError(
-    "watch",
-    status.code ?? 500,
-    status.reason ?? "",
-    status.message ?? "the server ended the watch",
-  );
+  const { code = 500, reason = "", message = "the server ended the watch" } = status;
+  return new KubeStatusError("watch", { code, reason, message });
 }

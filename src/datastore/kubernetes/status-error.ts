@@ -1,0 +1,60 @@
+// What the API server says when it says no: a Status object, or whatever a proxy before it sends instead.
+import type { IncomingMessage } from "node:http";
+
+export interface StatusCause {
+  readonly field?: string;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+export interface StatusFacts {
+  readonly code: number;
+  /** `NotFound`, `AlreadyExists`, `Conflict`, `Expired`, …; empty when nobody says. */
+  readonly reason: string;
+  readonly message: string;
+  readonly causes?: readonly StatusCause[];
+  /** When to come back. */
+  readonly retryAfterSeconds?: number | undefined;
+}
+
+export class KubeStatusError extends Error {
+  override readonly name = "KubeStatusError";
+  readonly code: number;
+  readonly reason: string;
+  readonly causes: readonly StatusCause[];
+  readonly retryAfterSeconds: number | undefined;
+
+  /** @param request in words: `GET /api/v1/nodes/n1` */
+  constructor(
+    readonly request: string,
+    status: StatusFacts,
+  ) {
+    super(`${request}: ${status.message}`);
+    this.code = status.code;
+    this.reason = status.reason;
+    this.causes = status.causes ?? [];
+    this.retryAfterSeconds = status.retryAfterSeconds;
+  }
+}
+
+/** @param text the answer's body */
+export function statusError(request: string, response: IncomingMessage, text: string): KubeStatusError {
+  const code = response.statusCode ?? 0;
+  const after = Number(response.headers["retry-after"]);
+  const header = Number.isFinite(after) ? after : undefined;
+  try {
+    const {
+      reason = "",
+      message = `status ${code}`,
+      details,
+    } = JSON.parse(text) as {
+      readonly reason?: string;
+      readonly message?: string;
+      readonly details?: { readonly causes?: readonly StatusCause[]; readonly retryAfterSeconds?: number };
+    };
+    const retryAfterSeconds = details?.retryAfterSeconds ?? header;
+    return new KubeStatusError(request, { code, reason, message, causes: details?.causes ?? [], retryAfterSeconds });
+  } catch {
+    return new KubeStatusError(request, { code, reason: "", message: `status ${code}`, retryAfterSeconds: header });
+  }
+}
