@@ -83,6 +83,9 @@ export function convertRule(rule: JsonReader, namespace: string | undefined, rep
       attempt(() => rule.object("metadata")?.map("annotations")),
     ),
   };
+  // Kernels do not read HTTP. Who counts on it must hear that the whole connection passes.
+  if (isWhole && converted.http !== undefined && action === "allow")
+    report(`${rule.at("http")} is not enforced: the rule allows without regard to it`);
   if (isWhole) return converted;
   return closes ? { ...converted, action: "deny" } : undefined;
 }

@@ -172,6 +172,12 @@ describe("DM-133 rules", () => {
       expect(problems[1]).toMatch(/: denied without regard to it$/);
     });
 
+  test("an Allow rule about HTTP says that it allows more than that", () => {
+    const problems: string[] = [];
+    expect(convert({ action: "Allow", protocol: "TCP", http: { methods: ["GET"] } }, problems)?.action).toBe("allow");
+    expect(problems).toEqual(["rule.http is not enforced: the rule allows without regard to it"]);
+  });
+
   test("a Pass rule that makes no sense denies: what stands behind it was not meant for its packets", () => {
     const problems: string[] = [];
     expect(convert({ action: "Pass", protocol: "GRE", source: { nets: ["10.0.0.0/8"] } }, problems)).toEqual({
