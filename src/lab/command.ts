@@ -109,7 +109,7 @@ async function run(argv: readonly string[]): Promise<number> {
       });
       if (cells.length === 0 && (values.namespace !== undefined || values.version === "6"))
         throw new UsageError(`lab ${name} has no such pod; calico lab pod list`);
-      print(cells, () => renderMatrix(cells, terminal.colour));
+      print(cells, () => renderMatrix(cells, terminal.colour, terminal.width));
       return 0;
     }
     case "exec":

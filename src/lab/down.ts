@@ -34,8 +34,8 @@ export async function down(name: string, terminal: Terminal): Promise<Removed> {
   await say.step(counted(namespaces.length, "namespace"), async () => {
     for (const namespace of namespaces) deleteNamedNamespace(namespace);
     await removeGroups(folder.namespacePrefix);
-    folder.remove();
   });
+  await say.step("files", () => folder.remove()); // of a Kubernetes cluster the images, on every node
   return { wasThere };
 }
 

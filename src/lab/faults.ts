@@ -40,7 +40,7 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
       // By the host's own kill: a node of a Kubernetes cluster counts its processes by itself.
       const { code, stderr } = lab.host(node).run(["kill", "-KILL", ...pids.map(String)]);
       if (code !== 0 && !stderr.includes("No such process")) throw new Error(`kill on ${node}: ${stderr.trim()}`);
-      return `killed ${pids.length} process(es) on ${node}: ${pids.join(", ")}`;
+      return `killed on ${node}: ${pids.length === 1 ? "process" : "processes"} ${pids.join(", ")}`;
     }
     case "rules": {
       const host = lab.host(node);
@@ -88,7 +88,7 @@ export async function healLab(lab: Lab): Promise<string[]> {
       done.push(`${node} ${nic.name} is plugged in`);
     } else if (kind === "rules" || kind === "routes")
       done.push(`${kind} on ${node}: the agent writes them again by itself`);
-    else if (kind === "process" && lab.host(node).program("calico-node") !== undefined)
+    else if (kind === "process" && (lab.options.kubelets || lab.host(node).program("calico-node") !== undefined))
       done.push(`${detail ?? "calico-node"} on ${node}: started again by itself`);
   }
   if (lab.options.datastore === "etcd" && findProcess(lab.folder, "etcd") === undefined) {

@@ -3,7 +3,7 @@ import { hasErrno, PacketProber, type ProbeOutcome, type ProbeProtocol } from ".
 import { parseAddress } from "../lib/ip.ts";
 import type { LabPod } from "./folder.ts";
 import type { Lab } from "./lab.ts";
-import { paint, table } from "./terminal.ts";
+import { paint, plainLength, table } from "./terminal.ts";
 
 export interface MatrixCell {
   readonly from: string;
@@ -57,20 +57,27 @@ const nameOf = (pod: LabPod): string => `${pod.namespace}/${pod.name}`;
 const SIGN = { reached: "✓", refused: "!", silent: "✗" } as const;
 const COLOUR = { reached: "green", refused: "red", silent: "red" } as const;
 
-export function renderMatrix(cells: readonly MatrixCell[], colour: boolean): string {
+/** @param width of the terminal: where names do not fit above their columns, numbers stand there */
+export function renderMatrix(cells: readonly MatrixCell[], colour: boolean, width = 120): string {
   const names = [...new Set(cells.map((cell) => cell.from))];
   const short = (name: string) => name.replace(/^default\//, "");
-  const rows = [["from \\ to", ...names.map(short)]];
   const byPair = new Map(cells.map((cell) => [`${cell.from} ${cell.to}`, cell]));
-  for (const from of names)
-    rows.push([
-      short(from),
-      ...names.map((to) => {
-        const result = byPair.get(`${from} ${to}`)?.result;
-        return result === undefined ? "" : paint(colour, COLOUR[result], SIGN[result]);
-      }),
+  const drawn = (title: (name: string, i: number) => string, heading: (name: string, i: number) => string) =>
+    table([
+      ["from \\ to", ...names.map(heading)],
+      ...names.map((from, i) => [
+        title(from, i),
+        ...names.map((to) => {
+          const result = byPair.get(`${from} ${to}`)?.result;
+          return result === undefined ? "" : paint(colour, COLOUR[result], SIGN[result]);
+        }),
+      ]),
     ]);
+  const named = drawn(short, short);
+  const isTooWide = Math.max(...named.split("\n").map((line) => plainLength(line))) > width;
+  const numbered = (name: string, i: number) => `${String(i + 1).padStart(String(names.length).length)} ${short(name)}`;
+  const text = isTooWide ? drawn(numbered, (_, i) => String(i + 1)) : named;
   const reached = cells.filter((cell) => cell.result === "reached").length;
   const signs = `${SIGN.reached} reached  ${SIGN.silent} no answer  ${SIGN.refused} refused`;
-  return `${table(rows)}\n${signs}   ${reached} of ${cells.length} connections work`;
+  return `${text}\n${signs}   ${reached} of ${cells.length} connections work`;
 }

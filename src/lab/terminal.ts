@@ -6,11 +6,14 @@ import { forTerminal } from "../lib/visible-text.ts";
 
 export interface Terminal {
   readonly colour: boolean;
+  /** In characters. */
+  readonly width: number;
   line(text?: string): void;
   /** Runs a step, saying what and for how long. */
   step<T>(what: string, work: () => T | Promise<T>): Promise<T>;
 }
 
+const USUAL_WIDTH = 120;
 const CODES = { green: 32, red: 31, yellow: 33, dim: 2, bold: 1 } as const;
 export type Colour = keyof typeof CODES;
 
@@ -23,6 +26,7 @@ export function openTerminal(options: { readonly quiet?: boolean; readonly fd?: 
   };
   return {
     colour,
+    width: (isTerminal && fd === 1 ? process.stdout.columns : 0) || USUAL_WIDTH,
     line: (text = "") => write(`${text}\n`),
     async step(what, work) {
       const started = performance.now();
@@ -47,15 +51,18 @@ export const paint = (on: boolean, colour: Colour, text: string): string =>
 
 export const counted = (number: number, what: string): string => `${number} ${what}${number === 1 ? "" : "s"}`;
 
+/** Without colour codes. */
+export const plainLength = (text: string): number => text.replace(/\x1b\[\d+m/g, "").length;
+
 /** Columns padded to their widest cell; widths ignore colour codes. */
 export function table(rows: readonly (readonly string[])[]): string {
-  const plain = (cell: string) => cell.replace(/\x1b\[\d+m/g, "").length;
   const widths: number[] = [];
-  for (const row of rows) for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, plain(cell));
+  for (const row of rows)
+    for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, plainLength(cell));
   return rows
     .map((row) =>
       row
-        .map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - plain(cell)))
+        .map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - plainLength(cell)))
         .join("  ")
         .trimEnd(),
     )
