@@ -46,9 +46,13 @@ export async function loadConfig(call: Call): Promise<DatastoreConfig> {
     const context = call.flags.value("context");
     return chooseDatastore(context === undefined ? api : { ...api, k8sCurrentContext: context }, { env });
   } catch (error) {
-    if (!(error instanceof InvalidConfig)) throw error;
-    throw new Failure(`Failed to create Calico API client: ${error.message}`, { stream: "out", cause: error });
+    throw noClient(error);
   }
+}
+
+function noClient(error: unknown): unknown {
+  if (!(error instanceof InvalidConfig)) return error;
+  return new Failure(`Failed to create Calico API client: ${error.message}`, { stream: "out", cause: error });
 }
 
 /** How much a command is going to ask: the lightest way to a datastore is not the fastest for much. */
@@ -66,6 +70,8 @@ export async function openStore(call: Call, demand: Demand = FEW): Promise<OpenS
     timeoutMs: world.timeoutMs ?? TIMEOUT_MS,
     oneShot: demand.requests === "few",
     onUnreadable: (error) => world.err(`Skipped: ${error.message}\n`),
+  }).catch((error: unknown) => {
+    throw noClient(error);
   });
   const log = commandLogger(parseLogLevel(call.flags.value("log-level") ?? "") ?? "panic", world.err);
   return new ClientStore(datastore, config, new Client(datastore, { log, addresses: addressesOf(datastore) }));
