@@ -295,8 +295,10 @@ describe("what a session is like", () => {
     expect(one(tor({ localASNumber: 65100 }))).toMatchObject({ localAs: 65100, export: { sameAs: true } });
     expect(conf(tor({ localASNumber: 65200 }))).toContain("local as 65200;");
   });
-  test("NB-094 our own AS in a path, so many times", () =>
-    expect(conf(tor({ numAllowedLocalASNumbers: 2 }))).toContain("allow local as 2;"));
+  test("NB-094 our own AS in a path, so many times", () => {
+    expect(conf(tor({ numAllowedLocalASNumbers: 2 }))).toContain("allow local as 2;");
+    expect(conf(tor({ numAllowedLocalASNumbers: 0 }))).not.toContain("allow local as");
+  });
   test("NB-095 TTL security", () => {
     expect(one(tor({ ttlSecurity: 3 }))).toMatchObject({ ttlSecurity: 3, multihop: 3 });
     expect(conf(tor({ ttlSecurity: 3 }))).toMatch(/ttl security on;\n\s+multihop 3;/);

@@ -153,7 +153,7 @@ function plannedPeer({ state, node, functions, inputs, problems }: PeerSurroundi
     rrClusterId: isClient ? (node.clusterId ?? null) : null,
     password: passwordOf(session, inputs, problems),
     nextHop: nextHopOf(session, sameAs),
-    numAllowLocalAs: session.numAllowedLocalAs ?? null,
+    numAllowLocalAs: session.numAllowedLocalAs || null,
     addPaths: true,
     because: session.because,
   };
