@@ -139,17 +139,19 @@ export function checkDataplane(options: Readonly<Record<string, unknown>> | unde
  * other consumers get the short form they always got: the host's end and the addresses.
  */
 export function resultFor(
-  { request }: CniContext,
+  { request, conf }: CniContext,
   made: Omit<Attached, "networks"> & { readonly mtu: number },
 ): CniResult {
   const { hostName, mac, mtu, assigned } = made;
   const ips = assigned.ips.map((ip) => ({ address: hostNetwork(ip.address) }));
   const isFull = request.cniVersion === "1.1.0" || (request.cniVersion === "1.0.0" && mtu > 0);
-  if (!isFull) return { interfaces: [{ name: hostName }], ips, routes: [] };
+  // Routes another address manager gave are handed on; ours only names the block, which the short form never had.
+  const isOurs = conf.ipam["type"] === "calico-ipam";
+  if (!isFull) return { interfaces: [{ name: hostName }], ips, routes: isOurs ? [] : assigned.routes };
   const pod = { name: request.ifName, mac, ...(mtu > 0 ? { mtu } : {}), sandbox: request.netns };
   return {
     interfaces: [{ name: hostName }, pod],
     ips: ips.map((ip) => ({ ...ip, interface: 1 })),
-    routes: assigned.routes.map(({ destination }) => ({ destination })),
+    routes: isOurs ? assigned.routes.map(({ destination }) => ({ destination })) : assigned.routes,
   };
 }

@@ -74,10 +74,10 @@ test("CI-005 CHECK needs 0.4.0, STATUS and GC 1.1.0", () => {
   }
 });
 
-test("CI-003 every version of the specification is accepted; none given is 0.1.0", () => {
+test("CI-003 every version of the specification is accepted; none given is answered as 0.2.0", () => {
   for (const version of SUPPORTED_VERSIONS)
     expect(parseRequest("calico", env, JSON.stringify({ cniVersion: version, name: "n" })).cniVersion).toBe(version);
-  expect(parseRequest("calico", env, `{"name":"n"}`).cniVersion).toBe("0.1.0");
+  expect(parseRequest("calico", env, `{"name":"n"}`).cniVersion).toBe("0.2.0");
 });
 
 test("CI-016 the first prefix of the agent's list is used", () => {

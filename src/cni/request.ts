@@ -104,7 +104,7 @@ function checkNames(command: CniCommand, env: Environment): { containerId: strin
 }
 
 function checkVersion(command: CniCommand, given: unknown): CniVersion {
-  const version = typeof given === "string" && given !== "" ? given : "0.1.0";
+  const version = typeof given === "string" && given !== "" ? given : "0.2.0";
   const known = SUPPORTED_VERSIONS.find((supported) => supported === version);
   if (known === undefined) {
     const list = SUPPORTED_VERSIONS.map((v) => JSON.stringify(v)).join(" ");

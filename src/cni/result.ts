@@ -36,7 +36,7 @@ export function renderResult(result: CniResult, version: CniVersion): JsonObject
   switch (version) {
     case "0.1.0":
     case "0.2.0":
-      return renderLegacy(result);
+      return renderLegacy(result, version);
     case "0.3.0":
     case "0.3.1":
     case "0.4.0":
@@ -82,15 +82,15 @@ export function renderResult(result: CniResult, version: CniVersion): JsonObject
   }
 }
 
-/** One address per family, no interfaces. A version this old always answers as 0.2.0. */
-function renderLegacy({ ips, routes }: CniResult): JsonObject {
-  const family = (version: 4 | 6) => {
-    const first = ips.find((ip) => ipVersion(ip.address.address) === version);
+/** One address per family, no interfaces. */
+function renderLegacy({ ips, routes }: CniResult, version: CniVersion): JsonObject {
+  const family = (ofVersion: 4 | 6) => {
+    const first = ips.find((ip) => ipVersion(ip.address.address) === ofVersion);
     if (first === undefined) return undefined;
-    const own = routes.filter((route) => ipVersion(route.destination.address) === version);
+    const own = routes.filter((route) => ipVersion(route.destination.address) === ofVersion);
     return { ip: text(first.address), ...filled("routes", own.map(renderRoute)) };
   };
-  return { cniVersion: "0.2.0", ...given("ip4", family(4)), ...given("ip6", family(6)), dns: {} };
+  return { cniVersion: version, ...given("ip4", family(4)), ...given("ip6", family(6)), dns: {} };
 }
 
 const renderRoute = ({ destination, gateway }: ResultRoute) => ({ dst: text(destination), ...given("gw", gateway) });
