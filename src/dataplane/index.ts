@@ -1,6 +1,6 @@
 // The Linux dataplane, as felix sees it.
 export { type AppliedRound, watchdogMs } from "./apply-loop.ts";
-export { LinuxDataplane, type LinuxKernel } from "./linux-dataplane.ts";
+export { LinuxDataplane, type LinuxDataplaneOptions, type LinuxKernel } from "./linux-dataplane.ts";
 export * from "./manager.ts";
 export * from "./parameters.ts";
 export type { RulesKernel } from "./rule-planes.ts";

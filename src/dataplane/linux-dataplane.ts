@@ -27,7 +27,9 @@ import { KernelSettings } from "./interfaces/kernel-settings.ts";
 import type { Manager } from "./manager.ts";
 import { BandwidthLimits } from "./managers/bandwidth-limits.ts";
 import { EndpointStatus } from "./managers/endpoint-status.ts";
+import type { ActiveWorkload } from "./managers/endpoint-registry.ts";
 import { FlowtableDevices } from "./managers/flowtable-devices.ts";
+import { betterRoutes, LiveMigrations } from "./managers/live-migrations.ts";
 import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
 import { noRecords, tellNoRecords } from "./flow-records.ts";
 import { type DataplaneFacts, type DataplaneParameters, rulesConfig, wantsFlowLogs } from "./parameters.ts";
@@ -67,6 +69,8 @@ export interface LinuxKernel {
   readonly backendNow?: () => RulesKernel["backend"];
   /** Where events come from: this thread's namespace, or another. */
   readonly namespace?: { readonly fd: number };
+  /** Hears machines that arrive from other nodes. */
+  readonly listenForAnnouncement?: (link: number, onHeard: () => void) => Disposable;
   /** Another way to hear of events, for tests of its end. */
   readonly openEvents?: (options: EventMonitorOptions) => AsyncDisposable;
 }
@@ -82,6 +86,8 @@ export interface LinuxDataplaneOptions {
   /** Where the CNI plugin finds the MTU for pods. */
   readonly mtuFile?: string;
   readonly onApplied?: NonNullable<ApplyLoopOptions["onApplied"]>;
+  /** A machine that was on its way here has arrived. */
+  readonly onArrival?: (workload: ActiveWorkload) => void;
   /** Something of the host changed that the dataplane was built for: it must be built anew. */
   readonly onHostChange?: (reason: string) => void;
 }
@@ -166,6 +172,17 @@ export class LinuxDataplane implements DataplaneDriver {
             }),
         );
     const neighbours = new StaticNeighbours(kernel.routes.neighbours, logger);
+    const betterPriority = { 4: parameters.IPv4ElevatedRoutePriority, 6: parameters.IPv6ElevatedRoutePriority };
+    const normalPriority = { 4: parameters.IPv4NormalRoutePriority, 6: parameters.IPv6NormalRoutePriority };
+    const migrations = new LiveMigrations({
+      registry,
+      convergenceMs: parameters.LiveMigrationRouteConvergenceTime * 1000,
+      ...(kernel.listenForAnnouncement === undefined ? {} : { listen: kernel.listenForAnnouncement }),
+      leftRoutes: () => betterRoutes(kernel.routes.routes, RT_TABLE_MAIN, betterPriority, normalPriority),
+      ...(options.onArrival === undefined ? {} : { onArrival: options.onArrival }),
+      applySoon: () => this.#loop.applySoon(),
+      logger,
+    });
     const workloads = new WorkloadInterfaces({
       config: {
         versions,
@@ -175,8 +192,10 @@ export class LinuxDataplane implements DataplaneDriver {
           ...(parameters.DeviceRouteSourceAddress === "" ? {} : { 4: parameters.DeviceRouteSourceAddress }),
           ...(parameters.DeviceRouteSourceAddressIPv6 === "" ? {} : { 6: parameters.DeviceRouteSourceAddressIPv6 }),
         },
-        routePriority: { 4: parameters.IPv4NormalRoutePriority, 6: parameters.IPv6NormalRoutePriority },
+        routePriority: normalPriority,
+        betterPriority,
       },
+      migrations,
       registry,
       isWorkload,
       sysctls: kernel.sysctls,
@@ -237,6 +256,7 @@ export class LinuxDataplane implements DataplaneDriver {
           ...offload,
           ...cluster.managers,
           ...encryption.managers,
+          migrations,
           workloads,
           status,
         ],

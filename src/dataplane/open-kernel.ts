@@ -8,6 +8,7 @@ import {
   Ipsets,
   LegacyTables,
   legacyTableNamesPath,
+  listenForAnnouncement,
   Nft,
   openConntrack,
   openRouteKernel,
@@ -77,6 +78,7 @@ export async function openLinuxKernel(
       conntrack,
       trafficControl,
       wireguard,
+      listenForAnnouncement,
       sysctls: procSysctls,
     };
     return { ...kernel, [Symbol.dispose]: close };

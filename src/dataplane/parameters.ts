@@ -97,6 +97,9 @@ export interface DataplaneParameters {
   readonly ProgramClusterRoutes: Choice<"Enabled" | "Disabled" | "EnabledIPIPOnly" | "EnabledNoEncapOnly">;
   readonly IPv4NormalRoutePriority: number;
   readonly IPv6NormalRoutePriority: number;
+  readonly IPv4ElevatedRoutePriority: number;
+  readonly IPv6ElevatedRoutePriority: number;
+  readonly LiveMigrationRouteConvergenceTime: number;
   readonly IPForwarding: OnOff;
   readonly ReportingIntervalSecs: number;
   readonly DebugSimulateDataplaneApplyDelay: number;

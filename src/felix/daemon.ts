@@ -39,6 +39,7 @@ import { MetricsServer } from "./metrics/metrics-server.ts";
 import { processMetrics } from "./metrics/process-metrics.ts";
 import { EXIT_STUCK, failure, restart, Shutdown } from "./shutdown.ts";
 import { handleSignals } from "./signals.ts";
+import { ownerMover } from "./status/moved-owners.ts";
 import { ProgrammedRevisions } from "./status/programmed.ts";
 import { RefusedReporter } from "./status/refused.ts";
 import { createStatusReporters } from "./status/reporters.ts";
@@ -161,6 +162,7 @@ async function start(given: {
         wireguardMetrics(registry, config.FelixHostname, dataplane.wireguardDevices);
     },
     onHostChange: (reason) => shutdown.request(restart(reason)),
+    onArrival: ownerMover({ store, log: log.with({ part: "status" }), signal }),
     encapsulation: plan.encapsulation,
     log,
     health,

@@ -1,4 +1,5 @@
 // What the rooms above may use of Linux.
+export { listenForAnnouncement } from "./announcements.ts";
 export { type Addresses } from "./addresses.ts";
 export { type Conntrack, type Flow, openConntrack } from "./conntrack.ts";
 export { hasTransmitChecksumOffload, setTransmitChecksumOffload } from "./ethtool.ts";

@@ -9,7 +9,12 @@ import { RouteTable } from "../routes/route-table.ts";
 import { StaticNeighbours } from "../routes/static-neighbours.ts";
 import { EndpointRegistry } from "./endpoint-registry.ts";
 import { EndpointStatus } from "./endpoint-status.ts";
-import { WorkloadInterfaces, type WorkloadInterfacesConfig } from "./workload-interfaces.ts";
+import type { MigrationPhase } from "./live-migrations.ts";
+import {
+  WorkloadInterfaces,
+  type WorkloadInterfacesConfig,
+  type WorkloadInterfacesDeps,
+} from "./workload-interfaces.ts";
 
 const config: WorkloadInterfacesConfig = {
   versions: [4, 6],
@@ -20,7 +25,12 @@ const config: WorkloadInterfacesConfig = {
 };
 
 /** A host in memory with one workload's interface, and what the managers of endpoints make of it. */
-function open(given: Partial<WorkloadInterfacesConfig> & { readonly withRoutes?: boolean } = {}) {
+function open(
+  given: Partial<WorkloadInterfacesConfig> & {
+    readonly withRoutes?: boolean;
+    readonly migrations?: NonNullable<WorkloadInterfacesDeps["migrations"]>;
+  } = {},
+) {
   const kernel = memoryRouteKernel();
   for (const name of ["eth0", "eth1", "cali1"]) {
     kernel.links.create({ name, type: { kind: "dummy" } });
@@ -46,6 +56,7 @@ function open(given: Partial<WorkloadInterfacesConfig> & { readonly withRoutes?:
     addresses: kernel.addresses,
     routes: tables,
     neighbours,
+    ...(given.migrations === undefined ? {} : { migrations: given.migrations }),
     logger: silentLogger,
   });
   const status = new EndpointStatus(registry, (name) => workloads.isConfigured(name));
@@ -246,4 +257,43 @@ test("FD-122 workload routes have the priority of their family, beside somebody'
   send({ type: "workloadEndpointRemove", id: { orchestrator: "k8s", workload: "ns/pod", endpoint: "eth0" } });
   round();
   expect(priorities()).toEqual(["10.65.0.2/32 50 theirs"]);
+});
+
+test("FD-127 nothing leads to a machine that is expected, better routes to one that came, and its floating address follows", () => {
+  let phase: MigrationPhase = "expected";
+  const changed = new Set<string>();
+  const enter = (next: MigrationPhase) => {
+    phase = next;
+    changed.add("cali1");
+  };
+  const takeChanged = () => {
+    const taken = new Set(changed);
+    changed.clear();
+    return taken;
+  };
+  const { kernel, send, round, index } = open({
+    migrations: { phaseOf: (name) => (name === "cali1" ? phase : "settled"), takeChanged },
+    betterPriority: { 4: 512, 6: 600 },
+    floatingIps: true,
+  });
+  const routes = () =>
+    ([4, 6] as const)
+      .flatMap((version) => kernel.routes.list({ version, table: 254, link: index }))
+      .map(({ destination, priority }) => `${destination} ${priority}`)
+      .sort();
+  const nat = [{ external: "203.0.113.5" as IpAddress, internal: "10.65.0.2" as IpAddress }];
+  send(endpoint({ ipv4Nat: nat }));
+  round();
+  expect(routes()).toEqual([]);
+  for (const better of ["arrived", "converging"] as const) {
+    enter(better);
+    round();
+    expect(routes()).toEqual(["10.65.0.2/32 512", "203.0.113.5/32 512", "fd65::2/128 600"]);
+  }
+  enter("settled");
+  round();
+  expect(routes()).toEqual(["10.65.0.2/32 1024", "203.0.113.5/32 1024", "fd65::2/128 1024"]);
+  enter("expected"); // it comes back after it left
+  round();
+  expect(routes()).toEqual([]);
 });

@@ -8,6 +8,7 @@ import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
 import type { RouteTable, WantedRoute } from "../routes/route-table.ts";
 import type { StaticNeighbours } from "../routes/static-neighbours.ts";
 import type { ActiveWorkload, EndpointRegistry } from "./endpoint-registry.ts";
+import type { LiveMigrations, MigrationPhase } from "./live-migrations.ts";
 import { floatingAddresses, floatingOwners } from "./nat-rules.ts";
 
 export interface WorkloadInterfacesConfig {
@@ -16,6 +17,8 @@ export interface WorkloadInterfacesConfig {
   readonly routeProtocol: number;
   readonly routeSource: Readonly<Partial<Record<IpVersion, IpAddress>>>;
   readonly routePriority: Readonly<Record<IpVersion, number>>;
+  /** Of a machine that just arrived from another node. */
+  readonly betterPriority?: Readonly<Record<IpVersion, number>>;
 }
 
 export interface WorkloadInterfacesDeps {
@@ -28,6 +31,7 @@ export interface WorkloadInterfacesDeps {
   /** None when something else writes routes. */
   readonly routes: readonly RouteTable[];
   readonly neighbours: StaticNeighbours;
+  readonly migrations?: Pick<LiveMigrations, "phaseOf" | "takeChanged">;
   readonly logger: Logger;
 }
 
@@ -72,6 +76,7 @@ export class WorkloadInterfaces implements Manager {
   }
 
   apply(): ApplyOutcome {
+    for (const name of this.#deps.migrations?.takeChanged() ?? []) this.#dirty.add(name);
     if (this.#dirty.size === 0) return {};
     const failed = new Set<string>();
     for (const name of this.#dirty) {
@@ -91,12 +96,16 @@ export class WorkloadInterfaces implements Manager {
     const { routes, neighbours } = this.#deps;
     const isActive = workload?.endpoint.state === "active";
     const wanted = isActive ? this.#routesOf(workload) : [];
-    const keep = new Set(wanted.map((route) => route.destination));
+    const keep = new Set(wanted.map((route) => `${route.destination} ${route.priority}`));
     for (const table of routes) {
       const ofFamily = (route: WantedRoute) => route.destination.includes(":") === (table.version === 6);
       for (const route of this.#placed.get(name) ?? [])
-        if (ofFamily(route) && !keep.has(route.destination)) table.remove("localWorkload", route);
+        if (ofFamily(route) && !keep.has(`${route.destination} ${route.priority}`))
+          table.remove("localWorkload", route);
       for (const route of wanted) if (ofFamily(route)) table.set("localWorkload", route);
+      if (workload !== undefined && isActive && this.#phaseOf(name) === "expected")
+        for (const net of table.version === 4 ? workload.endpoint.ipv4Nets : workload.endpoint.ipv6Nets)
+          table.forbid(net);
     }
     if (wanted.length > 0) this.#placed.set(name, wanted);
     else this.#placed.delete(name);
@@ -115,20 +124,27 @@ export class WorkloadInterfaces implements Manager {
     return [...workload.endpoint.ipv4Nets.map(cidrAddress), ...floating.map(({ external }) => external)];
   }
 
+  /** None to a machine that still runs elsewhere. */
   #routesOf({ endpoint }: ActiveWorkload): WantedRoute[] {
+    if (this.#phaseOf(endpoint.name) === "expected") return [];
     return [...endpoint.ipv4Nets, ...endpoint.ipv6Nets].map((net) => this.#route(endpoint.name, net));
+  }
+
+  #phaseOf(interfaceName: string): MigrationPhase {
+    return this.#deps.migrations?.phaseOf(interfaceName) ?? "settled";
   }
 
   #route(interfaceName: string, destination: Cidr): WantedRoute {
     const version = destination.includes(":") ? 6 : 4;
-    const { routeProtocol, routeSource, routePriority } = this.#deps.config;
+    const { routeProtocol, routeSource, routePriority, betterPriority = routePriority } = this.#deps.config;
+    const isSettled = this.#phaseOf(interfaceName) === "settled";
     const source = routeSource[version];
     return {
       destination,
       interfaceName,
       scope: "link",
       protocol: routeProtocol,
-      priority: routePriority[version],
+      priority: (isSettled ? routePriority : betterPriority)[version],
       ...(source === undefined ? {} : { source }),
     };
   }
@@ -142,14 +158,14 @@ export class WorkloadInterfaces implements Manager {
       const wanted = new Map<string, WantedRoute>();
       for (const workload of owners.size === 0 ? [] : registry.activeWorkloads.values()) {
         const { endpoint } = workload;
-        if (endpoint.state !== "active") continue;
+        if (endpoint.state !== "active" || this.#phaseOf(endpoint.name) === "expected") continue;
         for (const { external, internal } of floatingAddresses(workload, table.version, floatingIps))
           if (owners.get(external) === internal) wanted.set(external, this.#route(endpoint.name, hostCidr(external)));
       }
       for (const [external, route] of this.#floating) {
         if (external.includes(":") !== (table.version === 6)) continue;
         const now = wanted.get(external);
-        if (now?.interfaceName === route.interfaceName) continue;
+        if (now !== undefined && now.interfaceName === route.interfaceName && now.priority === route.priority) continue;
         table.remove("localWorkload", route);
         this.#floating.delete(external);
       }

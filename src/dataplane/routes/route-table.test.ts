@@ -79,6 +79,34 @@ test("FD-126 connections of an address that moved or went are forgotten", () => 
   expect(forgotten).toEqual(["10.0.0.1" as IpAddress]);
 });
 
+test("FD-127 a route that only changes its priority is there all the time, and its connections go on", () => {
+  const { table, up, apply, forgotten } = open();
+  up("cali1", 5);
+  up("cali2", 7);
+  table.set("localWorkload", wanted("cali1"));
+  apply();
+  table.remove("localWorkload", wanted("cali1"));
+  table.set("localWorkload", { ...wanted("cali1"), priority: 512 });
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5", "delete 10.0.0.1/32"]);
+  expect(forgotten).toEqual([]);
+  // By another interface it is another workload's: the old way goes first.
+  table.remove("localWorkload", { ...wanted("cali1"), priority: 512 });
+  table.set("localWorkload", wanted("cali2"));
+  expect(apply()).toEqual(["delete 10.0.0.1/32", "replace 10.0.0.1/32 dev 7"]);
+  expect(forgotten).toEqual(["10.0.0.1" as IpAddress]);
+});
+
+test("FD-127 where nothing may lead, not even a route the CNI plugin just wrote does", () => {
+  const plugin = { ...route("10.0.0.1/32", 5), priority: 0 };
+  const { table, up, apply, wait } = open([plugin]);
+  up("cali1", 5);
+  expect(apply()).toEqual([]); // it has ten seconds
+  table.forbid("10.0.0.1/32" as Cidr);
+  expect(apply()).toEqual(["delete 10.0.0.1/32"]);
+  wait(11_000);
+  expect(apply()).toEqual([]);
+});
+
 test("FD-123 FD-125 foreign routes stay; an unknown one on a new workload interface has ten seconds", () => {
   const { up, apply, wait } = open([route("10.9.9.9/32", 5), route("192.0.2.0/24", 2, 2), route("10.7.0.0/16", 2, 80)]);
   up("cali1", 5);

@@ -131,6 +131,14 @@ export class RouteTable implements Reconciler {
     this.#dirty.add(key);
   }
 
+  /** Nothing may lead there by a route without a priority, however new: the CNI plugin writes such ones. */
+  forbid(destination: Cidr): void {
+    const key = this.#key(destination, 0);
+    if (this.#known.has(key) || this.#wanted.has(key)) return;
+    this.#known.add(key);
+    this.#needsResync = true;
+  }
+
   /** The table hears of interfaces before the managers that put routes on them. */
   onInterface(message: ManagerMessage): void {
     if (message.type !== "interfaceState") return;
@@ -185,8 +193,11 @@ export class RouteTable implements Reconciler {
     let againInMs = this.#needsResync ? this.#resync() : undefined;
     if (this.#dirty.size === 0) return againInMs === undefined ? {} : { againInMs };
     const deletions: RouteChange[] = [];
-    /** Routes of others on interfaces we have routes for: they go last, so that no workload is without one. */
-    const foreign: { readonly key: string; readonly change: RouteChange }[] = [];
+    /**
+     * Routes of others on interfaces we have routes for, and of ours that only have another priority now: they go last, so
+     * that no workload is without one.
+     */
+    const late: { readonly key: string; readonly change: RouteChange }[] = [];
     const replacements: { readonly key: string; readonly change: RouteChange }[] = [];
     const moved: IpAddress[] = [];
     for (const key of this.#dirty) {
@@ -200,9 +211,10 @@ export class RouteTable implements Reconciler {
           continue;
         }
         const change: RouteChange = { action: "delete", route: this.#deleteKey(actual) };
-        if (this.#known.has(key)) deletions.push(change);
-        else foreign.push({ key, change });
-        this.#noteMove(actual, undefined, moved);
+        const hasOtherWay = this.#hasOtherWay(actual);
+        if (this.#known.has(key) && !hasOtherWay) deletions.push(change);
+        else late.push({ key, change });
+        if (!hasOtherWay) this.#noteMove(actual, undefined, moved);
       } else if (actual === undefined || !isSame(wanted, actual)) {
         // A route that changes its type or interface is not replaced in place by every kernel: it is removed first.
         if (actual !== undefined && (actual.link !== wanted.link || actual.type !== (wanted.type ?? "unicast")))
@@ -218,10 +230,18 @@ export class RouteTable implements Reconciler {
     if (moved.length > 0) forgetConnections?.(moved);
     faults.push(...write(replacements.map(({ change }) => change)));
     this.#replacePluginRoutes(replacements);
-    const left = foreign.filter(({ key }) => this.#actual.has(key));
+    const left = late.filter(({ key }) => this.#actual.has(key));
     faults.push(...write(left.map(({ change }) => change)).filter(isReal));
     this.#settle(faults);
     return againInMs === undefined ? {} : { againInMs };
+  }
+
+  /** Whether another route to the same place, of another priority, is wanted by the same interface. */
+  #hasOtherWay({ destination, link }: Route): boolean {
+    const name = link === undefined ? undefined : this.#names.get(link);
+    for (const key of this.#keysOfInterface.get(name ?? "") ?? [])
+      if (key.startsWith(`${destination} `) && this.#best(key)?.link === link) return true;
+    return false;
   }
 
   /**

@@ -5,6 +5,7 @@ import {
   type AppliedRound,
   hasIpvsDevice,
   LinuxDataplane,
+  type LinuxDataplaneOptions,
   openLinuxKernel,
   watchdogMs,
 } from "../../dataplane/index.ts";
@@ -27,6 +28,8 @@ export async function openDriver(given: {
   readonly onDataplane: (dataplane: LinuxDataplane) => void;
   /** The host is no longer what the dataplane was built for. */
   readonly onHostChange: (reason: string) => void;
+  /** A machine that was on its way here has arrived. */
+  readonly onArrival: NonNullable<LinuxDataplaneOptions["onArrival"]>;
   readonly dump: boolean;
 }): Promise<RunningDriver> {
   const { config, encapsulation, report, health } = given;
@@ -54,6 +57,7 @@ export async function openDriver(given: {
     report,
     onApplied: given.onApplied,
     onHostChange: given.onHostChange,
+    onArrival: given.onArrival,
     health: health.register("InternalDataplaneMainLoop", { live: true, ready: true }, timeoutMs),
   });
   given.onDataplane(dataplane);

@@ -23,6 +23,7 @@ import {
   type IptablesStore,
   Ipsets,
   LegacyTables,
+  listenForAnnouncement,
   NetworkNamespace,
   Nft,
   openConntrack,
@@ -71,6 +72,8 @@ export class DataplaneHost implements AsyncDisposable {
   readonly #disposables: Disposable[] = [];
   readonly prober = new PacketProber();
   readonly reports: DataplaneReport[] = [];
+  /** Machines that came from other nodes. */
+  readonly arrivals: string[] = [];
   /** What the dataplane logged: level, sentence, fields. */
   readonly lines: string[] = [];
   /** Puts something between the dataplanes started from now on and the kernel. */
@@ -225,6 +228,7 @@ export class DataplaneHost implements AsyncDisposable {
           write: (path, value) => this.inside(() => procSysctls.write(path, value)),
         },
         namespace: this.handle,
+        listenForAnnouncement: (link, onHeard) => this.inside(() => listenForAnnouncement(link, onHeard)),
         ...(this.#leftovers === undefined ? {} : { leftovers: this.#leftovers(backend) }),
       }),
       mtuFile: MTU_FILE,
@@ -236,6 +240,7 @@ export class DataplaneHost implements AsyncDisposable {
         },
       }),
       report: (report) => this.reports.push(report),
+      onArrival: ({ id }) => this.arrivals.push(id.workload),
       onApplied: ({ seconds }) => {
         this.#roundStartedAt = performance.now() - seconds * 1000;
       },
