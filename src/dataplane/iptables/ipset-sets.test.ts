@@ -210,3 +210,28 @@ test("a set with more members than it was asked to take is made larger, at once 
   await round();
   expect([...store.sets.keys()].sort()).toEqual(["cali40s:big", "cali40s:growing"]);
 });
+
+test("a set that was made larger and has fewer members again is still ours; one that somebody remade is not", async () => {
+  const { store, sets, round, lines } = open();
+  const nets = (count: number) => Array.from({ length: count }, (_, i) => `10.1.${i >> 8}.${i & 255}/32`);
+  sets.replace("s:one", "net", nets(1100));
+  await round();
+  sets.change("s:one", [], nets(1100).slice(3));
+  await round();
+  const looks = async () => {
+    const told = lines.length;
+    for (let i = 0; i < 2; i++) {
+      sets.queueResync();
+      await round();
+    }
+    return lines.slice(told).filter((line) => line.includes("somebody changed"));
+  };
+  const before = store.changes;
+  expect(await looks()).toEqual([]);
+  expect(store.changes).toBe(before);
+  expect(store.sets.get("cali40s:one")?.maxElements).toBe(2048);
+  store.sets.set("cali40s:one", { type: "hash:net", maxElements: 64, members: new Set(nets(3)) });
+  expect(await looks()).toHaveLength(1);
+  expect(store.sets.get("cali40s:one")?.maxElements).toBe(1000);
+  expect(members(store, "cali40s:one")).toEqual(nets(3));
+});

@@ -27,7 +27,7 @@ interface OurSet {
    * expire; `alien`: of another type or family, which the kernel swaps with none of ours.
    */
   state: "absent" | "unread" | "unfit" | "alien" | "trusted";
-  /** How many members the kernel's set takes. */
+  /** How many members the kernel's set takes, as we made or found it; 0 before. */
   capacity: number;
 }
 
@@ -313,9 +313,11 @@ export class IpsetSets implements IpSets, SetReconciler {
       set.state = "absent";
       return;
     }
-    set.capacity = listed.maxElements;
     const isKin = listed.type === IPSET_TYPE[set.memberType] && listed.family === this.version;
-    const isFit = isKin && listed.maxElements === this.#capacityFor(set) && listed.timeoutSeconds === undefined;
+    // One that was made larger for members it no longer has is as we made it.
+    const capacity = set.capacity === 0 ? this.#capacityFor(set) : set.capacity;
+    const isFit = isKin && listed.maxElements === capacity && listed.timeoutSeconds === undefined;
+    set.capacity = isKin ? listed.maxElements : 0;
     set.state = isFit ? "trusted" : isKin ? "unfit" : "alien";
     if (isFit) set.members.found(new Set(listed.members));
   }

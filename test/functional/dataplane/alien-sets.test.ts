@@ -97,7 +97,7 @@ test("a set with more members than MaxIpsetSize is made larger, and grows on", a
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
   host.prober.listen(b.target, "tcp", 80);
   const nets = (count: number) => Array.from({ length: count }, (_, i) => `10.70.0.${i}/32`);
-  host.start();
+  const dataplane = host.start();
   await host.send(
     allowProfile,
     { type: "ipSetUpdate", id: "s:many", setType: "net", members: nets(6) },
@@ -115,4 +115,13 @@ test("a set with more members than MaxIpsetSize is made larger, and grows on", a
   expect(listed()).toContain("maxelem 16");
   expect(await probe()).toEqual(["silent"]);
   expect(host.lines.join("\n")).toContain("more members than MaxIpsetSize");
+  // With few members again it is as we made it: the looks, every second here, find nobody else's doing.
+  const { calls } = dataplane.stats.ipset;
+  await host.send({ type: "ipSetDeltaUpdate", id: "s:many", added: [], removed: nets(8) });
+  expect(dataplane.stats.ipset.calls).toBeGreaterThan(calls);
+  const told = host.lines.length;
+  await Bun.sleep(2500); // two looks
+  expect(host.lines.slice(told).filter((line) => line.includes("somebody"))).toEqual([]);
+  expect(listed()).toContain("maxelem 16");
+  expect(await probe()).toEqual(["silent"]);
 }, 60_000);
