@@ -67,7 +67,7 @@ export class TunnelDevice implements Reconciler {
       if (reason !== this.#lastError)
         this.#options.logger.warn(
           isMissing
-            ? "this kernel has no such tunnel; packets to other nodes wait for its module, none goes unwrapped"
+            ? "this kernel has no such tunnel: until its module is there, packets to other nodes go where the host's other routes lead, unwrapped"
             : "tunnel device cannot be set up; trying again",
           { device: wanted.name, kind: wanted.type.kind, setting: this.#options.setting, error: reason },
         );

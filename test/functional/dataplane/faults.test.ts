@@ -4,8 +4,8 @@ import { describe, expect, test } from "bun:test";
 import { spawn } from "node:child_process";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
-import { NetlinkError } from "../../../src/kernel/index.ts";
-import { procSysctls } from "../../../src/kernel/index.ts";
+import { NetlinkError, procSysctls } from "../../../src/kernel/index.ts";
+import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
 
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, type Pod, policy, rule, tier } from "./host.ts";
@@ -230,17 +230,74 @@ test("legacy: somebody who holds the lock of iptables is waited for", async () =
   holder.kill();
 }, 60_000);
 
-test("a kernel without a feature: what needs it is named, the rest works, and a module that comes is used", async () => {
+/** A kernel without a kind of device, for as long as it is told so. */
+const withoutDevices = (kernel: LinuxKernel, kind: string, isMissing: () => boolean): LinuxKernel => ({
+  ...kernel,
+  routes: {
+    ...kernel.routes,
+    links: new Proxy(kernel.routes.links, {
+      get: (of, name) => {
+        const value: unknown = Reflect.get(of, name);
+        if (typeof value !== "function") return value;
+        return (...args: readonly unknown[]) => {
+          const [link] = args as readonly [{ readonly type?: { readonly kind: string } } | undefined];
+          // What such a kernel says.
+          if (name === "create" && link?.type?.kind === kind && isMissing())
+            throw new NetlinkError("add a link", "EOPNOTSUPP");
+          return Reflect.apply(value, of, args);
+        };
+      },
+    }),
+  },
+});
+
+test("a kernel without IPIP: the log names once what asks for it, and the rest works", async () => {
   const { host, a, b } = await threePods("nftables");
   await using _ = host;
+  host.wrapKernel = (kernel) => withoutDevices(kernel, "ipip", () => true);
   host.start({ IpInIpTunnelAddr: "10.65.0.1" }, "nftables", { ipipEnabled: true });
   await host.send(...stateA(host, a, b));
+  await host.send(inSync); // and tried again
   expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["reached", "silent"]);
-  const hasIpip = host.namespace.run("sh", ["-c", "ip link show tunl0 >/dev/null 2>&1 && echo yes || echo no"]).trim();
-  if (hasIpip === "yes") return; // this kernel has it
   const said = host.lines.filter((line) => line.includes("no such tunnel"));
   expect(said).toHaveLength(1);
   expect(said[0]).toContain("ipipMode of an IPPool");
+}, 60_000);
+
+test("a kernel without VXLAN: the log names once what asks for it, the rest works, and a module that comes is used without being told", async () => {
+  const { host, a, b } = await threePods("nftables");
+  await using _ = host;
+  let isMissing = true;
+  host.wrapKernel = (kernel) => withoutDevices(kernel, "vxlan", () => isMissing);
+  host.start({ IPv4VXLANTunnelAddr: "10.65.1.0" }, "nftables", { vxlanEnabled: true });
+  const vtep = { type: "vtepUpdate", macV6: "", ipv6Addr: "", parentDeviceIpv6: "" } as const;
+  const [own, other] = ["10.65.1.0", "10.65.2.0"] as IpAddress[];
+  await host.send(
+    { ...vtep, node: "node-a", mac: "66:00:00:00:00:0a", ipv4Addr: own!, parentDeviceIp: "192.0.2.10" as IpAddress },
+    { ...vtep, node: "node-b", mac: "66:00:00:00:00:0b", ipv4Addr: other!, parentDeviceIp: "192.0.2.11" as IpAddress },
+    {
+      type: "routeUpdate",
+      types: 1,
+      poolType: "vxlan",
+      dst: "10.65.2.0/26" as Cidr,
+      dstNodeName: "node-b",
+      dstNodeIp: "192.0.2.11" as IpAddress,
+      sameSubnet: false,
+      natOutgoing: false,
+      localWorkload: false,
+      borrowed: false,
+    },
+    ...stateA(host, a, b),
+  );
+  const route = () => host.namespace.run("ip", ["route", "show", "10.65.2.0/26"]).trim();
+  expect(route()).toBe("");
+  expect(host.lines.filter((line) => line.includes("no such tunnel"))).toHaveLength(1);
+  expect(host.lines.join("\n")).toContain("vxlanMode of an IPPool");
+  const works = () => host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })));
+  expect(await works()).toEqual(["reached", "silent"]);
+  isMissing = false;
+  await eventually(() => route().includes("via 10.65.2.0 dev vxlan.calico"), 20_000);
+  expect(await works()).toEqual(["reached", "silent"]);
 }, 60_000);
 
 test("a kernel without token buckets: a workload with a bandwidth limit works without it, and the log names what is missing", async () => {
