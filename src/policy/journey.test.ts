@@ -182,6 +182,8 @@ test("named ports and services", () => {
     egress: [{ action: "Allow", destination: { services: { name: "s", namespace: "ns" } } }],
   });
   expect(ask([...base, slice, toService], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+  const empty = { ...slice, endpoints: null, ports: null }; // as an API server writes it
+  expect(ask([...base, empty, toService], packet("10.0.0.1", "10.0.0.2")).action).toBe("deny");
   const other = ask([...base, slice, toService], packet("10.0.0.1", "10.0.0.2", { destinationPort: 81 }));
   expect(other.checkpoints[0]?.tiers[0]?.policies[0]?.rules[0]?.mismatch).toBe(
     "tcp port 81 is not one of service ns/s",

@@ -230,15 +230,16 @@ export class PolicyState {
   #addSlice(slice: Resource): void {
     const service = slice.metadata.labels?.["kubernetes.io/service-name"];
     if (service === undefined) return;
-    const { endpoints = [], ports = [] } = { ...slice, ...(slice.spec as object | undefined) } as {
-      readonly endpoints?: readonly { readonly addresses?: readonly string[] }[];
-      readonly ports?: readonly { readonly protocol?: string; readonly port?: number }[];
+    // An API server writes null for a list that is empty.
+    const { endpoints, ports } = { ...slice, ...(slice.spec as object | undefined) } as {
+      readonly endpoints?: readonly { readonly addresses?: readonly string[] }[] | null;
+      readonly ports?: readonly { readonly protocol?: string; readonly port?: number }[] | null;
     };
     const backend: ServiceBackend = {
-      addresses: endpoints.flatMap((endpoint) =>
+      addresses: (endpoints ?? []).flatMap((endpoint) =>
         (endpoint.addresses ?? []).flatMap((text) => tryParseAddress(text) ?? []),
       ),
-      ports: ports.flatMap(({ protocol = "TCP", port }) => (port === undefined ? [] : [{ protocol, port }])),
+      ports: (ports ?? []).flatMap(({ protocol = "TCP", port }) => (port === undefined ? [] : [{ protocol, port }])),
     };
     const name = `${slice.metadata.namespace ?? ""}/${service}`;
     this.#backends.set(name, [...(this.#backends.get(name) ?? []), backend]);

@@ -165,6 +165,10 @@ test("FC-053 a service's sets follow its slices, ready or not, with ports and wi
   expect(setOf(bench, "svcnoport default/nginx")).toEqual(["10.0.0.1/32"]);
   bench.give(endpointSlice("a", "nginx", ["10.0.0.2", "host.example"], [{ protocol: "SCTP", port: 80 }])).flush();
   expect(setOf(bench, "svc default/nginx")).toEqual(["10.0.0.2,sctp:80"]);
+  // What no packet has is in no set: the kernel would refuse the whole of it.
+  const odd = [{ port: 70000 }, { port: -1 }, { port: 1.5 }, { protocol: "FOO", port: 80 }, { port: 81 }];
+  bench.give(endpointSlice("a", "nginx", ["10.0.0.2"], odd)).flush();
+  expect(setOf(bench, "svc default/nginx")).toEqual(["10.0.0.2,tcp:81"]);
 });
 
 test("large things work: a selector of ten thousand terms, a policy of five thousand rules, a set of a hundred thousand", () => {

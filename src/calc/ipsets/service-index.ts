@@ -97,8 +97,13 @@ function membersOf(slice: EndpointSlice, withPorts: boolean): string[] {
       if (address === undefined) continue;
       if (!withPorts) members.push(hostCidr(address));
       else
-        for (const { protocol = "TCP", port } of slice.ports ?? [])
-          if (port !== undefined) members.push(`${address},${protocol.toLowerCase()}:${port}`);
+        for (const { protocol = "TCP", port = 0 } of slice.ports ?? [])
+          if (isPort(protocol, port)) members.push(`${address},${protocol.toLowerCase()}:${port}`);
     }
   return members;
 }
+
+/** The API server asks no slice whether its ports are any, and whoever may write services may write slices. */
+const isPort = (protocol: string, port: number): boolean =>
+  PROTOCOLS.has(protocol) && Number.isInteger(port) && port >= 1 && port <= 65535;
+const PROTOCOLS: ReadonlySet<string> = new Set(["TCP", "UDP", "SCTP"]);
