@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { goto, jump, type RuleChain } from "../rules/rule.ts";
-import { filterHooks } from "../rules/static-chains.ts";
+import { filterHooks } from "../rules/filter-chains.ts";
 import { chainText, plainConfig } from "../rules/testing.ts";
 import { appendsName, hashComment, ruleHashes } from "./rule-hash.ts";
 

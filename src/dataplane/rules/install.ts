@@ -1,17 +1,9 @@
 // Puts the chains every node has into the tables, once at start.
 import type { RulesConfig } from "./config.ts";
 import type { RulePlane } from "./layer-table.ts";
-import {
-  filterChains,
-  filterHooks,
-  type Hooks,
-  mangleChains,
-  mangleHooks,
-  natChains,
-  natHooks,
-  rawChains,
-  rawHooks,
-} from "./static-chains.ts";
+import { filterChains, filterHooks } from "./filter-chains.ts";
+import type { Hooks } from "./hooks.ts";
+import { mangleChains, mangleHooks, natChains, natHooks, rawChains, rawHooks } from "./static-chains.ts";
 import type { Layer, RuleChain } from "./rule.ts";
 
 export function installStaticChains(config: RulesConfig, planes: readonly RulePlane[]): void {

@@ -20,15 +20,8 @@ import {
   type Rule,
 } from "./rule.ts";
 import { describeStandIn, mayBeLeftOut, neededFor, placeIn, standInsFor, withStandIns } from "./stand-in.ts";
-import {
-  filterChains,
-  filterHooks,
-  mangleChains,
-  mangleHooks,
-  natChains,
-  rawChains,
-  rawHooks,
-} from "./static-chains.ts";
+import { filterChains, filterHooks } from "./filter-chains.ts";
+import { mangleChains, mangleHooks, natChains, rawChains, rawHooks } from "./static-chains.ts";
 
 const filter = { layer: "filter", isHostWide: false } as const;
 const hostWide = { layer: "filter", isHostWide: true } as const;

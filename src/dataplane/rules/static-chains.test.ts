@@ -1,16 +1,8 @@
 import { expect, test } from "bun:test";
 import type { IpAddress } from "../../lib/ip.ts";
 import { chain } from "./rule.ts";
-import {
-  filterChains,
-  filterHooks,
-  mangleChains,
-  mangleHooks,
-  natChains,
-  natHooks,
-  rawChains,
-  rawHooks,
-} from "./static-chains.ts";
+import { filterChains, filterHooks } from "./filter-chains.ts";
+import { mangleChains, mangleHooks, natChains, natHooks, rawChains, rawHooks } from "./static-chains.ts";
 import { chainText, namedText, plainConfig } from "./testing.ts";
 
 const CLEAR_ALL = "--jump MARK --set-mark 0/0x1b0000";

@@ -1,15 +1,13 @@
-// The chains every node has, from the kernel's hooks to the endpoints' dispatch.
-import { type Cidr, type IpAddress, type IpVersion } from "../../lib/ip.ts";
+// The chains every node has in the raw, mangle and nat tables, from the kernel's hooks to the endpoints' dispatch. Those of
+// the filter table are in filter-chains.ts.
+import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
 import { type RulesConfig, SET, vxlanEnabledFor, workloadPatterns } from "./config.ts";
-import { denyAction } from "./endpoint-chains.ts";
+import { accepted, allow, dispensable, hook, type Hooks } from "./hooks.ts";
 import {
   accept,
-  type Action,
-  chain,
   clearMark,
   destinationPort,
   established,
-  goto,
   hostChain,
   inInterface,
   inSet,
@@ -32,23 +30,6 @@ import {
   sourcePort,
   drop,
 } from "./rule.ts";
-
-export interface Hooks {
-  /** At the top or bottom of the kernel's chain, by configuration. */
-  readonly insert: ReadonlyMap<string, readonly Rule[]>;
-  /** Always behind everybody's. */
-  readonly append: ReadonlyMap<string, readonly Rule[]>;
-}
-
-/** The rule is no reason to keep any packet: what it leads to, or marks, only lets pass, translates or classifies. */
-const dispensable = (rule: Rule): Rule => ({ ...rule, ifRefused: "leaveOut" });
-const hook = (name: string): readonly [string, readonly Rule[]] => [name, [{ action: jump(`cali-${name}`) }]];
-const allow = (what: "accept" | "return"): Action => (what === "accept" ? accept : returnAction);
-const accepted = (config: RulesConfig, action: Action): Rule => ({
-  match: [markSet(config.marks.accept)],
-  action,
-  comments: ["Host endpoint policy accepted packet."],
-});
 
 // --- raw -----------------------------------------------------------------------------------------------------------
 
@@ -215,197 +196,3 @@ function tunnels(config: RulesConfig, version: IpVersion): string[] {
 function portsAvoiding(port: number): PortRange {
   return port - 1 - 1024 > 65535 - (port + 1) ? { first: 1024, last: port - 1 } : { first: port + 1, last: 65535 };
 }
-
-// --- filter ------------------------------------------------------------------------------------------------------------
-
-export function filterHooks(config: RulesConfig): Hooks {
-  return {
-    insert: new Map([hook("INPUT"), hook("FORWARD"), hook("OUTPUT")]),
-    append: new Map([
-      [
-        "FORWARD",
-        [
-          {
-            match: [markSet(config.marks.accept)],
-            action: allow(config.filterAllow),
-            comments: ["Policy explicitly accepted packet."],
-          },
-          // Tells mangle POSTROUTING that the packet was forwarded.
-          dispensable({ action: setMark(config.marks.accept) }),
-        ],
-      ],
-    ]),
-  };
-}
-
-export function filterChains(config: RulesConfig, version: IpVersion): RuleChain[] {
-  return [
-    forwardChain(config),
-    hostChain("cali-INPUT", inputRules(config, version)),
-    chain("cali-wl-to-host", workloadToHostRules(config, version)),
-    hostChain("cali-OUTPUT", outputRules(config, version)),
-  ];
-}
-
-function forwardChain(config: RulesConfig): RuleChain {
-  const { marks } = config;
-  const rules: Rule[] = [];
-  if (config.flowtable !== undefined)
-    rules.push({
-      match: [
-        { kind: "ctState", states: ["established"] },
-        notInSet("source", SET.noOffload),
-        notInSet("destination", SET.noOffload),
-      ],
-      action: { kind: "offload", flowtable: config.flowtable },
-      comments: ["Offload established Calico flows."],
-    });
-  rules.push(
-    { action: clearMark(marks.all & ~marks.accept) },
-    { match: [markClear(marks.accept)], action: jump("cali-from-hep-forward") },
-  );
-  for (const pattern of workloadPatterns(config))
-    rules.push(
-      { match: [inInterface(pattern)], action: jump("cali-from-wl-dispatch"), ifRefused: "close" },
-      { match: [outInterface(pattern)], action: jump("cali-to-wl-dispatch"), ifRefused: "close" },
-    );
-  rules.push({ action: jump("cali-to-hep-forward") }, { action: jump("cali-cidr-block") });
-  return hostChain("cali-FORWARD", rules);
-}
-
-function inputRules(config: RulesConfig, version: IpVersion): Rule[] {
-  const { marks } = config;
-  const allowed = allow(config.filterAllow);
-  const deny = denyAction(config);
-  const rules: Rule[] = [];
-  if (version === 4 && config.ipipEnabled)
-    rules.push(
-      {
-        match: [protocolIs(4), inSet("source", SET.allHosts), isLocal("destination")],
-        action: allowed,
-        comments: ["Allow IPIP packets from Calico hosts"],
-      },
-      { match: [protocolIs(4)], action: deny, comments: ["Drop IPIP packets from non-Calico hosts"] },
-    );
-  if (vxlanEnabledFor(config, version)) {
-    const vxlan = [protocolIs(17), destinationPort(17, config.vxlanPort)];
-    rules.push(
-      {
-        match: [...vxlan, inSet("source", SET.vxlanHosts), isLocal("destination")],
-        action: allowed,
-        comments: [`Allow IPv${version} VXLAN packets from allowed hosts`],
-      },
-      {
-        match: [...vxlan, isLocal("destination")],
-        action: version === 4 ? drop : deny,
-        comments: [`Drop IPv${version} VXLAN packets from non-allowed hosts`],
-      },
-    );
-  }
-  if (wireguardFor(config, version))
-    rules.push({
-      match: [protocolIs(17), destinationPort(17, wireguardPort(config, version)), isLocal("destination")],
-      action: allowed,
-      comments: [`Allow incoming IPv${version} Wireguard packets`],
-    });
-  if (config.ipvs)
-    rules.push(
-      { action: clearMark(marks.endpoint) },
-      { action: jump("cali-forward-check") },
-      { match: [{ kind: "mark", value: 0, mask: marks.endpoint, negated: true }], action: returnAction },
-    );
-  for (const pattern of workloadPatterns(config))
-    rules.push({ match: [inInterface(pattern)], action: goto("cali-wl-to-host"), ifRefused: "close" });
-  rules.push(
-    { match: [markSet(marks.accept)], action: allowed },
-    { action: clearMark(marks.all) },
-    { action: jump("cali-from-host-endpoint") },
-    accepted(config, allowed),
-  );
-  return rules;
-}
-
-/** Neighbour discovery and listener reports: without them a workload has no IPv6 at all. */
-const ICMPV6_TYPES = [130, 131, 132, 133, 135, 136] as const;
-
-function workloadToHostRules(config: RulesConfig, version: IpVersion): Rule[] {
-  const allowed = allow(config.filterAllow);
-  const rules: Rule[] = [];
-  if (version === 6)
-    for (const type of ICMPV6_TYPES)
-      rules.push(dispensable({ match: [protocolIs(58), { kind: "icmp", type }], action: allowed }));
-  if (config.openstack !== undefined) {
-    const { metadataAddress, metadataPort } = config.openstack;
-    if (version === 4 && metadataAddress !== undefined)
-      rules.push(
-        dispensable({
-          match: [protocolIs("tcp"), isAddress("destination", metadataAddress), destinationPort("tcp", metadataPort)],
-          action: allowed,
-        }),
-      );
-    const [client, server] = version === 4 ? [68, 67] : [546, 547];
-    rules.push(
-      dispensable({
-        match: [protocolIs("udp"), sourcePort("udp", client), destinationPort("udp", server)],
-        action: allowed,
-      }),
-      dispensable({ match: [protocolIs("udp"), destinationPort("udp", 53)], action: allowed }),
-    );
-  }
-  rules.push(
-    { action: jump("cali-from-wl-dispatch") },
-    {
-      action: { kind: config.endpointToHost },
-      comments: ["Configured DefaultEndpointToHostAction"],
-    },
-  );
-  return rules;
-}
-
-function outputRules(config: RulesConfig, version: IpVersion): Rule[] {
-  const { marks } = config;
-  const allowed = allow(config.filterAllow);
-  const rules: Rule[] = [{ match: [markSet(marks.accept)], action: allowed }];
-  if (config.ipvs)
-    rules.push({
-      match: [{ kind: "mark", value: 0, mask: marks.endpoint, negated: true }],
-      action: goto("cali-forward-endpoint-mark"),
-    });
-  // The host may always talk to its workloads: health checks come this way.
-  for (const pattern of workloadPatterns(config)) rules.push({ match: [outInterface(pattern)], action: returnAction });
-  if (version === 4 && config.ipipEnabled)
-    rules.push({
-      match: [protocolIs(4), inSet("destination", SET.allHosts), isLocal("source")],
-      action: allowed,
-      comments: ["Allow IPIP packets to other Calico hosts"],
-    });
-  if (vxlanEnabledFor(config, version))
-    rules.push({
-      match: [
-        protocolIs(17),
-        destinationPort(17, config.vxlanPort),
-        isLocal("source"),
-        inSet("destination", SET.vxlanHosts),
-      ],
-      action: allowed,
-      comments: [`Allow IPv${version} VXLAN packets to other allowed hosts`],
-    });
-  if (wireguardFor(config, version))
-    rules.push({
-      match: [protocolIs(17), destinationPort(17, wireguardPort(config, version)), isLocal("source")],
-      action: allowed,
-      comments: [`Allow outgoing IPv${version} Wireguard packets`],
-    });
-  rules.push(
-    { action: clearMark(marks.all) },
-    // A packet with a new destination still has its old interface here; mangle POSTROUTING sees the new one.
-    { match: [{ kind: "ctDnat", negated: true }], action: jump("cali-to-host-endpoint") },
-    accepted(config, allowed),
-  );
-  return rules;
-}
-
-const wireguardFor = (config: RulesConfig, version: IpVersion): boolean =>
-  version === 4 ? config.wireguardEnabled : config.wireguardEnabledV6;
-const wireguardPort = (config: RulesConfig, version: IpVersion): number =>
-  version === 4 ? config.wireguardPort : config.wireguardPortV6;

@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import type { RulesConfig } from "../rules/config.ts";
 import { allocateMarks } from "../rules/marks.ts";
-import { filterChains, natChains, rawChains } from "../rules/static-chains.ts";
+import { filterChains } from "../rules/filter-chains.ts";
+import { natChains, rawChains } from "../rules/static-chains.ts";
 import { namedText as text, plainConfig } from "../rules/testing.ts";
 
 const config = (more: Partial<RulesConfig> = {}): RulesConfig =>
