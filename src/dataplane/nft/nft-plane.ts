@@ -1,7 +1,7 @@
 // The rules of one family in one nftables table: all four layers, the verdict maps of dispatch chains, and the sets.
-// It knows what is wanted and what the kernel has, and gives the difference as changes of one transaction.
+// It knows what is wanted (wanted-chains.ts) and what the kernel has, and gives the difference as changes of one
+// transaction.
 import {
-  type BaseChain,
   type DumpedChain,
   type DumpedElement,
   type DumpedFlowtable,
@@ -13,35 +13,18 @@ import {
   type TableRef,
 } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
-import { Aside, type AsideAt, type RuleAt } from "../rules/aside.ts";
-import { ChainGraph } from "../rules/chain-graph.ts";
 import { FLOWTABLE, type RulesConfig } from "../rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
-import {
-  type Chain,
-  chainRules,
-  chainTargets,
-  hostChain,
-  type Layer,
-  LAYERS,
-  type Rule,
-  type SetId,
-} from "../rules/rule.ts";
-import { type Place, placeIn, standInsFor } from "../rules/stand-in.ts";
-import { BASE_CHAINS, sameBase } from "./base-chains.ts";
+import { type Chain, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
+import { sameBase } from "./base-chains.ts";
 import { Flowtable } from "./flowtable.ts";
 import { NftSets } from "./nft-sets.ts";
-import { kernelRules, LateRule, MAP_MARK, prepareChain, type PreparedChain, SharedBodies } from "./prepared-chain.ts";
+import { kernelRules, LateRule, MAP_MARK, SharedBodies } from "./prepared-chain.ts";
 import { nftChainName, nftSetName, type RenderContext } from "./render.ts";
-import { PORTS_SET, PORTS_TYPE, RulePorts, SlotNumbers } from "./rule-ports.ts";
+import { PORTS_SET, PORTS_TYPE, RulePorts } from "./rule-ports.ts";
 import { VerdictMap } from "./verdict-map.ts";
+import { WantedChains } from "./wanted-chains.ts";
 
-interface WantedChain {
-  readonly layer: Layer;
-  readonly offered: Chain;
-  /** Made when the chain is needed: most chains are offered to layers that never use them. */
-  prepared?: PreparedChain;
-}
 export interface NftPlaneOptions {
   /** Another than the family's own. */
   readonly table?: TableRef;
@@ -53,18 +36,11 @@ export class NftPlane implements RulePlane {
   readonly table: TableRef;
   readonly tables: LayerTables;
   readonly sets: NftSets;
+  readonly wanted = new WantedChains((name) => this.#dirty.add(name));
   readonly #config: RulesConfig;
-  readonly #graph: ChainGraph;
-  /** By the kernel's name. */
-  readonly #wanted = new Map<string, WantedChain>();
   readonly #maps = new Map<string, VerdictMap>();
-  readonly #hooks = new Map<string, { readonly layer: Layer; insert: readonly Rule[]; append: readonly Rule[] }>();
-  readonly #forced = new Set<string>();
-  readonly #usersOfSet = new Map<SetId, Set<string>>();
-  readonly #setsOfChain = new Map<string, ReadonlySet<SetId>>();
   readonly #dirty = new Set<string>();
   readonly #ports: RulePorts;
-  readonly #slots = new SlotNumbers();
   /** Marks of the kernel's chains, as read or written. */
   #actual = new Map<string, readonly string[]>();
   readonly #surplusMaps = new Set<string>();
@@ -72,7 +48,6 @@ export class NftPlane implements RulePlane {
   readonly #flowtable: Flowtable;
   #isTablePresent = false;
   #isTableAbsent = false;
-  readonly #aside = new Aside();
 
   constructor(version: IpVersion, config: RulesConfig, options: NftPlaneOptions = {}) {
     this.version = version;
@@ -81,7 +56,6 @@ export class NftPlane implements RulePlane {
     this.#flowtable = new Flowtable(this.table, FLOWTABLE, options.deviceExists ?? (() => true));
     if (config.flowtable !== undefined && options.table === undefined) this.#flowtable.set(new Set());
     this.#ports = new RulePorts(this.table);
-    this.#graph = new ChainGraph((name) => this.#dirty.add(name));
     this.sets = new NftSets(version, this.table, (set) => this.#rewriteUsersOf(set));
     this.tables = Object.fromEntries(LAYERS.map((layer) => [layer, this.#layer(layer)])) as unknown as LayerTables;
   }
@@ -111,7 +85,7 @@ export class NftPlane implements RulePlane {
       version: this.version,
       setChain: (chain) => this.#setChain(layer, chain),
       removeChain: (name) => this.#removeChain(nftChainName(layer, name)),
-      setHook: (kernelChain, place, rules) => this.#setHook(layer, kernelChain, place, rules),
+      setHook: (kernelChain, place, rules) => this.wanted.setHook(layer, kernelChain, place, rules),
     };
   }
 
@@ -126,35 +100,11 @@ export class NftPlane implements RulePlane {
     const name = nftChainName(layer, chain.name);
     if (chain.kind === "dispatch") this.#setMap(name, layer, chain.targets);
     else this.#maps.get(name)?.set(new Map());
-    this.#wanted.set(name, { layer, offered: chain });
-    this.#aside.forget(name); // what was refused may be another rule now
-    if (this.#graph.isNeeded(name)) this.#dirty.add(name);
-    this.#graph.set(name, prefixed(layer, chainTargets(chain)));
-    const isForced = chain.kind === "rules" && chain.isForced === true;
-    if (isForced && !this.#forced.has(name)) {
-      this.#forced.add(name);
-      this.#graph.hold(name);
-    } else if (!isForced && this.#forced.delete(name)) this.#graph.letGo(name);
+    this.wanted.set(layer, chain);
   }
 
   #removeChain(name: string): void {
-    if (!this.#wanted.delete(name)) return;
-    this.#aside.forget(name);
-    this.#index(name, new Set());
-    this.#slots.release(name);
-    this.#maps.get(name)?.set(new Map());
-    if (this.#forced.delete(name)) this.#graph.letGo(name);
-    this.#graph.delete(name);
-    this.#dirty.add(name);
-  }
-
-  #setHook(layer: Layer, kernelChain: string, place: "insert" | "append", rules: readonly Rule[]): void {
-    const name = nftChainName(layer, kernelChain);
-    let hooks = this.#hooks.get(name);
-    if (hooks === undefined) this.#hooks.set(name, (hooks = { layer, insert: [], append: [] }));
-    hooks[place] = rules;
-    this.#graph.hold(name);
-    this.#setChain(layer, hostChain(kernelChain, [...hooks.insert, ...hooks.append]));
+    if (this.wanted.remove(name)) this.#maps.get(name)?.set(new Map());
   }
 
   #setMap(name: string, layer: Layer, targets: ReadonlyMap<string, string>): void {
@@ -163,32 +113,8 @@ export class NftPlane implements RulePlane {
     map.set(new Map([...targets].map(([key, target]) => [key, nftChainName(layer, target)])));
   }
 
-  /** The chain as it shall be written; nothing when it is not needed. */
-  #needed(name: string): PreparedChain | undefined {
-    const wanted = this.#wanted.get(name);
-    if (wanted === undefined || !this.#graph.isNeeded(name)) return undefined;
-    if (wanted.prepared === undefined) {
-      const place = placeIn(wanted.layer, wanted.offered);
-      const standIn = (index: number, rule: Rule) => this.#aside.standIn({ chain: name, index }, rule, place);
-      wanted.prepared = prepareChain(name, wanted.offered, this.#slots, standIn);
-      this.#index(name, wanted.prepared.sets);
-    }
-    return wanted.prepared;
-  }
-
-  #index(name: string, after: ReadonlySet<SetId>): void {
-    for (const set of this.#setsOfChain.get(name) ?? []) if (!after.has(set)) this.#usersOfSet.get(set)?.delete(name);
-    if (after.size === 0) this.#setsOfChain.delete(name);
-    else this.#setsOfChain.set(name, after);
-    for (const set of after) {
-      let users = this.#usersOfSet.get(set);
-      if (users === undefined) this.#usersOfSet.set(set, (users = new Set()));
-      users.add(name);
-    }
-  }
-
   #rewriteUsersOf(set: SetId): void {
-    for (const name of this.#usersOfSet.get(set) ?? []) {
+    for (const name of this.wanted.usersOf(set)) {
       if (!this.#actual.has(name)) continue;
       this.#actual.set(name, ["rewrite"]);
       this.#dirty.add(name);
@@ -197,85 +123,21 @@ export class NftPlane implements RulePlane {
 
   // --- what the kernel refuses ------------------------------------------------------------------------------------------
 
-  /** Whether stand-ins are wanted for rules or sets. */
-  get hasAside(): boolean {
-    return !this.#aside.isEmpty;
-  }
-
-  /** The kernel does not take what stands there: its next stand-in is wanted. False when it has none. */
-  setAside(at: RuleAt): boolean {
-    const found = this.#offeredAt(at);
-    if (found === undefined || !this.#aside.raise(at, found.rule, found.place)) return false;
-    this.#prepareAgain(at.chain);
-    return true;
-  }
-
-  /** As `setAside`, with the stand-in that is wanted. */
-  putAside(rules: readonly AsideAt[]): void {
-    for (const rule of rules) {
-      this.#aside.set(rule);
-      this.#prepareAgain(rule.chain);
-    }
-  }
-
-  /** All that may stand at this place instead, the nearest first. */
-  standInsAt(at: RuleAt): readonly Rule[] {
-    const found = this.#offeredAt(at);
-    return found === undefined ? [] : standInsFor(found.rule, found.place);
-  }
-
-  #offeredAt({ chain, index }: RuleAt): { readonly rule: Rule; readonly place: Place } | undefined {
-    const wanted = this.#wanted.get(chain);
-    const rule = wanted === undefined ? undefined : chainRules(wanted.offered)[index];
-    return wanted === undefined || rule === undefined
-      ? undefined
-      : { rule, place: placeIn(wanted.layer, wanted.offered) };
-  }
-
   /** A set the kernel does not take: rules that name it are closed. False when it is none, or aside already. */
   setAsideSet(name: string): boolean {
     const id = this.sets.setAside(name);
-    if (id === undefined) return false;
-    this.#aside.addSet(id);
-    for (const chain of [...(this.#usersOfSet.get(id) ?? [])]) this.#prepareAgain(chain);
-    return true;
-  }
-
-  /** All rules that are aside for themselves, not for a set. */
-  aside(): AsideAt[] {
-    return this.#aside.rules();
+    if (id !== undefined) this.wanted.closeUsersOf(id);
+    return id !== undefined;
   }
 
   /** The kernel's names of the sets that are aside. */
   setsAside(): string[] {
-    return [...this.#aside.sets].map((set) => nftSetName(this.version, set));
-  }
-
-  takeBackRules(): void {
-    for (const name of this.#aside.clearRules()) this.#prepareAgain(name);
+    return [...this.wanted.setsAside].map((set) => nftSetName(this.version, set));
   }
 
   /** The rules and sets as they were wanted, to be tried again. */
   takeBack(): void {
-    this.takeBackRules();
-    if (!this.#aside.clearSets()) return;
-    this.sets.takeBack();
-    for (const name of this.#wanted.keys()) this.#prepareAgain(name);
-  }
-
-  /** The rule of the tree at this place, as it was offered, and what stands there now. */
-  ruleAt(at: RuleAt): { readonly rule: Rule; readonly standIn: Rule | undefined } | undefined {
-    const found = this.#offeredAt(at);
-    return found === undefined
-      ? undefined
-      : { rule: found.rule, standIn: this.#aside.standIn(at, found.rule, found.place) };
-  }
-
-  #prepareAgain(name: string): void {
-    const wanted = this.#wanted.get(name);
-    if (wanted === undefined) return;
-    delete wanted.prepared;
-    if (this.#graph.isNeeded(name)) this.#dirty.add(name);
+    if (this.wanted.takeBack()) this.sets.takeBack();
   }
 
   // --- what the kernel has ---------------------------------------------------------------------------------------------
@@ -297,15 +159,15 @@ export class NftPlane implements RulePlane {
     const marks = new Map<string, string[]>();
     for (const { name, base } of kernel.chains) {
       marks.set(name, []);
-      if (!sameBase(base, this.#base(name))) this.#misplacedBases.add(name);
+      if (!sameBase(base, this.wanted.baseOf(name))) this.#misplacedBases.add(name);
     }
     for (const { chain, comment } of kernel.rules) marks.get(chain)?.push(markOf(comment));
     this.#actual = marks;
     this.#dirty.clear();
-    for (const name of new Set([...this.#wanted.keys(), ...marks.keys()])) this.#dirty.add(name);
+    for (const name of new Set([...this.wanted.names(), ...marks.keys()])) this.#dirty.add(name);
     const named = kernel.sets.filter((set) => (set.flags & NFT_SET_ANONYMOUS) === 0 && set.name !== PORTS_SET);
     this.#foundPorts(kernel);
-    for (const name of this.#wanted.keys()) this.#needed(name); // a set that must be made anew asks who uses it
+    for (const name of this.wanted.names()) this.wanted.needed(name); // a set that must be made anew asks who uses it
     this.sets.found(named, kernel.elementsOf);
     const isMap = (set: DumpedSet) => (set.flags & NFT_SET_MAP) !== 0;
     for (const [name, map] of this.#maps)
@@ -327,20 +189,13 @@ export class NftPlane implements RulePlane {
   /** Leaves the chains whose rules must be written; ports are noted on the way. */
   #dropUnchanged(): void {
     for (const name of this.#dirty) {
-      const needed = this.#needed(name);
+      const needed = this.wanted.needed(name);
       const marks = needed?.marks;
       this.#ports.setChain(name, needed?.ports);
       const actual = this.#actual.get(name);
       if (marks === undefined ? actual === undefined : actual !== undefined && sameList(marks, actual))
         this.#dirty.delete(name);
     }
-  }
-
-  /** The hook of a kernel chain; nothing for chains of ours. */
-  #base(name: string): BaseChain | undefined {
-    const hooks = this.#hooks.get(name);
-    if (hooks === undefined) return undefined;
-    return BASE_CHAINS[hooks.layer][name.slice(hooks.layer.length + 1)];
   }
 
   // --- the difference ----------------------------------------------------------------------------------------------------
@@ -373,7 +228,7 @@ export class NftPlane implements RulePlane {
     const deleted: string[] = [];
     for (const name of this.#dirty) {
       const isPresent = this.#actual.has(name);
-      if (this.#needed(name) === undefined) {
+      if (this.wanted.needed(name) === undefined) {
         if (isPresent) deleted.push(name);
         continue;
       }
@@ -382,7 +237,7 @@ export class NftPlane implements RulePlane {
     for (const name of [...rewritten, ...deleted])
       if (this.#actual.has(name)) changes.push({ op: "flushChain", table, chain: name });
     for (const name of this.#misplacedBases)
-      if (this.#needed(name) !== undefined) {
+      if (this.wanted.needed(name) !== undefined) {
         if (!rewritten.includes(name)) {
           changes.push({ op: "flushChain", table, chain: name });
           rewritten.push(name);
@@ -394,7 +249,7 @@ export class NftPlane implements RulePlane {
     changes.push(...this.sets.deletionsBefore());
     for (const name of rewritten)
       if (!this.#actual.has(name) || this.#misplacedBases.has(name)) {
-        const base = this.#base(name);
+        const base = this.wanted.baseOf(name);
         if (base === undefined) changes.push({ op: "addChain", table, chain: name });
         else hooks.push({ op: "addChain", table, chain: name, base });
       }
@@ -405,22 +260,22 @@ export class NftPlane implements RulePlane {
       Layer,
       SharedBodies
     >;
-    for (const name of rewritten) this.#appendRules(name, this.#hooks.has(name) ? hooks : changes, shared);
+    for (const name of rewritten) this.#appendRules(name, this.wanted.isHook(name) ? hooks : changes, shared);
     for (const map of this.#maps.values()) changes.push(...map.additions());
     hooks.push(...this.#flowtable.removal());
     for (const chain of deleted) hooks.push({ op: "deleteChain", table, chain });
     for (const set of this.#surplusMaps) hooks.push({ op: "deleteSet", table, set });
-    for (const [name, map] of this.#maps) if (!this.#wanted.has(name)) hooks.push(...map.deletion());
+    for (const [name, map] of this.#maps) if (!this.wanted.has(name)) hooks.push(...map.deletion());
     hooks.push(...this.sets.deletionsAfter());
     return { body: changes, hooks };
   }
 
   #appendRules(name: string, changes: NftChange[], sharedBy: Readonly<Record<Layer, SharedBodies>>): void {
-    const wanted = this.#wanted.get(name);
-    const prepared = this.#needed(name);
-    if (wanted === undefined || prepared === undefined) return;
-    const context: RenderContext = { config: this.#config, version: this.version, layer: wanted.layer };
-    const shared = sharedBy[wanted.layer];
+    const layer = this.wanted.layerOf(name);
+    const prepared = this.wanted.needed(name);
+    if (layer === undefined || prepared === undefined) return;
+    const context: RenderContext = { config: this.#config, version: this.version, layer };
+    const shared = sharedBy[layer];
     const { chain, ruleMarks: marks } = prepared;
     const append = (rules: readonly Rule[], first: number) => {
       for (let i = 0; i < rules.length; i++) {
@@ -450,7 +305,7 @@ export class NftPlane implements RulePlane {
     this.#isTablePresent = true;
     this.#isTableAbsent = false;
     for (const name of this.#dirty) {
-      const marks = this.#needed(name)?.marks;
+      const marks = this.wanted.needed(name)?.marks;
       if (marks === undefined) this.#actual.delete(name);
       else this.#actual.set(name, marks);
     }
@@ -462,7 +317,7 @@ export class NftPlane implements RulePlane {
     this.sets.committed();
     for (const [name, map] of this.#maps) {
       map.committed();
-      if (!this.#wanted.has(name)) this.#maps.delete(name);
+      if (!this.wanted.has(name)) this.#maps.delete(name);
     }
   }
 }
@@ -470,9 +325,6 @@ export class NftPlane implements RulePlane {
 const NFT_SET_ANONYMOUS = 1;
 const NFT_SET_INTERVAL = 4;
 const NFT_SET_MAP = 8;
-
-const prefixed = (layer: Layer, names: ReadonlySet<string>): Set<string> =>
-  new Set([...names].map((name) => nftChainName(layer, name)));
 
 /** What stands between `cali:` and the semicolon; foreign rules have none. */
 const markOf = (comment: string | undefined): string => /^cali:([^;]*);/.exec(comment ?? "")?.[1] ?? "foreign";

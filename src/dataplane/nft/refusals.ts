@@ -46,7 +46,7 @@ export class Refusals {
 
   #current(): RefusedRule[] {
     return this.#options.planes.flatMap((plane) => [
-      ...plane.aside().flatMap((at) => refusedAt(plane, at)),
+      ...plane.wanted.aside().flatMap((at) => refusedAt(plane, at)),
       ...plane.setsAside().map((set) => refusedSet(nameIn(plane, set))),
     ]);
   }
@@ -65,7 +65,7 @@ export class Refusals {
       if (error !== undefined) this.#log.tell(refused, error);
     }
     this.#errors.clear();
-    if (!this.#options.planes.some((plane) => plane.hasAside)) this.#log.settled();
+    if (!this.#options.planes.some((plane) => plane.wanted.hasAside)) this.#log.settled();
   }
 
   /** Sets aside what the transaction was refused for. False when that cannot be told: then nothing was done. */
@@ -99,7 +99,7 @@ export class Refusals {
   }
 
   #setAsideRules(rules: readonly LateRule[], error: NftError): boolean {
-    const aside = rules.filter((rule) => this.#planeOf(rule)?.setAside(rule) === true);
+    const aside = rules.filter((rule) => this.#planeOf(rule)?.wanted.setAside(rule) === true);
     for (const rule of aside) this.#errors.set(whereOf(rule.table, rule), error);
     return aside.length > 0;
   }
@@ -110,11 +110,11 @@ export class Refusals {
    */
   #search(error: NftError): boolean {
     const { planes } = this.#options;
-    const before = planes.map((plane) => plane.aside());
+    const before = planes.map((plane) => plane.wanted.aside());
     const restore = () => {
       for (const [i, plane] of planes.entries()) {
-        plane.takeBackRules();
-        plane.putAside(before[i] ?? []);
+        plane.wanted.takeBackRules();
+        plane.wanted.putAside(before[i] ?? []);
       }
     };
     let found: AsideRule[];
@@ -136,7 +136,7 @@ export class Refusals {
     // Where several rules could give way, it shall be the one at fault, or else one that few packets see: those that lead
     // on come last.
     const written = placesOf(this.#changes()).map((rule): AsideRule => {
-      const last = (this.#planeOf(rule)?.standInsAt(rule).length ?? 0) - 1;
+      const last = (this.#planeOf(rule)?.wanted.standInsAt(rule).length ?? 0) - 1;
       return { rule, level: last };
     });
     const able = written.filter(({ level }) => level >= 0);
@@ -173,7 +173,7 @@ export class Refusals {
 
   #put(rules: readonly AsideRule[]): void {
     for (const { rule, level } of rules)
-      this.#planeOf(rule)?.putAside([{ chain: rule.chain, index: rule.index, level }]);
+      this.#planeOf(rule)?.wanted.putAside([{ chain: rule.chain, index: rule.index, level }]);
   }
 
   #passes(): boolean {
@@ -218,7 +218,7 @@ const whereOf = ({ family, name }: TableRef, { chain, index }: RuleAt): string =
 const nameIn = ({ table }: NftPlane, name: string): string => `${table.family} ${table.name} ${name}`;
 
 function refusedAt(plane: NftPlane, at: RuleAt): RefusedRule[] {
-  const found = plane.ruleAt(at);
+  const found = plane.wanted.ruleAt(at);
   if (found?.standIn === undefined) return [];
   return [refusedRule(whereOf(plane.table, at), found.rule, found.standIn)];
 }
