@@ -17,6 +17,7 @@ import {
   environmentLayer,
   type FelixConfig,
   parseConfigFile,
+  settingsWithoutEffect,
   type Surroundings,
 } from "./config/index.ts";
 import { datastoreSettings, readDatastoreConfig } from "./datastore-config.ts";
@@ -141,7 +142,7 @@ async function loadOnce(
   }
   if (engine.config.DebugPort > 0)
     tell("DebugPort: no port serves profiles here; SIGUSR1 and SIGUSR2 write them to files");
-  for (const problem of engine.resolved.problems) tell(problem);
+  for (const problem of [...engine.resolved.problems, ...settingsWithoutEffect(engine.config)]) tell(problem);
   checkConfig(engine.resolved);
   options.onSettings(engine.config);
   return { engine, store, pools, usePodCidr: api.usePodCIDR ?? false };

@@ -14,6 +14,7 @@ import {
   parameterNames,
   parseConfigFile,
   redact,
+  settingsWithoutEffect,
 } from "./index.ts";
 import type { Parameter } from "./parameter.ts";
 
@@ -279,4 +280,22 @@ test("FC-021 the eBPF dataplane forces what it needs", () => {
     BPFRedirectToPeer: "Enabled",
     IPForwarding: "Enabled",
   });
+});
+
+test("a setting that changes nothing here is told to who set it, and to nobody else", () => {
+  const told = (settings: Record<string, string>) => {
+    const e = engine();
+    e.update({ "environment variable": settings });
+    return settingsWithoutEffect(e.config).map((text) => text.split(":")[0]);
+  };
+  expect(told({})).toEqual([]);
+  expect(told({ LocalSubnetL2Reachability: "Disabled", AWSSrcDstCheck: "DoNothing" })).toEqual([]);
+  expect(told({ LocalSubnetL2Reachability: "PodsAndLoadBalancers", AWSSrcDstCheck: "Disable" })).toEqual([
+    "LocalSubnetL2Reachability",
+    "AWSSrcDstCheck",
+  ]);
+  expect(told({ PolicySyncPathPrefix: "/var/run/nodeagent", SidecarAccelerationEnabled: "true" })).toEqual([
+    "PolicySyncPathPrefix",
+    "SidecarAccelerationEnabled",
+  ]);
 });
