@@ -2,6 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
 
 const tcp = { name: "tcp" };
@@ -81,6 +82,58 @@ for (const backend of BACKENDS)
         [1, 0],
         [1, 0],
       ]);
+    }, 60_000);
+
+    test("FD-064 failsafe ports and the answers to them pass before tracking, too, where untracked policy denies everything", async () => {
+      await using host = await DataplaneHost.create(backend, {
+        FailsafeInboundHostPorts: "tcp:8022",
+        FailsafeOutboundHostPorts: "tcp:9001",
+      });
+      for (const p of [8022, 8023]) host.prober.listen(host.hostTarget, "tcp", p);
+      for (const p of [9001, 9002]) host.prober.listen(host.outside, "tcp", p);
+      host.start();
+      const deny = rule({ action: "deny" });
+      await host.send(
+        allowProfile,
+        policy("closed", [discovery, deny], [discovery, deny], { untracked: true }),
+        hostEndpoint("eth0", { profileIds: ["allow"], untrackedTiers: [tier(["closed"], ["closed"])] }),
+        inSync,
+      );
+      const cells = [
+        ...[HOST, "2001:db8::10" as IpAddress].flatMap((to) =>
+          [8022, 8023].map((p) => ({ from: host.outside, to, port: p })),
+        ),
+        ...[OUTSIDE, OUTSIDE6].flatMap((to) => [9001, 9002].map((p) => ({ from: host.hostTarget, to, port: p }))),
+      ];
+      expect(reached(await host.probe(cells, 2500))).toEqual([true, false, true, false, true, false, true, false]);
+    }, 60_000);
+
+    test("FD-055 tunnelled packets of IPv6 are taken from nodes only, and of a family whose tunnel is off from nobody in particular", async () => {
+      await using host = await DataplaneHost.create(backend);
+      host.exec(host.outside, "ip", "addr", "add", "2001:db8::11/64", "dev", "eth0", "nodad");
+      const arrived = () =>
+        Number(/packets (\d+)/.exec(host.namespace.run("nft", ["list", "table", "inet", "arrived"]))?.[1] ?? -1);
+      host.namespace.run("nft", [
+        "table inet arrived { chain c { type filter hook input priority 100; udp dport 4789 counter\n }\n }",
+      ]);
+      host.start({}, backend, { vxlanEnabledV6: true });
+      await host.send(
+        {
+          type: "vtepUpdate",
+          node: "node-b",
+          ...{ mac: "", ipv4Addr: "", parentDeviceIp: "", macV6: "66:00:00:00:00:0b", ipv6Addr: "fd00:65:2::" },
+          parentDeviceIpv6: "2001:db8::11",
+        },
+        inSync,
+      );
+      const sends = (source: string, to: string) =>
+        host.exec(host.outside, "sh", "-c", `echo x | socat -u - UDP-SENDTO:${to}:4789,bind=${source}`);
+      sends("[2001:db8::11]", "[2001:db8::10]");
+      await eventually(() => arrived() === 1, 5000);
+      sends("[2001:db8::99]", "[2001:db8::10]");
+      sends("192.0.2.99", HOST); // no tunnel of IPv4: a port like any other
+      await eventually(() => arrived() === 2, 5000);
+      expect(arrived()).toBe(2);
     }, 60_000);
 
     test("FD-048 new connections between workloads of a mesh carry its class, those with others do not", async () => {
