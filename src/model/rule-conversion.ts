@@ -46,9 +46,15 @@ export function convertRule(rule: JsonReader, namespace: string | undefined, rep
       return undefined;
     }
   };
+  const protocol = attempt(() => protocolOf(rule, "protocol"));
   const side = (name: "source" | "destination"): RuleSide => {
     const entity = attempt(() => rule.object(name));
-    return entity === undefined ? {} : convertSide(entity, namespace, attempt);
+    if (entity === undefined) return {};
+    const converted = convertSide(entity, namespace, attempt);
+    // Of another protocol's packets the same bytes are something else, and would be let pass for it.
+    const isLost = attempt(() => checkPortNumbers(entity, converted, protocol)) === undefined;
+    const { ports: _lost, ...rest } = converted;
+    return isLost ? rest : converted;
   };
   const converted: Rule = {
     action,
@@ -56,10 +62,7 @@ export function convertRule(rule: JsonReader, namespace: string | undefined, rep
       "ipVersion",
       attempt(() => ipVersionOf(rule)),
     ),
-    ...optional(
-      "protocol",
-      attempt(() => protocolOf(rule, "protocol")),
-    ),
+    ...optional("protocol", protocol),
     ...optional(
       "notProtocol",
       attempt(() => protocolOf(rule, "notProtocol")),
@@ -89,6 +92,14 @@ export function convertRule(rule: JsonReader, namespace: string | undefined, rep
   if (isWhole) return converted;
   return closes ? { ...converted, action: "deny" } : undefined;
 }
+
+/** Throws where numbers of ports are asked for of what has none. */
+function checkPortNumbers(entity: JsonReader, side: RuleSide, protocol: RuleProtocol | undefined): true {
+  const hasNumber = (side.ports ?? []).some((port) => !("name" in port));
+  if (hasNumber && !WITH_PORTS.has(protocol)) entity.fail("ports", "protocol TCP, UDP or SCTP in the rule");
+  return true;
+}
+const WITH_PORTS: ReadonlySet<RuleProtocol | undefined> = new Set(["tcp", "udp", "sctp", 6, 17, 132]);
 
 type Attempt = <T>(part: () => T) => T | undefined;
 
