@@ -2,6 +2,7 @@
 // selector a local rule uses. Members are counted, so that an address shared by two endpoints stays until both are gone,
 // and what did not change never flaps: what comes is added before what goes is removed.
 import { type Cidr, cidrAddress } from "../../lib/ip.ts";
+import { sameList } from "../../lib/same-list.ts";
 import type { EndpointPort, Labels } from "../../model/index.ts";
 import { LabelIndex, type LabelIndexStats, LabelItem, SelectorEntry } from "../labels/index.ts";
 import type { IpSetId } from "../messages.ts";
@@ -148,10 +149,6 @@ const PROTOCOL_NAMES: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 
 
 function protocolName(protocol: string | number): string {
   return typeof protocol === "number" ? (PROTOCOL_NAMES[protocol] ?? String(protocol)) : protocol.toLowerCase();
-}
-
-function sameList<T>(a: readonly T[], b: readonly T[]): boolean {
-  return a.length === b.length && a.every((element, i) => element === b[i]);
 }
 
 function samePorts(a: readonly EndpointPort[], b: readonly EndpointPort[]): boolean {

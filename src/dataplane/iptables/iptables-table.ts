@@ -5,21 +5,19 @@ import { IptablesError, type IptablesStore, type IptablesTable as TableName } fr
 import type { IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import { delay } from "../../lib/retry.ts";
+import { sameList } from "../../lib/same-list.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
-import { Aside, type RuleAt } from "../rules/aside.ts";
-import { dispatchTree } from "../rules/dispatch-tree.ts";
-import { ChainGraph } from "../rules/chain-graph.ts";
+import type { RuleAt } from "../rules/aside.ts";
 import type { LayerTable } from "../rules/layer-table.ts";
-import { type Chain, chain, chainTargets, namesSet, type Rule, type RuleChain, type SetId } from "../rules/rule.ts";
 import { type Refused, RefusedLog, refusedRule } from "../rules/refused.ts";
-import { placeIn, standInsFor, withStandIns } from "../rules/stand-in.ts";
+import type { Chain, Rule, SetId } from "../rules/rule.ts";
 import type { ForeignWrites } from "./foreign-writes.ts";
-import { lowerChain, type LoweringContext } from "./lower.ts";
+import type { LoweringContext } from "./lower.ts";
 import { RecheckTimer, type RecheckOptions } from "./recheck.ts";
 import { findRefused } from "./refused-rules.ts";
-import { type ChainDelta, hookDelta, restoreText, type WrittenChain } from "./restore-text.ts";
-import { appendsName, ruleHashes } from "./rule-hash.ts";
+import { type ChainDelta, hookDelta, restoreText } from "./restore-text.ts";
 import { isOwnedChain, parseSave, type SavedRule } from "./save-text.ts";
+import { type HookPlace, WantedChains } from "./wanted-chains.ts";
 
 export interface IptablesTableOptions extends RecheckOptions {
   readonly layer: TableName;
@@ -40,10 +38,6 @@ export interface IptablesTableOptions extends RecheckOptions {
   readonly refusedRetryMs?: number;
 }
 
-interface WrittenHook extends WrittenChain {
-  readonly rules: readonly Rule[];
-}
-
 const KERNEL_CHAINS: Readonly<Record<TableName, readonly string[]>> = {
   filter: ["INPUT", "FORWARD", "OUTPUT"],
   nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
@@ -62,13 +56,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   readonly version: IpVersion;
   readonly #options: IptablesTableOptions;
   readonly #log: Logger;
-  readonly #graph: ChainGraph;
-  /** Chains offered, taken apart into what iptables can hold, by the name they were offered under. */
-  readonly #offered = new Map<string, RuleChain[]>();
-  readonly #wanted = new Map<string, WrittenChain>();
-  readonly #forced = new Set<string>();
-  readonly #insert = new Map<string, WrittenHook>();
-  readonly #append = new Map<string, WrittenHook>();
+  readonly #wanted: WantedChains;
   /** Chains that changed since they were last written. */
   readonly #dirty = new Set<string>();
   /** Nothing new was asked for: whatever differs now is somebody else's doing. */
@@ -83,20 +71,22 @@ export class IptablesTable implements LayerTable, Reconciler {
   /** The epoch of foreign writes in which that was true. */
   #epoch: number | undefined;
   readonly #recheck: RecheckTimer;
-  readonly #context: LoweringContext;
-  readonly #aside = new Aside();
   readonly #refusals: RefusedLog;
   #retryAt = Number.POSITIVE_INFINITY;
 
   constructor(options: IptablesTableOptions) {
     this.#options = options;
     this.layer = options.layer;
-    this.#context = options.context;
     this.version = options.store.family;
     this.name = `iptables ${options.layer} IPv${this.version}`;
     this.#log = options.logger.with({ table: options.layer, ipVersion: this.version });
     this.#refusals = new RefusedLog(this.#log);
-    this.#graph = new ChainGraph((name) => this.#dirty.add(name));
+    this.#wanted = new WantedChains({
+      layer: options.layer,
+      context: options.context,
+      onChange: (name) => this.#dirty.add(name),
+      onHook: () => (this.#areHooksDirty = true),
+    });
     this.#recheck = new RecheckTimer(options);
   }
 
@@ -114,7 +104,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   get size(): { readonly chains: number; readonly rules: number } {
     let chains = 0;
     let rules = 0;
-    for (const { hashes } of this.#needed()) {
+    for (const { hashes } of this.#wanted.needed()) {
       chains++;
       rules += hashes.length;
     }
@@ -122,52 +112,16 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   setChain(offered: Chain): void {
-    const parts = offered.kind === "rules" ? [offered] : dispatchTree(offered);
-    const gone = new Set(this.#offered.get(offered.name)?.map((part) => part.name));
-    this.#offered.set(offered.name, parts);
-    for (const part of parts) {
-      gone.delete(part.name);
-      this.#aside.forget(part.name); // what was refused may be another rule now
-      this.#setPart(part);
-    }
-    for (const name of gone) this.#removePart(name);
-    const isForced = offered.kind === "rules" && offered.isForced === true;
-    if (isForced !== this.#forced.has(offered.name)) {
-      if (isForced) {
-        this.#forced.add(offered.name);
-        this.#graph.hold(offered.name);
-      } else {
-        this.#forced.delete(offered.name);
-        this.#graph.letGo(offered.name);
-      }
-    }
+    this.#wanted.set(offered);
   }
-
   removeChain(name: string): void {
-    const parts = this.#offered.get(name);
-    if (parts === undefined) return;
-    this.#offered.delete(name);
-    if (this.#forced.delete(name)) this.#graph.letGo(name);
-    for (const part of parts) this.#removePart(part.name);
+    this.#wanted.remove(name);
   }
-
-  setHook(kernelChain: string, place: "insert" | "append", rules: readonly Rule[]): void {
-    const hooks = place === "insert" ? this.#insert : this.#append;
-    const texts = lowerChain(this.#context, chain(kernelChain, rules));
-    const hashes = ruleHashes(place === "insert" ? kernelChain : appendsName(kernelChain), texts);
-    for (const target of hooks.get(kernelChain)?.targets ?? []) this.#graph.letGo(target);
-    const targets = chainTargets(chain(kernelChain, rules));
-    for (const target of targets) this.#graph.hold(target);
-    hooks.set(kernelChain, { name: kernelChain, texts, hashes, targets, rules });
-    this.#areHooksDirty = true;
+  setHook(kernelChain: string, place: HookPlace, rules: readonly Rule[]): void {
+    this.#wanted.setHook(kernelChain, place, rules);
   }
-
-  /** The kernel's name of a set changed: what names it is written anew. */
   renameSet(id: SetId): void {
-    const names = (rules: readonly Rule[]) => rules.some((rule) => rule.match?.some((m) => namesSet(m, id)) === true);
-    for (const parts of this.#offered.values()) for (const part of parts) if (names(part.rules)) this.#setPart(part);
-    for (const [kernelChain, { rules }] of this.#insert) if (names(rules)) this.setHook(kernelChain, "insert", rules);
-    for (const [kernelChain, { rules }] of this.#append) if (names(rules)) this.setHook(kernelChain, "append", rules);
+    this.#wanted.renameSet(id);
   }
 
   queueResync(): void {
@@ -279,94 +233,40 @@ export class IptablesTable implements LayerTable, Reconciler {
 
   /** Rules the kernel does not take give way to stand-ins, which let nothing more pass. False when it is none of them. */
   async #setAside(error: IptablesError, signal: AbortSignal): Promise<boolean> {
-    const hooks = this.#hooksLeadingTo();
-    const suspects = [...this.#parts()].flatMap((part) => this.#suspects(part, hooks.get(part.name) ?? []));
-    const refused = await findRefused(this.layer, suspects, (text) => this.#restore(text, signal));
-    for (const { chain: name, index, first, level, rule, candidates } of refused) {
-      this.#aside.set({ chain: name, index, level: first + level });
+    const refused = await findRefused(this.layer, this.#wanted.suspects(), (text) => this.#restore(text, signal));
+    if (refused.length === 0) return false;
+    for (const { chain, index, level, rule, candidates } of refused) {
       const standIn = candidates[level];
       if (standIn !== undefined)
-        this.#refusals.tell(refusedRule(this.#describe({ chain: name, index }), rule, standIn), error);
+        this.#refusals.tell(refusedRule(this.#describe({ chain, index }), rule, standIn), error);
     }
-    if (refused.length > 0) this.#retryAt = performance.now() + (this.#options.refusedRetryMs ?? REFUSED_RETRY_MS);
-    this.#lowerAgain(new Set(refused.map(({ chain: name }) => name)));
-    return refused.length > 0;
-  }
-
-  *#parts(): Iterable<RuleChain> {
-    for (const parts of this.#offered.values())
-      for (const part of parts) if (this.#graph.isNeeded(part.name)) yield part;
-  }
-
-  /** Each rule of the chain, or what stands there now, with what could stand there instead. */
-  #suspects(part: RuleChain, hooks: readonly string[]) {
-    const place = placeIn(this.layer, part);
-    const lower = (rule: Rule) => lowerChain(this.#context, chain(part.name, [rule]));
-    return part.rules.map((rule, index) => {
-      const at = { chain: part.name, index };
-      const level = this.#aside.level(at);
-      const all = standInsFor(rule, place);
-      const first = level === undefined ? 0 : level + 1;
-      const candidates = all.slice(first);
-      const texts = lower((level === undefined ? undefined : all[level]) ?? rule);
-      return {
-        ...at,
-        rule,
-        texts,
-        first,
-        candidates,
-        standIns: candidates.map(lower),
-        hooks,
-        likeness: `${likenessOf(rule)} ${first}`,
-      };
-    });
-  }
-
-  /** For each of our chains, which of the kernel's lead to it. */
-  #hooksLeadingTo(): Map<string, string[]> {
-    const found = new Map<string, string[]>();
-    const walk = (name: string, hook: string): void => {
-      const hooks = found.get(name) ?? [];
-      if (hooks.includes(hook)) return;
-      found.set(name, [...hooks, hook]);
-      for (const target of this.#wanted.get(name)?.targets ?? []) walk(target, hook);
-    };
-    for (const hooks of [this.#insert, this.#append])
-      for (const [hook, { targets }] of hooks) for (const target of targets) walk(target, hook);
-    return found;
+    this.#retryAt = performance.now() + (this.#options.refusedRetryMs ?? REFUSED_RETRY_MS);
+    this.#wanted.putAside(refused.map(({ chain, index, first, level }) => ({ chain, index, level: first + level })));
+    return true;
   }
 
   /** What the kernel does not take. */
   refused(): Refused[] {
-    const found = this.#aside.rules().flatMap((at) => {
-      const part = [...this.#parts()].find(({ name }) => name === at.chain);
-      const rule = part?.rules[at.index];
-      const standIn =
-        part === undefined || rule === undefined ? undefined : this.#aside.standIn(at, rule, placeIn(this.layer, part));
-      return rule === undefined || standIn === undefined ? [] : [refusedRule(this.#describe(at), rule, standIn)];
-    });
-    return this.#refusals.explained(found);
+    const found = this.#wanted.replaced();
+    return this.#refusals.explained(
+      found.map(({ at, rule, standIn }) => refusedRule(this.#describe(at), rule, standIn)),
+    );
   }
 
-  #describe({ chain: name, index }: RuleAt): string {
-    return `${this.version === 4 ? "iptables" : "ip6tables"} ${this.layer} ${name}, number ${index + 1}`;
+  #describe({ chain, index }: RuleAt): string {
+    return `${this.version === 4 ? "iptables" : "ip6tables"} ${this.layer} ${chain}, number ${index + 1}`;
   }
 
   #retryRefused(): void {
     if (performance.now() < this.#retryAt) return;
     this.#retryAt = Number.POSITIVE_INFINITY;
-    this.#lowerAgain(new Set(this.#aside.clearRules()));
-  }
-
-  #lowerAgain(names: ReadonlySet<string>): void {
-    if (names.size === 0) return;
-    for (const parts of this.#offered.values()) for (const part of parts) if (names.has(part.name)) this.#setPart(part);
+    this.#wanted.takeBack();
   }
 
   /** @param names of the chains that may differ; all when not given */
   #difference(actual: ReadonlyMap<string, readonly SavedRule[]>, names?: ReadonlySet<string>): ChainDelta {
     const delta: ChainDelta = { create: [], change: [], delete: [], hooks: [] };
-    for (const wanted of this.#needed(names)) {
+    for (const wanted of this.#wanted.needed(names)) {
       const rules = actual.get(wanted.name);
       if (rules === undefined) delta.create.push(wanted);
       else {
@@ -375,26 +275,18 @@ export class IptablesTable implements LayerTable, Reconciler {
       }
     }
     for (const name of names ?? actual.keys())
-      if (actual.has(name) && isOwnedChain(name) && !(this.#graph.isNeeded(name) && this.#wanted.has(name)))
-        delta.delete.push(name);
+      if (actual.has(name) && isOwnedChain(name) && !this.#wanted.isNeeded(name)) delta.delete.push(name);
     for (const kernelChain of KERNEL_CHAINS[this.layer]) {
       const found = hookDelta({
         kernelChain,
         actual: actual.get(kernelChain) ?? [],
-        insert: this.#insert.get(kernelChain),
-        append: this.#append.get(kernelChain),
+        insert: this.#wanted.hook(kernelChain, "insert"),
+        append: this.#wanted.hook(kernelChain, "append"),
         mode: this.#options.insertMode,
       });
       if (found !== undefined) delta.hooks.push(found);
     }
     return delta;
-  }
-
-  *#needed(names: Iterable<string> = this.#wanted.keys()): Iterable<WrittenChain> {
-    for (const name of names) {
-      const wanted = this.#wanted.get(name);
-      if (wanted !== undefined && this.#graph.isNeeded(name)) yield wanted;
-    }
   }
 
   /** After a write: what we wrote is what is there, until someone looks. */
@@ -429,43 +321,12 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   #outcome(): ApplyOutcome {
-    if (this.#aside.isEmpty) this.#refusals.settled();
+    if (!this.#wanted.hasAside) this.#refusals.settled();
     const retryInMs = Math.max(0, this.#retryAt - performance.now());
     const againInMs = Math.min(this.#recheck.dueInMs() ?? Number.POSITIVE_INFINITY, retryInMs);
     return againInMs === Number.POSITIVE_INFINITY ? {} : { againInMs };
-  }
-
-  #setPart(part: RuleChain): void {
-    const place = placeIn(this.layer, part);
-    const standIn = (index: number, rule: Rule) => this.#aside.standIn({ chain: part.name, index }, rule, place);
-    const texts = lowerChain(this.#context, withStandIns(part, standIn));
-    const before = this.#wanted.get(part.name);
-    const targets = chainTargets(part);
-    if (before === undefined || !sameList(before.texts, texts)) {
-      this.#wanted.set(part.name, { name: part.name, texts, hashes: ruleHashes(part.name, texts), targets });
-      if (this.#graph.isNeeded(part.name)) this.#dirty.add(part.name);
-    }
-    this.#graph.set(part.name, targets);
-  }
-
-  #removePart(name: string): void {
-    if (!this.#wanted.delete(name)) return;
-    this.#aside.forget(name);
-    this.#graph.delete(name);
-    this.#dirty.add(name);
   }
 }
 
 /** Said of what was asked for, and not of the moment. */
 const isRefusal = (error: unknown): error is IptablesError => error instanceof IptablesError && !error.isPassing;
-
-/** Rules that need the same of the kernel are alike. */
-const likenessOf = ({ match = [], action }: Rule): string =>
-  [
-    ...new Set(match.map(({ kind }) => kind)),
-    action?.kind,
-    action?.kind === "decide" && action.nflog !== undefined,
-  ].join(" ");
-
-const sameList = (a: readonly string[], b: readonly string[]): boolean =>
-  a.length === b.length && a.every((item, i) => item === b[i]);

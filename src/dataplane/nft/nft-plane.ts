@@ -13,6 +13,7 @@ import {
   type TableRef,
 } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
+import { sameList } from "../../lib/same-list.ts";
 import { FLOWTABLE, type RulesConfig } from "../rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
 import { type Chain, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
@@ -226,14 +227,9 @@ export class NftPlane implements RulePlane {
 
     const rewritten: string[] = [];
     const deleted: string[] = [];
-    for (const name of this.#dirty) {
-      const isPresent = this.#actual.has(name);
-      if (this.wanted.needed(name) === undefined) {
-        if (isPresent) deleted.push(name);
-        continue;
-      }
-      rewritten.push(name);
-    }
+    for (const name of this.#dirty)
+      if (this.wanted.needed(name) !== undefined) rewritten.push(name);
+      else if (this.#actual.has(name)) deleted.push(name);
     for (const name of [...rewritten, ...deleted])
       if (this.#actual.has(name)) changes.push({ op: "flushChain", table, chain: name });
     for (const name of this.#misplacedBases)
@@ -328,6 +324,3 @@ const NFT_SET_MAP = 8;
 
 /** What stands between `cali:` and the semicolon; foreign rules have none. */
 const markOf = (comment: string | undefined): string => /^cali:([^;]*);/.exec(comment ?? "")?.[1] ?? "foreign";
-
-const sameList = (a: readonly string[], b: readonly string[]): boolean =>
-  a.length === b.length && a.every((item, i) => item === b[i]);

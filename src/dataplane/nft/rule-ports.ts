@@ -4,6 +4,7 @@
 // rules, and another port is another element: no rule is rewritten, no counter starts again, whatever else is there.
 import type { DumpedElement, NftChange, SetType, TableRef } from "../../kernel/index.ts";
 import type { Chain, Match, PortRange, Rule } from "../rules/rule.ts";
+import { sameList } from "../../lib/same-list.ts";
 
 /** A number that stands for one side of one rule of one chain. */
 export type Slot = number;
@@ -181,7 +182,7 @@ export class RulePorts {
   #touch(slot: Slot): void {
     const wanted = this.#wanted.get(slot);
     const actual = this.#actual.get(slot);
-    if (wanted === actual || (wanted !== undefined && actual !== undefined && samePorts(wanted, actual)))
+    if (wanted === actual || (wanted !== undefined && actual !== undefined && sameList(wanted, actual)))
       this.#dirty.delete(slot);
     else this.#dirty.add(slot);
   }
@@ -198,6 +199,3 @@ function portKey(slot: Slot, port: number): Uint8Array {
   key[5] = port;
   return key;
 }
-
-const samePorts = (a: readonly number[], b: readonly number[]): boolean =>
-  a.length === b.length && a.every((port, i) => port === b[i]);
