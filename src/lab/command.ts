@@ -1,8 +1,10 @@
 // `calico lab …`: the command line of the lab.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { constants } from "node:os";
 import { dirname } from "node:path";
 import { describeError } from "../lib/log.ts";
+import { delay } from "../lib/retry.ts";
 import { isLabelValue, isQualifiedName } from "../model/index.ts";
 import { parseArguments } from "./arguments.ts";
 import { demonstrate } from "./demo.ts";
@@ -50,6 +52,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   try {
     return await run(argv);
   } catch (error) {
+    await delay(10); // a program that an interrupt ended failed by it: the interrupt has the word
     openTerminal({ fd: 2 }).line(`calico lab: ${describeError(error)}`);
     return error instanceof UsageError ? 2 : 1;
   }
@@ -73,6 +76,11 @@ async function run(argv: readonly string[]): Promise<number> {
   switch (command) {
     case "up": {
       const started = performance.now();
+      process.once("SIGINT", () => {
+        const flag = nameFlag(name);
+        terminal.line(`\ninterrupted: calico lab up${flag} goes on with it, calico lab down${flag} removes it`);
+        process.exit(130);
+      });
       const lab = await up(parseLabOptions(values, new LabFolder(name).read()?.options), terminal);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
       const size = `${counted(lab.plan.nodes.length, "node")}, ${counted(lab.pods.length, "pod")}`;
@@ -203,8 +211,7 @@ function execute(lab: Lab, where: string | undefined, command: readonly string[]
     ...datastoreEnvironment(lab.options, lab.plan),
     NODENAME: host.name,
   };
-  const [file, ...args] = host.enter(inside);
-  return spawnSync(file, args, { stdio: "inherit", env: environment }).status ?? 1;
+  return become(host.enter(inside), environment);
 }
 
 /** Everything after the word, or after `--` when the lab is named, is kubectl's. */
@@ -218,15 +225,21 @@ async function kubectl(args: readonly string[]): Promise<number> {
       `lab ${lab.folder.name} has no Kubernetes; calico lab up --kubernetes, or --datastore kubernetes`,
     );
   const { KubernetesCluster } = await import("./kubernetes/cluster.ts");
-  const [file, ...words] = new KubernetesCluster(lab).kubectlCommand(isNamed ? args.slice(split + 1) : args);
-  return spawnSync(file, words, { stdio: "inherit", env: baseEnvironment() }).status ?? 1;
+  return become(new KubernetesCluster(lab).kubectlCommand(isNamed ? args.slice(split + 1) : args), baseEnvironment());
 }
 
 function capture(lab: Lab, node: string | undefined, filter: readonly string[]): number {
   if (node === undefined) throw new UsageError("capture NODE [-- FILTER]");
   requireTools(["tcpdump"]);
-  const [file, ...args] = lab.host(node).enter(["tcpdump", "-n", "-l", "-i", "any", ...filter]);
-  return spawnSync(file, args, { stdio: "inherit", env: baseEnvironment() }).status ?? 1;
+  return become(lab.host(node).enter(["tcpdump", "-n", "-l", "-i", "any", ...filter]), baseEnvironment());
+}
+
+/** Runs it in our place: what is typed is for it, an interrupt too. */
+function become(command: readonly [string, ...string[]], environment: Record<string, string>): number {
+  process.on("SIGINT", () => {});
+  const [file, ...args] = command;
+  const { status, signal } = spawnSync(file, args, { stdio: "inherit", env: environment });
+  return status ?? (signal === null ? 1 : 128 + constants.signals[signal]);
 }
 
 function leastLoaded(lab: Lab): string {
@@ -240,7 +253,7 @@ function leastLoaded(lab: Lab): string {
 function nextSteps(lab: Lab): string {
   const [first] = lab.record.pods;
   const calico = `${calledAs()} lab`;
-  const flag = lab.folder.name === DEFAULT_OPTIONS.name ? "" : ` --name ${lab.folder.name}`;
+  const flag = nameFlag(lab.folder.name);
   const kubectl = `${calico} kubectl${flag === "" ? "" : `${flag} --`}`;
   const steps = lab.options.kubelets
     ? [
@@ -272,6 +285,8 @@ function nextSteps(lab: Lab): string {
     ...[...steps, ...last].map(([line = "", what = ""]) => `  ${line.padEnd(widest)}  ${what}`.trimEnd()),
   ].join("\n");
 }
+
+const nameFlag = (name: string): string => (name === DEFAULT_OPTIONS.name ? "" : ` --name ${name}`);
 
 /** The word that called this program, so that what is printed can be typed: dist/calico, or calico by the PATH. */
 const calledAs = (): string => (/(^|\/)calico$/.test(process.argv0) ? process.argv0 : "calico");
