@@ -51,11 +51,17 @@ export class FelixProcess implements AsyncDisposable {
     await this.#store.delete({ type: "resource", kind, name });
   }
 
-  start(env: Readonly<Record<string, string>> = {}, args: readonly string[] = []): void {
+  /** @param within a command that runs the one behind it, such as in a namespace */
+  start(
+    env: Readonly<Record<string, string>> = {},
+    args: readonly string[] = [],
+    within: readonly string[] = [],
+  ): void {
     const driver = join(this.folder, "driver");
     writeFileSync(driver, `#!/bin/sh\nexec cat <&3 >>'${join(this.folder, "stream")}'\n`);
     chmodSync(driver, 0o755);
-    const child = spawn(process.execPath, [ENTRY_RUNNER, ...args], {
+    const [program = "", ...words] = [...within, process.execPath, ENTRY_RUNNER, ...args];
+    const child = spawn(program, words, {
       cwd: this.folder,
       stdio: ["ignore", "pipe", "pipe"],
       env: {
