@@ -285,7 +285,8 @@ export class LinuxDataplane implements DataplaneDriver {
       applyDelayMs: parameters.DebugSimulateDataplaneApplyDelay * 1000,
     });
     this.#tables = [...tables, ...encryption.tables];
-    this.refused = () => [...(hasNoRecords ? [noRecords(noFlowRecords)] : []), ...rules.refused()];
+    const missing = hasNoRecords ? [noRecords(noFlowRecords)] : [];
+    this.refused = () => [...missing, ...rules.refused()];
     this.sizes = () => ({
       backend: kernel.rules.backend,
       ...rules.size(),

@@ -72,6 +72,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   #epoch: number | undefined;
   readonly #recheck: RecheckTimer;
   readonly #refusals: RefusedLog;
+  #listed: { readonly version: number; readonly refused: readonly Refused[] } | undefined;
   #retryAt = Number.POSITIVE_INFINITY;
 
   constructor(options: IptablesTableOptions) {
@@ -246,11 +247,14 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   /** What the kernel does not take. */
-  refused(): Refused[] {
-    const found = this.#wanted.replaced();
-    return this.#refusals.explained(
-      found.map(({ at, rule, standIn }) => refusedRule(this.#describe(at), rule, standIn)),
-    );
+  refused(): readonly Refused[] {
+    const version = this.#wanted.asideVersion;
+    if (this.#listed?.version !== version) {
+      const found = this.#wanted.replaced();
+      const refused = found.map(({ at, rule, standIn }) => refusedRule(this.#describe(at), rule, standIn));
+      this.#listed = { version, refused: this.#refusals.explained(refused) };
+    }
+    return this.#listed.refused;
   }
 
   #describe({ chain, index }: RuleAt): string {

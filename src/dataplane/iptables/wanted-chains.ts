@@ -138,6 +138,10 @@ export class WantedChains {
 
   // --- what the kernel refuses ------------------------------------------------------------------------------------------
 
+  /** Another number whenever something was set aside or taken back. */
+  get asideVersion(): number {
+    return this.#aside.version;
+  }
   /** Whether stand-ins are wanted for any rule. */
   get hasAside(): boolean {
     return !this.#aside.isEmpty;
@@ -161,8 +165,10 @@ export class WantedChains {
 
   /** The rules that others stand in for. */
   replaced(): { readonly at: RuleAt; readonly rule: Rule; readonly standIn: Rule }[] {
+    if (this.#aside.isEmpty) return [];
+    const parts = new Map([...this.#neededParts()].map((part) => [part.name, part]));
     return this.#aside.rules().flatMap((at) => {
-      const part = [...this.#neededParts()].find(({ name }) => name === at.chain);
+      const part = parts.get(at.chain);
       const rule = part?.rules[at.index];
       if (part === undefined || rule === undefined) return [];
       const standIn = this.#aside.standIn(at, rule, placeIn(this.#layer, part));

@@ -53,7 +53,7 @@ export class NftTables implements Reconciler {
   }
 
   /** What the kernel does not take. */
-  refused(): Refused[] {
+  refused(): readonly Refused[] {
     return this.#refusals.list();
   }
 

@@ -33,6 +33,7 @@ export class Refusals {
   /** Why, by the place of what was set aside since the last transaction that went through. */
   readonly #errors = new Map<string, NftError>();
   #retryAt = Number.POSITIVE_INFINITY;
+  #listed: { readonly version: number; readonly refused: readonly Refused[] } | undefined;
 
   constructor(options: RefusalsOptions) {
     this.#options = options;
@@ -40,8 +41,10 @@ export class Refusals {
   }
 
   /** What the kernel does not take now. */
-  list(): Refused[] {
-    return this.#log.explained(this.#current());
+  list(): readonly Refused[] {
+    const version = this.#options.planes.reduce((sum, plane) => sum + plane.wanted.asideVersion, 0);
+    if (this.#listed?.version !== version) this.#listed = { version, refused: this.#log.explained(this.#current()) };
+    return this.#listed.refused;
   }
 
   #current(): RefusedRule[] {
@@ -64,6 +67,7 @@ export class Refusals {
       const error = this.#errors.get(refused.where);
       if (error !== undefined) this.#log.tell(refused, error);
     }
+    if (this.#errors.size > 0) this.#listed = undefined;
     this.#errors.clear();
     if (!this.#options.planes.some((plane) => plane.wanted.hasAside)) this.#log.settled();
   }

@@ -116,6 +116,10 @@ export class WantedChains {
 
   // --- what the kernel refuses ------------------------------------------------------------------------------------------
 
+  /** Another number whenever something was set aside or taken back. */
+  get asideVersion(): number {
+    return this.#aside.version;
+  }
   /** Whether stand-ins are wanted for rules or sets. */
   get hasAside(): boolean {
     return !this.#aside.isEmpty;

@@ -16,7 +16,12 @@ export interface AsideAt extends RuleAt {
 export class Aside {
   readonly #rules = new Map<string, Map<number, number>>();
   readonly #sets = new Set<SetId>();
+  #version = 0;
 
+  /** Another number after every change. */
+  get version(): number {
+    return this.#version;
+  }
   get isEmpty(): boolean {
     return this.#rules.size === 0 && this.#sets.size === 0;
   }
@@ -40,6 +45,7 @@ export class Aside {
     let levels = this.#rules.get(chain);
     if (levels === undefined) this.#rules.set(chain, (levels = new Map()));
     levels.set(index, level);
+    this.#version++;
   }
 
   /** What stands at this place is refused: the next stand-in is wanted. False when there is none. */
@@ -54,11 +60,12 @@ export class Aside {
 
   addSet(set: SetId): void {
     this.#sets.add(set);
+    this.#version++;
   }
 
   /** The chain is another now. */
   forget(chain: string): void {
-    this.#rules.delete(chain);
+    if (this.#rules.delete(chain)) this.#version++;
   }
 
   /** All rules that are here for themselves, not for a set. */
@@ -72,6 +79,7 @@ export class Aside {
   clearRules(): string[] {
     const chains = [...this.#rules.keys()];
     this.#rules.clear();
+    this.#version++;
     return chains;
   }
 
@@ -79,6 +87,7 @@ export class Aside {
   clearSets(): boolean {
     const hadSets = this.#sets.size > 0;
     this.#sets.clear();
+    this.#version++;
     return hadSets;
   }
 }

@@ -18,7 +18,7 @@ const KINDS: readonly Refused["kind"][] = ["rule", "set", "feature"];
 export class RefusedReporter {
   readonly #options: RefusedReporterOptions;
   #list: () => readonly Refused[] = () => [];
-  #written: string | undefined;
+  #written: readonly Refused[] | undefined;
   #hasFailed = false;
 
   constructor(options: RefusedReporterOptions) {
@@ -43,13 +43,13 @@ export class RefusedReporter {
     const { prefix, log } = this.#options;
     if (prefix === "") return;
     const refused = this.#list();
-    const text = refused.length === 0 ? "" : `${JSON.stringify(refused, undefined, 1)}\n`;
-    if (text === this.#written) return;
+    // What is still refused is the same object: most rounds change nothing of it.
+    if (refused.length === this.#written?.length && refused.every((each, i) => each === this.#written?.[i])) return;
     const path = join(prefix, "programmed", "refused.json");
     try {
-      if (text === "") rmSync(path, { force: true });
-      else replaceFile(path, text);
-      this.#written = text;
+      if (refused.length === 0) rmSync(path, { force: true });
+      else replaceFile(path, `${JSON.stringify(refused, undefined, 1)}\n`);
+      this.#written = refused;
       this.#hasFailed = false;
     } catch (error) {
       if (!this.#hasFailed)
