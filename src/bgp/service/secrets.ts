@@ -38,10 +38,10 @@ export class KubernetesSecrets implements PasswordSource {
 
   get({ name, key }: SecretRef): string | undefined {
     const [secret] = this.#followed.get(name)?.objects.values() ?? [];
-    const encoded = (secret as (KubeObject & { readonly data?: Readonly<Record<string, string>> }) | undefined)?.data?.[
-      key
-    ];
-    return encoded === undefined ? undefined : Buffer.from(encoded, "base64").toString("utf8");
+    const data =
+      (secret as (KubeObject & { readonly data?: Readonly<Record<string, unknown>> }) | undefined)?.data ?? {};
+    const encoded = Object.hasOwn(data, key) ? data[key] : undefined;
+    return typeof encoded === "string" ? Buffer.from(encoded, "base64").toString("utf8") : undefined;
   }
 
   async follow(refs: readonly SecretRef[]): Promise<void> {

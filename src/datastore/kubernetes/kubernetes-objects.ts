@@ -24,8 +24,8 @@ export class KubernetesObjects {
     this.#path = path;
     const { name, node } = options;
     this.#query = {
-      ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }),
-      ...(node === undefined ? {} : { fieldSelector: `spec.nodeName=${node}` }),
+      ...(name === undefined ? {} : { fieldSelector: `metadata.name=${escaped(name)}` }),
+      ...(node === undefined ? {} : { fieldSelector: `spec.nodeName=${escaped(node)}` }),
     };
     this.#onChange = onChange;
   }
@@ -82,3 +82,6 @@ export class KubernetesObjects {
 }
 
 const nameOf = ({ metadata }: KubeObject): string => `${metadata.namespace ?? ""}/${metadata.name}`;
+
+/** A name in a field selector is a name, whatever it holds. */
+const escaped = (name: string): string => name.replaceAll(/[\\,=]/g, "\\$&");
