@@ -6,7 +6,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-export const STATES = ["done", "partly", "not yet", "later", "won't"] as const;
+const STATES = ["done", "partly", "not yet", "later", "won't"] as const;
 export type State = (typeof STATES)[number];
 
 export interface Row {

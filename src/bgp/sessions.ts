@@ -6,7 +6,7 @@
 import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
 import { type BgpNode, type BgpPeer, type BgpState, matchesNode, type Problem, type SecretRef } from "./state.ts";
 
-export const DEFAULT_AS = 64512;
+const DEFAULT_AS = 64512;
 const BGP_PORT = 179;
 
 const sessionKey = (address: IpAddress, port: number | undefined): string => `${address} ${port ?? BGP_PORT}`;

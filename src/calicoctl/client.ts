@@ -108,7 +108,7 @@ const MANY = 20;
 export const demandOf = (resources: number): Demand => ({ requests: resources < MANY ? "few" : "many" });
 
 /** @throws Failure for a cluster whose programs may read and write things differently */
-export async function checkVersion(call: Call, store: ResourceStore): Promise<void> {
+async function checkVersion(call: Call, store: ResourceStore): Promise<void> {
   if (call.flags.has("allow-version-mismatch")) return;
   const version = await clusterVersion(store, call.world);
   if (version === undefined) return;

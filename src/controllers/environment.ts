@@ -10,14 +10,7 @@ export class InvalidSetting extends Error {
   }
 }
 
-export const CONTROLLERS = [
-  "node",
-  "policy",
-  "workloadEndpoint",
-  "serviceAccount",
-  "namespace",
-  "loadBalancer",
-] as const;
+const CONTROLLERS = ["node", "policy", "workloadEndpoint", "serviceAccount", "namespace", "loadBalancer"] as const;
 export type ControllerName = (typeof CONTROLLERS)[number];
 
 /** As they are spelled in ENABLED_CONTROLLERS. */

@@ -129,7 +129,7 @@ export class Informer<T> {
 }
 
 /** `namespace/name`, or the name alone. */
-export const keyOf = ({ metadata }: KubeObject): string =>
+const keyOf = ({ metadata }: KubeObject): string =>
   metadata.namespace === undefined ? metadata.name : `${metadata.namespace}/${metadata.name}`;
 
 /** The HTTP status the API server refused with. */

@@ -14,7 +14,7 @@ const text = (variable?: string): Setting & { readonly type: "text" } => ({
   ...(variable === undefined ? {} : { variable }),
 });
 
-export const SETTINGS = {
+const SETTINGS = {
   datastoreType: text("DATASTORE_TYPE"),
   sqlitePath: text("SQLITE_PATH"),
   etcdEndpoints: text("ETCD_ENDPOINTS"),

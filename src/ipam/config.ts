@@ -4,7 +4,7 @@ import type { IpamConfig } from "../model/index.ts";
 import { type Context, isLost, untilWon } from "./context.ts";
 import { BadRequest } from "./errors.ts";
 
-export const DEFAULT_CONFIG: IpamConfig = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 };
+const DEFAULT_CONFIG: IpamConfig = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 };
 /** What is written where nothing stands yet; what others wrote keeps its own settings. */
 const FIRST_CONFIG: IpamConfig = { ...DEFAULT_CONFIG, kubeVirtVmAddressPersistence: "Enabled" };
 export const DEFAULT_MAX_BLOCKS_PER_HOST = 20;

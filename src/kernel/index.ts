@@ -9,7 +9,6 @@ export { type LinkKind, type VxlanSettings } from "./link-kinds.ts";
 export { type Link, type Links } from "./links.ts";
 export { removeLink } from "./link-removal.ts";
 export { LinkRemover } from "./link-remover.ts";
-export { macBytes, macText } from "./mac.ts";
 export {
   createNamedNamespace,
   deleteNamedNamespace,

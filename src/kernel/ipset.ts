@@ -283,7 +283,7 @@ function parseMembers(message: NetlinkMessage, setType: IpsetType, into: string[
   }
 }
 
-export function describeIpsetChange(change: IpsetChange): string {
+function describeIpsetChange(change: IpsetChange): string {
   switch (change.op) {
     case "create":
       return `create IP set ${change.set.name} (${change.set.type}, IPv${change.set.family})`;

@@ -111,7 +111,7 @@ export function listNamedNamespaces(): string[] {
   }
 }
 
-export function namedPath(name: string): string {
+function namedPath(name: string): string {
   if (!/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,253}$/.test(name))
     throw new RangeError(`${JSON.stringify(name)} is no name for a network namespace: want letters, digits, "-_."`);
   return join(NETNS_DIRECTORY, name);

@@ -1,6 +1,5 @@
 // nf_tables, IP sets and iptables, as the rooms above see them.
 export {
-  describeIpsetChange,
   type IpsetChange,
   type IpsetDefinition,
   IpsetError,

@@ -53,7 +53,7 @@ const HEADER = 4; // nfgenmsg
 const NFT_TABLE_F_DORMANT = 1;
 
 /** The families we know; tables of others (bridge, netdev) are nobody's business here. */
-export const familyOf = (message: NetlinkMessage): NftFamily | undefined => FAMILY_NAME.get(message.u8(0));
+const familyOf = (message: NetlinkMessage): NftFamily | undefined => FAMILY_NAME.get(message.u8(0));
 
 export function parseTable(message: NetlinkMessage): DumpedTable | undefined {
   const family = familyOf(message);

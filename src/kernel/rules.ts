@@ -75,7 +75,7 @@ export class NetlinkRules implements Rules {
   }
 }
 
-export function writeRule(w: NetlinkWriter, rule: Rule): void {
+function writeRule(w: NetlinkWriter, rule: Rule): void {
   const table = rule.table ?? 0;
   w.putU8(rule.version === 4 ? AF_INET : AF_INET6);
   w.putU8(rule.destination === undefined ? 0 : cidrLength(rule.destination));
@@ -102,7 +102,7 @@ export function writeRule(w: NetlinkWriter, rule: Rule): void {
 
 type Draft = { -readonly [K in keyof Rule]: Rule[K] };
 
-export function parseRule(message: NetlinkMessage): Rule | undefined {
+function parseRule(message: NetlinkMessage): Rule | undefined {
   const family = message.u8(0);
   const action = ACTIONS[message.u8(7)];
   if (family !== AF_INET && family !== AF_INET6) return undefined;

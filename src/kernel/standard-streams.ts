@@ -20,7 +20,7 @@ export function readStandardInput(): string {
  * Everything until the end, or minus the errno.
  * @param fill reads some bytes: how many, 0 at the end, minus the errno
  */
-export function readToEnd(fill: (piece: Bytes) => number): Bytes | number {
+function readToEnd(fill: (piece: Bytes) => number): Bytes | number {
   let buffer = allocate(16 * 1024);
   for (let total = 0; ; ) {
     if (total === buffer.length) {

@@ -25,7 +25,7 @@ import { counted, openTerminal, table } from "./terminal.ts";
 import { requireTools } from "./tools.ts";
 import { addPods, removePod, up } from "./up.ts";
 
-export const USAGE = `calico lab: a cluster in network namespaces on this machine
+const USAGE = `calico lab: a cluster in network namespaces on this machine
 
   up         make one, or finish and repair what is there of it
                [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]

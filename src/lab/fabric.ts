@@ -84,7 +84,7 @@ export function setPlug(folder: LabFolder, host: PlannedHost, nic: PlannedInterf
 }
 
 const bridgeName = (segment: string): string => `br-${segment}`;
-export const portName = (host: PlannedHost, nic: PlannedInterface): string => `${host.name}-${nic.name}`;
+const portName = (host: PlannedHost, nic: PlannedInterface): string => `${host.name}-${nic.name}`;
 
 function ensureNamespace(name: string): void {
   if (!listNamedNamespaces().includes(name)) createNamedNamespace(name);

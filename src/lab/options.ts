@@ -1,7 +1,7 @@
 // What a lab is asked to be. Names become namespaces, folders and interfaces, so they are checked here, once.
 
 export const TOPOLOGIES = ["switch", "racks", "reflectors", "dual-nic"] as const;
-export const BACKENDS = ["bird", "vxlan"] as const;
+const BACKENDS = ["bird", "vxlan"] as const;
 const DATAPLANES = ["nft", "iptables"] as const;
 const DATASTORES = ["sqlite", "etcd", "kubernetes"] as const;
 

@@ -74,7 +74,7 @@ function runCni(host: LabHost, command: "ADD" | "DEL", options: LabOptions, plan
 }
 
 /** The network configuration an operator would put into /etc/cni/net.d. */
-export function networkConfig(options: LabOptions, plan: LabPlan, node: string): object {
+function networkConfig(options: LabOptions, plan: LabPlan, node: string): object {
   return {
     name: "calico-lab",
     cniVersion: "1.0.0",

@@ -60,7 +60,7 @@ export function findProcess(folder: LabFolder, name: string): Identity | undefin
 /** Named network namespaces as a process sees them: names made on a host exist in its mount namespace only. */
 export const namespacesSeenBy = (pid: number): string => join("/proc", String(pid), "root/run/netns");
 
-export function isRunning({ pid, startTime }: Identity): boolean {
+function isRunning({ pid, startTime }: Identity): boolean {
   return startTimeOf(pid) === startTime;
 }
 

@@ -15,7 +15,7 @@ import { sortedSet } from "./selector/ast.ts";
 const IN_A_NAMESPACE: Selector = { kind: "has", label: NAMESPACE_LABEL };
 const HAS_SERVICE_ACCOUNT: Selector = { kind: "has", label: SERVICE_ACCOUNT_LABEL };
 
-export const inNamespace = (namespace: string): Selector => ({
+const inNamespace = (namespace: string): Selector => ({
   kind: "equals",
   label: NAMESPACE_LABEL,
   value: namespace,

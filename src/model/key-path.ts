@@ -130,14 +130,14 @@ export function parseStoredPath(path: string): StoredKey | undefined {
   return key !== undefined && isStoredKey(key) ? key : undefined;
 }
 
-export function escapeName(name: string): string {
+function escapeName(name: string): string {
   if (!name.includes("/") && !name.includes("%")) return name;
   return name.replaceAll("%", "%25").replaceAll("/", "%2f");
 }
 function unescapeName(text: string): string {
   return text.includes("%") ? text.replaceAll("%2f", "/").replaceAll("%25", "%") : text;
 }
-export const cidrName = (cidr: Cidr): string => cidr.replace("/", "-");
+const cidrName = (cidr: Cidr): string => cidr.replace("/", "-");
 
 function parseCidrName(text: string, family: IpVersion): Cidr | undefined {
   const cidr = tryParseCidr(text.replace("-", "/"));

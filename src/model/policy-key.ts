@@ -7,7 +7,7 @@ export interface PolicyKindFacts {
   readonly staged: boolean;
 }
 
-export const POLICY_KINDS: readonly PolicyKindFacts[] = [
+const POLICY_KINDS: readonly PolicyKindFacts[] = [
   { name: "NetworkPolicy", namespaced: true, staged: false },
   { name: "GlobalNetworkPolicy", namespaced: false, staged: false },
   { name: "StagedNetworkPolicy", namespaced: true, staged: true },

@@ -113,6 +113,6 @@ export async function setNetworkUnavailable(
 }
 
 /** The HTTP status the API server refused with. */
-export function statusCode(error: unknown): number | undefined {
+function statusCode(error: unknown): number | undefined {
   return error instanceof Error && error.name === "KubeStatusError" ? (error as { code?: number }).code : undefined;
 }

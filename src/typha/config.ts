@@ -84,7 +84,7 @@ const endpoints = (): Parameter<readonly string[]> => ({
 });
 const severity = () => oneOf("INFO", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "NONE"] as const, "NONE");
 
-export const PARAMETERS = {
+const PARAMETERS = {
   DatastoreType: { ...oneOf("etcdv3", ["etcdv3", "kubernetes", "sqlite"] as const), isVital: true },
   EtcdAddr: text("127.0.0.1:2379"),
   EtcdScheme: oneOf("http", ["http", "https"] as const),

@@ -12,7 +12,7 @@ import type { KindName, Resource } from "../../src/model/index.ts";
 import { freePort } from "./free-port.ts";
 
 const ENTRY = join(import.meta.dir, "../../src/felix/index.ts");
-export const HOST = "node-a";
+const HOST = "node-a";
 
 export class FelixProcess implements AsyncDisposable {
   readonly folder: string;

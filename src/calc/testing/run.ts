@@ -3,7 +3,7 @@ import { CalculationGraph, type GraphListener, type GraphSettings, type GraphUpd
 import { LOCAL } from "./build.ts";
 import { MockDataplane } from "./mock-dataplane.ts";
 
-export const SETTINGS: GraphSettings = {
+const SETTINGS: GraphSettings = {
   host: LOCAL,
   withoutOverlaps: true,
   routes: "ipam",
@@ -21,7 +21,7 @@ export type FlushMode = (typeof FLUSH_MODES)[number];
 const keyText = (update: GraphUpdate): string => JSON.stringify(update.key);
 
 /** What turns one state into the other. */
-export function transition(from: DatastoreState, to: DatastoreState): GraphUpdate[] {
+function transition(from: DatastoreState, to: DatastoreState): GraphUpdate[] {
   const before = new Map(from.map((update) => [keyText(update), update]));
   const after = new Map(to.map((update) => [keyText(update), update]));
   const changed = [...after].filter(([key, update]) => !Bun.deepEquals(before.get(key)?.value, update.value, true));

@@ -7,7 +7,7 @@ import { encodeToDataplane } from "../wire/to-dataplane.ts";
 /** Numbers and texts of a message, nested as on the wire: `{ 1: ["a"], 2: [{ … }] }`. */
 export type Tree = { [field: number]: (string | number | Tree)[] };
 export type Shape = { readonly [field: number]: "text" | "number" | Shape };
-export function tree(fields: Iterable<ProtoField>, shape: Shape): Tree {
+function tree(fields: Iterable<ProtoField>, shape: Shape): Tree {
   const out: Tree = {};
   for (const field of fields) {
     const kind = shape[field.number];

@@ -67,7 +67,7 @@ export function encodeToDataplane(message: DataplaneMessage, sequenceNumber: num
   return w.finish();
 }
 
-export function payloadTag(message: DataplaneMessage): number {
+function payloadTag(message: DataplaneMessage): number {
   const tag = PAYLOAD_TAGS[message.type];
   return typeof tag === "number" ? tag : tag["ipVersion" in message ? message.ipVersion : 4];
 }

@@ -19,7 +19,7 @@ const methodFor = (version: IpVersion, nic: string): string =>
   `${variable(version)}_AUTODETECTION_METHOD=interface=${nic}`;
 
 /** The host's own interfaces say more than what the node once recorded. */
-export function interfacesOf(node: NodeFacts, host: HostFacts | undefined): readonly NodeInterface[] {
+function interfacesOf(node: NodeFacts, host: HostFacts | undefined): readonly NodeInterface[] {
   if (host?.node !== node.name) return node.interfaces;
   return host.links.map(({ name, networks }) => ({ name, addresses: networks }));
 }
@@ -276,7 +276,7 @@ function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefin
 }
 
 /** As BIRD on this host has it, or as the node last reported. */
-export function stateOf(
+function stateOf(
   cluster: ClusterFacts,
   host: HostFacts | undefined,
   node: string,

@@ -35,7 +35,7 @@ function at(value: Value, key: Value): Value {
 }
 
 /** Items as text with a separator between; beyond `most` characters cut off with dots. A map is `key=value`, sorted. */
-export function joinAndTruncate(items: Value, separator: string, most: number): string {
+function joinAndTruncate(items: Value, separator: string, most: number): string {
   const list: readonly Value[] =
     items === undefined
       ? []
@@ -89,7 +89,7 @@ export const builtins: Readonly<Record<string, TemplateFunction>> = {
 };
 
 /** The verbs of `fmt.Printf` that make sense for resources. */
-export function formatText(format: string, args: readonly Value[]): string {
+function formatText(format: string, args: readonly Value[]): string {
   let next = 0;
   const text = format.replace(
     /%([-+# 0]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])/g,

@@ -42,7 +42,7 @@ const denied = ({ config, layer }: LoweringContext) =>
 export const lowerChain = (context: LoweringContext, chain: RuleChain): RuleText[] => lowerRules(context, chain).flat();
 
 /** What each rule of the chain becomes. */
-export function lowerRules(context: LoweringContext, { rules }: RuleChain): RuleText[][] {
+function lowerRules(context: LoweringContext, { rules }: RuleChain): RuleText[][] {
   const last = rules.length - 1;
   return rules.map((rule, i) => lowerRule(context, rule, i === last));
 }

@@ -220,7 +220,7 @@ export class IpamConfigs extends IpamCollection implements Collection<IpamConfig
 const specOf = (text: string): Spec => parseLosslessJson(text) as Spec;
 
 /** `10-65-0-128-26`. */
-export const cidrName = (cidr: Cidr): string => cidr.replace(/[.:/]/g, "-");
+const cidrName = (cidr: Cidr): string => cidr.replace(/[.:/]/g, "-");
 
 /** `<host>-<cidr>`; a host that makes it too long is cut and a hash of the whole keeps it unique. */
 export function affinityName(key: BlockAffinityKey): string {

@@ -143,5 +143,5 @@ export class ConfigEngine {
 }
 
 /** Equal values, whatever their text was. */
-export const same = (a: unknown, b: unknown): boolean =>
+const same = (a: unknown, b: unknown): boolean =>
   a instanceof RegExp && b instanceof RegExp ? String(a) === String(b) : Bun.deepEquals(a, b, true);

@@ -138,7 +138,7 @@ function reportRunning(cluster: KubernetesCluster, pod: LabPod): void {
   cluster.kubectl(["patch", ...where, "--patch", JSON.stringify({ status })]);
 }
 
-export function podObject(pod: WantedPod): object {
+function podObject(pod: WantedPod): object {
   const { namespace, name, node, labels, ports = [] } = pod;
   const container = {
     name: CONTAINER,

@@ -84,7 +84,7 @@ function withoutDefaults(schema: Json): Json {
   return { ...kept, properties: Object.fromEntries(fields) };
 }
 
-export function openApi(schema: z.ZodMiniType): Json {
+function openApi(schema: z.ZodMiniType): Json {
   const made = z.toJSONSchema(schema, {
     target: "openapi-3.0",
     io: "input",

@@ -2,7 +2,6 @@ export { liveMigrationFromKubeVirt } from "./live-migration.ts";
 export { convertKubernetesPolicySpec, networkPolicyFromKubernetes } from "./network-policy.ts";
 export { kubernetesNodeFrom, nodeFromKubernetes } from "./node.ts";
 export {
-  CONTAINER_ID_ANNOTATION,
   isWorkloadPod,
   POD_IP_ANNOTATION,
   POD_IPS_ANNOTATION,

@@ -11,7 +11,7 @@ import { serviceAccountProfileName } from "./profiles.ts";
 
 export const POD_IP_ANNOTATION = "cni.projectcalico.org/podIP";
 export const POD_IPS_ANNOTATION = "cni.projectcalico.org/podIPs";
-export const CONTAINER_ID_ANNOTATION = "cni.projectcalico.org/containerID";
+const CONTAINER_ID_ANNOTATION = "cni.projectcalico.org/containerID";
 const AWS_IPS_ANNOTATION = "vpc.amazonaws.com/pod-ips";
 const FLOATING_IPS_ANNOTATION = "cni.projectcalico.org/floatingIPs";
 const SOURCE_PREFIXES_ANNOTATION = "cni.projectcalico.org/allowedSourcePrefixes";

@@ -21,7 +21,7 @@ import { convertOrReport, oneToOne, type UpdateProcessor } from "./processor.ts"
 // --- workload endpoints ------------------------------------------------------------------------------------------
 export const workloadEndpointProcessor: UpdateProcessor = oneToOne(workloadEndpointKey, convertWorkloadEndpoint);
 
-export function workloadEndpointKey(key: ResourceKey): WorkloadEndpointKey | undefined {
+function workloadEndpointKey(key: ResourceKey): WorkloadEndpointKey | undefined {
   const identity = parseWorkloadEndpointName(key.name);
   if (identity === undefined) return undefined;
   return {
@@ -34,7 +34,7 @@ export function workloadEndpointKey(key: ResourceKey): WorkloadEndpointKey | und
 }
 
 /** Nothing for an endpoint without addresses: its workload is finished or not yet there. */
-export function convertWorkloadEndpoint(resource: Resource, report: ReportProblem): WorkloadEndpoint | undefined {
+function convertWorkloadEndpoint(resource: Resource, report: ReportProblem): WorkloadEndpoint | undefined {
   const spec = new JsonReader(resource.spec, "spec");
   const nets = spec
     .texts("ipNetworks")

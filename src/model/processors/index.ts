@@ -6,12 +6,10 @@ export {
 } from "./configuration.ts";
 export { conflictResolving } from "./conflict-cache.ts";
 export {
-  convertWorkloadEndpoint,
   globalNetworkSetProcessor,
   hostEndpointProcessor,
   networkSetProcessor,
   parseDscp,
-  workloadEndpointKey,
   workloadEndpointProcessor,
 } from "./endpoints.ts";
 export { bgpNodeProcessor, felixNodeProcessor } from "./nodes.ts";

@@ -4,7 +4,7 @@ import { BgpCollector, type BgpPlan, type LocalInputs, plan } from "../../../src
 import { parseAddress } from "../../../src/lib/ip.ts";
 import { API_VERSION, type KindName, type Labels } from "../../../src/model/index.ts";
 
-export const NODE = "kube-master";
+const NODE = "kube-master";
 const BLOCKS = [
   "10.0.0.0/30",
   "10.1.0.0/24",

@@ -17,7 +17,7 @@ import {
 import { parseAddress, parseCidr } from "../../../src/lib/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
 
-export const isRoot = process.getuid?.() === 0;
+const isRoot = process.getuid?.() === 0;
 export const DIST = join(import.meta.dir, "../../../dist");
 /** Else skipped: `make build` makes the executable. */
 export const canRun = isRoot && existsSync(join(DIST, "calico"));

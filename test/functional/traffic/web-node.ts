@@ -5,7 +5,7 @@ import { TrafficNode } from "./node.ts";
 import { byIpv6, type Place, Traffic } from "./traffic.ts";
 
 export const BASE = "/calico/resources/v3/projectcalico.org";
-export const PODS = ["web", "client", "other"].map((name, i) => ({
+const PODS = ["web", "client", "other"].map((name, i) => ({
   name,
   interfaceName: `cali0000000000${i}`,
   address: `10.65.0.${i + 2}` as IpAddress,
