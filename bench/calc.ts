@@ -5,6 +5,7 @@
 // Each state runs in a process of its own, so that its RSS is its own. "Original" is today's Calico on such a machine.
 import { spawnSync } from "node:child_process";
 import { CalculationGraph, type DataplaneMessage, type GraphUpdate } from "../src/calc/index.ts";
+import { policySettings } from "../src/calc/testing/settings.ts";
 import type { Cidr } from "../src/lib/ip.ts";
 import type { Labels, Policy, WorkloadEndpoint } from "../src/model/index.ts";
 import { median } from "./support/percentile.ts";
@@ -217,23 +218,12 @@ function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: 
   const before = rss();
   let messages: DataplaneMessage[] = [];
   let said = 0;
-  const graph = new CalculationGraph(
-    {
-      host: HOST,
-      withoutOverlaps: true,
-      routes: "none",
-      vteps: false,
-      ambientMesh: false,
-      ownsNoEncapRoutes: false,
-      toRawConfig: () => ({}),
+  const graph = new CalculationGraph(policySettings(HOST), {
+    onMessage: (message) => {
+      said++;
+      if (messages.length < 10) messages.push(message);
     },
-    {
-      onMessage: (message) => {
-        said++;
-        if (messages.length < 10) messages.push(message);
-      },
-    },
-  );
+  });
   const cpuBefore = process.cpuUsage();
   const started = performance.now();
   for (const update of state.snapshot) graph.update(update);

@@ -1,5 +1,6 @@
 // Felix without a dataplane: syncer and calculation, and the messages an external driver would be sent.
 import { CalculationGraph, type DataplaneMessage, encodeToDataplane } from "../../src/calc/index.ts";
+import { policySettings } from "../../src/calc/testing/settings.ts";
 import { createSyncer, type Datastore } from "../../src/datastore/index.ts";
 import { readFields } from "../../src/lib/protobuf.ts";
 
@@ -11,18 +12,7 @@ export class FelixPipeline implements AsyncDisposable {
   readonly #running: Promise<void>;
 
   constructor(store: Datastore, host: string) {
-    const graph = new CalculationGraph(
-      {
-        host,
-        withoutOverlaps: true,
-        routes: "none",
-        vteps: false,
-        ambientMesh: false,
-        ownsNoEncapRoutes: false,
-        toRawConfig: () => ({}),
-      },
-      { onMessage: (message) => this.#messages.push(message) },
-    );
+    const graph = new CalculationGraph(policySettings(host), { onMessage: (message) => this.#messages.push(message) });
     this.#running = createSyncer("felix", store).run(
       {
         onStatus: (status) => {

@@ -1,6 +1,7 @@
 // The calculation at the size it is made for: a large cluster and a thousand changes a second.
 import { expect, test } from "bun:test";
 import { CalculationGraph, type GraphUpdate } from "../../../src/calc/index.ts";
+import { policySettings } from "../../../src/calc/testing/settings.ts";
 import type { Cidr } from "../../../src/lib/ip.ts";
 
 const ENDPOINTS = 100_000;
@@ -25,18 +26,7 @@ const workload = (n: number, round = 0): GraphUpdate => ({
 
 test("FC-110 a hundred thousand endpoints, two thousand policies, and then a thousand changes in a second", () => {
   let messages = 0;
-  const graph = new CalculationGraph(
-    {
-      host: "here",
-      withoutOverlaps: true,
-      routes: "none",
-      vteps: false,
-      ambientMesh: false,
-      ownsNoEncapRoutes: false,
-      toRawConfig: () => ({}),
-    },
-    { onMessage: () => messages++ },
-  );
+  const graph = new CalculationGraph(policySettings("here"), { onMessage: () => messages++ });
   for (let i = 0; i < 2000; i++)
     graph.update({
       key: { type: "policy", kind: "GlobalNetworkPolicy", namespace: "", name: `policy-${i}` },
