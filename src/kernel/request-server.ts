@@ -2,7 +2,8 @@
 // wishes. Root alone may ask. Accepting and reading happen on a thread of their own.
 //
 // Before a reply that takes its time a space is sent every second, by the thread that works on it: who asked can tell work
-// from death. Whose asker has gone meanwhile, because we were stopped for a while, is not begun any more.
+// from death, also from work that does not end. Whose asker has gone meanwhile, because we were stopped for a while, is not
+// begun any more.
 import { chmodSync, mkdirSync, rmSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { succeed } from "./netlink-error.ts";
@@ -15,6 +16,8 @@ import { workerUrl } from "./worker-url.ts";
 const MAX_REQUEST_BYTES = 4 << 20;
 const MAX_REQUEST_MS = 2000;
 const SIGN_INTERVAL_MS = 1000;
+/** Who has worked for three minutes will not end. */
+const MOST_SIGNS = 180;
 
 const SIGN_OF_LIFE = Uint8Array.of(0x20);
 
@@ -31,6 +34,8 @@ export interface RequestServerOptions {
   /** The reply's text. A rejection closes the connection without one. */
   readonly onRequest: (request: ReceivedRequest) => Promise<string>;
   readonly onFailure: (why: Error) => void;
+  /** How often a sign of life is sent. */
+  readonly signIntervalMs?: number;
 }
 
 export class RequestServer implements AsyncDisposable {
@@ -86,7 +91,11 @@ export class RequestServer implements AsyncDisposable {
   }
 
   async #answer(connection: number, request: ReceivedRequest): Promise<void> {
-    const signs = setInterval(() => send(connection, SIGN_OF_LIFE, 1, 0), SIGN_INTERVAL_MS);
+    let sent = 0;
+    const signs = setInterval(() => {
+      send(connection, SIGN_OF_LIFE, 1, 0);
+      if (++sent === MOST_SIGNS) clearInterval(signs);
+    }, this.#options.signIntervalMs ?? SIGN_INTERVAL_MS);
     try {
       const encoded = new TextEncoder().encode(await this.#options.onRequest(request));
       const bytes = allocate(encoded.length);
