@@ -49,6 +49,10 @@ test("DM-013 staged policies: an action, and a deletion that says nothing else",
       stagedAction: "Delete",
       tier: "sec",
     });
+    expect(await stored(kind, { stagedAction: "Delete", types: ["Ingress"] })).toEqual({
+      stagedAction: "Delete",
+      tier: "default",
+    });
     expect(await wrongFields(kind, { stagedAction: "Delete", selector: "all()" })).toEqual(["spec.selector"]);
     expect(await wrongFields(kind, { stagedAction: "Maybe" })).toEqual(["spec.stagedAction"]);
     expect(await wrongFields(kind, ingress({ action: "Drop" }))).toEqual(["spec.ingress[0].action"]);

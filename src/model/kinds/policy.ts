@@ -81,9 +81,10 @@ export function checkStagedDelete(spec: Readonly<Record<string, unknown>>, { rep
       report([name], isObject(value) ? undefined : value, "stands beside stagedAction Delete, which wants only tier");
 }
 
-/** Types are not defaulted for a staged deletion, which must be empty. */
+/** A staged deletion has no types: those it was given, perhaps as the policy's own defaults, go. */
 export function defaultStagedTypes(spec: Record<string, unknown>): void {
   if (spec["stagedAction"] !== "Delete") defaultTypes(spec);
+  else delete spec["types"];
 }
 
 const WANTED_NAME = "want a-z, 0-9 and -, with at most one dot";
