@@ -4,6 +4,7 @@ import { parseSelector, printSelector, type Rule } from "../../model/index.ts";
 import type { IpSetSpec } from "../ipsets/ip-set.ts";
 import { rule } from "../testing/build.ts";
 import { convertRule } from "./convert.ts";
+import type { ProtoRule } from "../messages.ts";
 import { nameRules } from "./rule-ids.ts";
 import { SelectorSets } from "./selector-sets.ts";
 
@@ -140,4 +141,18 @@ test("FC-093 a rule's name follows from its text, its place, the rules before it
   expect(named("pol-in-default/a", allow, allow, deny)).toEqual(ids);
   expect(named("pol-in-default/b", allow)[0]).not.toBe(ids[0]!);
   expect(named("pol-in-default/a", deny, allow)[1]).not.toBe(ids[1]!);
+});
+
+test("FC-093 the name of a rule with an ICMP type and a selector is the one the original gives it", () => {
+  const { proto } = convert(rule());
+  const named: ProtoRule = {
+    ...proto,
+    action: "allow",
+    ipVersion: 6,
+    protocol: { name: "icmpv6" },
+    icmp: { type: 128 },
+    dstIpSetIds: ["s:2dAotJA2sZ5pOhC_BaBuAFekzFsoGV350DfHsw"],
+    original: { ...proto.original, dstNamespaceSelector: "all()" },
+  };
+  expect(nameRules([named], "pol-in-default/gnp1")[0]?.ruleId).toBe("GE8JtS52KjKLRFbO");
 });

@@ -11,7 +11,6 @@ export function writeRule(w: ProtoWriter, rule: ProtoRule): void {
   writePorts(w, 5, rule.srcPorts);
   w.strings(6, rule.dstNet);
   writePorts(w, 7, rule.dstPorts);
-  writeIcmp(w, { type: 8, typeAndCode: 9 }, rule.icmp);
   w.strings(10, rule.srcIpSetIds);
   w.strings(11, rule.dstIpSetIds);
   w.strings(12, rule.srcNamedPortIpSetIds);
@@ -22,7 +21,6 @@ export function writeRule(w: ProtoWriter, rule: ProtoRule): void {
   writePorts(w, 104, rule.notSrcPorts);
   w.strings(105, rule.notDstNet);
   writePorts(w, 106, rule.notDstPorts);
-  writeIcmp(w, { type: 107, typeAndCode: 108 }, rule.notIcmp);
   w.strings(109, rule.notSrcIpSetIds);
   w.strings(110, rule.notDstIpSetIds);
   w.strings(112, rule.notSrcNamedPortIpSetIds);
@@ -51,6 +49,9 @@ export function writeRule(w: ProtoWriter, rule: ProtoRule): void {
   w.string(132, original.srcService?.name);
   w.string(133, original.srcService?.namespace);
   w.string(201, rule.ruleId);
+  // Fields of which there may be one of several stand last, whatever their number.
+  writeIcmp(w, { type: 8, typeAndCode: 9 }, rule.icmp);
+  writeIcmp(w, { type: 107, typeAndCode: 108 }, rule.notIcmp);
 }
 
 function writeProtocol(w: ProtoWriter, field: number, protocol: ProtoProtocol | undefined): void {
