@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import * as yaml from "js-yaml";
 import fc from "fast-check";
-import { naturalOrder, toYaml } from "./yaml.ts";
+import { naturalOrder, numberText, toYaml } from "./yaml.ts";
 
 const cases: { name: string; value: unknown; want: string }[] = [
   { name: "keys are sorted", value: { b: 1, a: 2 }, want: "a: 2\nb: 1\n" },
@@ -90,3 +90,19 @@ function arbValue(): fc.Arbitrary<unknown> {
     ),
   })).value;
 }
+
+test("numbers are written as Go's YAML writes them", () => {
+  const cases: [number, string][] = [
+    [0, "0"],
+    [10_000_000, "10000000"],
+    [-1.5, "-1.5"],
+    [0.0001, "0.0001"],
+    [0.00001, "1e-05"],
+    [-1.5e-7, "-1.5e-07"],
+    [1234567.5, "1.2345675e+06"],
+    [123456.5, "123456.5"],
+    [1e21, "1e+21"],
+    [1.5e100, "1.5e+100"],
+  ];
+  for (const [value, want] of cases) expect(numberText(value)).toBe(want);
+});

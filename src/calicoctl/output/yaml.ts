@@ -64,7 +64,17 @@ const LINE_WIDTH = 80;
 
 function scalar(value: YamlValue, spot: Spot | undefined): string {
   if (value === null || value === undefined) return "null";
-  return typeof value === "string" ? text(value, spot) : String(value);
+  if (typeof value === "string") return text(value, spot);
+  return typeof value === "number" ? numberText(value) : String(value);
+}
+
+/** Whole numbers in full; others from a million on, and very small ones, with an exponent of two digits. */
+export function numberText(value: number): string {
+  if (Number.isInteger(value) && Math.abs(value) < 1e21) return String(value);
+  const [digits = "", exponent = ""] = value.toExponential().split("e");
+  const power = Number(exponent);
+  if (power >= -4 && power < 6) return String(value);
+  return `${digits}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
 }
 
 /** A key stands on one line, however long. */
