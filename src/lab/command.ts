@@ -12,10 +12,10 @@ import { down } from "./down.ts";
 import { breakLab, FAULTS, healLab } from "./faults.ts";
 import { LabFolder, listLabs } from "./folder.ts";
 import { baseEnvironment } from "./host.ts";
-import { AGNHOST_IMAGE } from "./kubernetes/image-names.ts";
 import { Lab } from "./lab.ts";
 import { lockExisting } from "./lock.ts";
 import { measureMatrix, renderMatrix } from "./matrix.ts";
+import { nameFlag, nextSteps } from "./next-steps.ts";
 import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
 import { parsePodName, podNamespace, podTitle } from "./pods.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
@@ -249,47 +249,6 @@ function leastLoaded(lab: Lab): string {
   if (least === undefined) throw new UsageError("the lab has no nodes");
   return least;
 }
-
-function nextSteps(lab: Lab): string {
-  const [first] = lab.record.pods;
-  const calico = `${calledAs()} lab`;
-  const flag = nameFlag(lab.folder.name);
-  const kubectl = `${calico} kubectl${flag === "" ? "" : `${flag} --`}`;
-  const steps = lab.options.kubelets
-    ? [
-        [`${calico} demo${flag}`, "a policy, before and after, and why"],
-        [`${kubectl} get nodes -o wide`, "kubectl, as the cluster's administrator"],
-        [`${kubectl} create deployment web --replicas 6 --image ${AGNHOST_IMAGE} -- /agnhost netexec`],
-        [`${calico} matrix --port 8080${flag}`, "who reaches whom, once the web is there"],
-        [`${calico} exec node1${flag} -- calicoctl get nodes -o wide`, "a command on a node"],
-      ]
-    : [
-        [`${calico} demo${flag}`, "a policy, before and after, and why"],
-        [`${calico} matrix${flag}`, "who reaches whom"],
-        lab.options.topology === "dual-nic"
-          ? [`${calico} exec node1${flag} -- calicoctl doctor`, "what is wrong with this topology, and the cure"]
-          : [`${calico} exec node1${flag} -- calicoctl node status`, "a command on a host"],
-        [`${calico} exec ${first?.name ?? "node1"}${flag} -- ip route`, "a command in a pod"],
-        ...(lab.options.datastore === "kubernetes"
-          ? [[`${kubectl} get pods -A -o wide`, "kubectl, as the cluster's administrator"]]
-          : []),
-        [`${calico} break link node2${flag}`, "pull a plug; heal puts it back"],
-      ];
-  const last = [
-    [`${calico} help`, "everything else"],
-    [`${calico} down${flag}`, "all of it gone"],
-  ];
-  const widest = Math.max(...[...steps, ...last].map(([line = "", what]) => (what === undefined ? 0 : line.length)));
-  return [
-    "try:",
-    ...[...steps, ...last].map(([line = "", what = ""]) => `  ${line.padEnd(widest)}  ${what}`.trimEnd()),
-  ].join("\n");
-}
-
-const nameFlag = (name: string): string => (name === DEFAULT_OPTIONS.name ? "" : ` --name ${name}`);
-
-/** The word that called this program, so that what is printed can be typed: dist/calico, or calico by the PATH. */
-const calledAs = (): string => (/(^|\/)calico$/.test(process.argv0) ? process.argv0 : "calico");
 
 const labelText = (labels: Readonly<Record<string, string>>): string =>
   Object.entries(labels)

@@ -204,6 +204,20 @@ describe("a lab of one host", () => {
     expect(existsSync("/var/lib/calico-lab/testtwo")).toBe(false);
   }, 90_000);
 
+  test("interrupted, up says how to go on, and can", async () => {
+    const shape = ["--nodes", "1", "--pods", "0", "--name", "testint"];
+    try {
+      const first = calico("up", ...shape);
+      await eventually(() => existsSync("/run/netns/lab-testint-node1"));
+      first.kill("SIGINT");
+      expect(await first.exited).toBe(130);
+      expect(await new Response(first.stdout).text()).toContain("calico lab up --name testint goes on with it");
+      expect(await calico("up", "--name", "testint").exited).toBe(0);
+    } finally {
+      await down("testint", quiet);
+    }
+  }, 60_000);
+
   test("down of another lab's name does not remove this one", async () => {
     expect(await calico("down", options.name).exited).toBe(2);
     expect(Lab.open(options.name).host("node1").holder).toBeDefined();
