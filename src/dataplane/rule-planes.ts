@@ -16,6 +16,9 @@ import type { WatchedTable } from "./iptables/legacy-watch.ts";
 import { rulesNaming } from "./iptables/set-users.ts";
 import type { IptablesFeatures } from "./iptables/text.ts";
 import type { Reconciler, SetReconciler } from "./manager.ts";
+import { BASE_CHAINS } from "./nft/base-chains.ts";
+import { nftChainName } from "./nft/render.ts";
+import type { RulesetWatchOptions, WatchedHook } from "./nft/ruleset-watch.ts";
 import { NftPlane } from "./nft/nft-plane.ts";
 import { NftTables } from "./nft/nft-tables.ts";
 import { hasArpTables } from "./nft/probe.ts";
@@ -39,7 +42,7 @@ export interface RulePlanes {
   readonly size: () => Pick<DataplaneSizes, "tables" | "sets">;
   readonly refused: () => readonly Refused[];
   /** nftables tables that hold our rules; the legacy tools have none. */
-  readonly watched?: { readonly ruleset: NftRuleset; readonly tables: readonly TableRef[] };
+  readonly watched?: Pick<RulesetWatchOptions, "ruleset" | "tables" | "hooks">;
   /** The legacy tables that hold our rules, where the kernel tells their outlines. */
   readonly outlined?: readonly WatchedTable[];
 }
@@ -95,7 +98,15 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
   return {
     planes,
     sets: [],
-    watched: { ruleset, tables: all.map(({ table }) => table) },
+    watched: {
+      ruleset,
+      tables: all.map(({ table }) => table),
+      hooks: planes.flatMap(({ table }) =>
+        LAYERS.flatMap((layer) =>
+          Object.keys(BASE_CHAINS[layer]).map((name) => ({ table, chain: nftChainName(layer, name) })),
+        ),
+      ),
+    },
     tables: [tables],
     refused: () => tables.refused(),
     chainNameLimit: NFT_NAME_LIMIT,
@@ -193,7 +204,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     tables,
     chainNameLimit: IPTABLES_CHAIN_LENGTH,
     ...(ruleset !== undefined && kernel.variant === "nft"
-      ? { watched: { ruleset, tables: versions.flatMap(sharedTables) } }
+      ? { watched: { ruleset, tables: versions.flatMap(sharedTables), hooks: versions.flatMap(sharedHooks) } }
       : {}),
     size: () => ({
       tables: written.map(({ version, layer, size }) => ({ version, table: layer, ...size })),
@@ -204,6 +215,12 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
   };
 }
+
+const sharedHooks = (version: IpVersion): WatchedHook[] =>
+  LAYERS.flatMap((name) => {
+    const table = { family: version === 4 ? "ip" : "ip6", name } as const;
+    return Object.keys(BASE_CHAINS[name]).map((chain) => ({ table, chain }));
+  });
 
 /** The tables that the nft variant of iptables keeps. */
 const sharedTables = (version: IpVersion): TableRef[] =>

@@ -9,8 +9,9 @@ test("a table of ours that goes or falls asleep is told once per change of the r
   let tables = [table("calico"), table("theirs")];
   let losses = 0;
   const watch = new RulesetWatch({
-    ruleset: { generation: () => generation, tables: () => (reads++, tables) },
+    ruleset: { generation: () => generation, tables: () => (reads++, tables), rules: () => [] },
     tables: [{ family: "ip", name: "calico" }],
+    hooks: [],
     onLoss: () => losses++,
   });
   const after = (change: () => void) => {
@@ -25,4 +26,30 @@ test("a table of ours that goes or falls asleep is told once per change of the r
   expect(after(() => (tables = [table("calico", true)]))).toEqual([1, 3]);
   expect(after(() => (tables = []))).toEqual([2, 4]);
   expect(after(() => (tables = [table("calico")]))).toEqual([2, 5]);
+});
+
+test("a chain of the kernel's that no longer leads to ours is a loss, whatever else stands there", () => {
+  let generation = 1;
+  let targets: string[][] = [];
+  const table = { family: "ip", name: "filter" } as const;
+  let losses = 0;
+  const watch = new RulesetWatch({
+    ruleset: {
+      generation: () => generation++,
+      tables: () => [{ ...table, handle: 1n, isDormant: false }],
+      rules: () => targets.map((each) => ({ chain: "FORWARD", handle: 1n, targets: each })),
+    },
+    tables: [table],
+    hooks: [{ table, chain: "FORWARD" }],
+    onLoss: () => losses++,
+  });
+  const after = (...rules: string[][]) => {
+    targets = rules;
+    watch.check();
+    return losses;
+  };
+  expect(after(["KUBE-FORWARD"], ["cali-FORWARD"])).toBe(0);
+  expect(after(["filter-cali-FORWARD"])).toBe(0);
+  expect(after(["KUBE-FORWARD"], [])).toBe(1);
+  expect(after()).toBe(2);
 });
