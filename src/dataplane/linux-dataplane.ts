@@ -9,6 +9,7 @@ import {
   EventMonitor,
   type EventMonitorOptions,
   type KernelEvent,
+  type OpenNeighbourResponder,
   RT_TABLE_MAIN,
   type Route,
   type RouteKernel,
@@ -29,6 +30,7 @@ import { BandwidthLimits } from "./managers/bandwidth-limits.ts";
 import { EndpointStatus } from "./managers/endpoint-status.ts";
 import type { ActiveWorkload } from "./managers/endpoint-registry.ts";
 import { FlowtableDevices } from "./managers/flowtable-devices.ts";
+import { LocalSubnetNeighbours, networkOf } from "./managers/local-subnet.ts";
 import { betterRoutes, LiveMigrations } from "./managers/live-migrations.ts";
 import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
 import { noRecords, tellNoRecords } from "./flow-records.ts";
@@ -71,6 +73,8 @@ export interface LinuxKernel {
   readonly namespace?: { readonly fd: number };
   /** Hears machines that arrive from other nodes. */
   readonly listenForAnnouncement?: (link: number, onHeard: () => void) => Disposable;
+  /** Answers ARP and neighbour discovery for addresses that are not the host's own. */
+  readonly openNeighbourResponder?: OpenNeighbourResponder;
   /** Another way to hear of events, for tests of its end. */
   readonly openEvents?: (options: EventMonitorOptions) => AsyncDisposable;
 }
@@ -102,6 +106,7 @@ export class LinuxDataplane implements DataplaneDriver {
   readonly #ruleWatches = new Map<string, { check(): void }>();
   #hasApplied = false;
   readonly #tables: readonly RouteTable[];
+  readonly #listeners: readonly Disposable[];
   /** What it does, counted. */
   readonly stats = new DataplaneStats();
   /** How much there is now. */
@@ -204,6 +209,22 @@ export class LinuxDataplane implements DataplaneDriver {
       neighbours,
       logger,
     });
+    const { openNeighbourResponder: open } = kernel;
+    const isAnswering = parameters.LocalSubnetL2Reachability === "PodsAndLoadBalancers" && open !== undefined;
+    const localSubnet = isAnswering
+      ? [
+          new LocalSubnetNeighbours({
+            hostname: facts.hostname,
+            versions,
+            isWorkload,
+            isExpected: (name) => migrations.phaseOf(name) === "expected",
+            network: networkOf(kernel.routes, open),
+            refreshMs: parameters.LocalSubnetL2ReachabilityRefreshInterval * 1000,
+            logger,
+          }),
+        ]
+      : [];
+    this.#listeners = [migrations, ...localSubnet];
     const mtus = detectMtus(kernel.routes.links.list(), parameters, facts);
     const cluster = createClusterNetwork({ parameters, facts, mtus, kernel: kernel.routes, registry, tables, logger });
     const encryption = createEncryption({
@@ -257,6 +278,7 @@ export class LinuxDataplane implements DataplaneDriver {
           ...cluster.managers,
           ...encryption.managers,
           migrations,
+          ...localSubnet,
           workloads,
           status,
         ],
@@ -357,7 +379,7 @@ export class LinuxDataplane implements DataplaneDriver {
     } finally {
       stop.abort();
       await watching;
-      this.#interfaces[Symbol.dispose]();
+      for (const part of [this.#interfaces, ...this.#listeners]) part[Symbol.dispose]();
     }
   }
 

@@ -11,6 +11,7 @@ import {
   listenForAnnouncement,
   Nft,
   openConntrack,
+  openNeighbourResponder,
   openRouteKernel,
   openTrafficControl,
   openWireguard,
@@ -79,6 +80,7 @@ export async function openLinuxKernel(
       trafficControl,
       wireguard,
       listenForAnnouncement,
+      openNeighbourResponder,
       sysctls: procSysctls,
     };
     return { ...kernel, [Symbol.dispose]: close };

@@ -100,6 +100,8 @@ export interface DataplaneParameters {
   readonly IPv4ElevatedRoutePriority: number;
   readonly IPv6ElevatedRoutePriority: number;
   readonly LiveMigrationRouteConvergenceTime: number;
+  readonly LocalSubnetL2Reachability: Choice<"Disabled" | "PodsAndLoadBalancers">;
+  readonly LocalSubnetL2ReachabilityRefreshInterval: number;
   readonly IPForwarding: OnOff;
   readonly ReportingIntervalSecs: number;
   readonly DebugSimulateDataplaneApplyDelay: number;

@@ -1,5 +1,6 @@
 // What the rooms above may use of Linux.
 export { listenForAnnouncement } from "./announcements.ts";
+export { type NeighbourResponder, type OpenNeighbourResponder, openNeighbourResponder } from "./neighbour-responder.ts";
 export { type Addresses } from "./addresses.ts";
 export { type Conntrack, type Flow, openConntrack } from "./conntrack.ts";
 export { hasTransmitChecksumOffload, setTransmitChecksumOffload } from "./ethtool.ts";

@@ -40,7 +40,7 @@ interface Move {
   listener?: Disposable;
 }
 
-export class LiveMigrations implements Manager {
+export class LiveMigrations implements Manager, Disposable {
   readonly name = "live migrations";
   readonly #deps: LiveMigrationsDeps;
   readonly #dirty: Set<string>;
@@ -81,6 +81,11 @@ export class LiveMigrations implements Manager {
       else againInMs = Math.min(againInMs ?? leftMs, leftMs);
     }
     return againInMs === undefined ? {} : { againInMs };
+  }
+
+  [Symbol.dispose](): void {
+    for (const { listener } of this.#moves.values()) listener?.[Symbol.dispose]();
+    this.#moves.clear();
   }
 
   #follow(name: string, left: ReadonlySet<string>): void {

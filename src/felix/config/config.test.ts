@@ -289,11 +289,8 @@ test("a setting that changes nothing here is told to who set it, and to nobody e
     return settingsWithoutEffect(e.config).map((text) => text.split(":")[0]);
   };
   expect(told({})).toEqual([]);
-  expect(told({ LocalSubnetL2Reachability: "Disabled", AWSSrcDstCheck: "DoNothing" })).toEqual([]);
-  expect(told({ LocalSubnetL2Reachability: "PodsAndLoadBalancers", AWSSrcDstCheck: "Disable" })).toEqual([
-    "LocalSubnetL2Reachability",
-    "AWSSrcDstCheck",
-  ]);
+  expect(told({ AWSSrcDstCheck: "DoNothing" })).toEqual([]);
+  expect(told({ AWSSrcDstCheck: "Disable" })).toEqual(["AWSSrcDstCheck"]);
   expect(told({ PolicySyncPathPrefix: "/var/run/nodeagent", SidecarAccelerationEnabled: "true" })).toEqual([
     "PolicySyncPathPrefix",
     "SidecarAccelerationEnabled",

@@ -8,10 +8,6 @@ interface Without {
 }
 
 const WITHOUT_EFFECT: Readonly<Partial<Record<keyof FelixConfig, Without>>> = {
-  LocalSubnetL2Reachability: {
-    harmless: "Disabled",
-    why: "nobody answers ARP and neighbour discovery for workloads and load balancers in the nodes' own subnet; route to the nodes, or peer with them by BGP",
-  },
   PolicySyncPathPrefix: {
     harmless: "",
     why: "there is no policy-sync API; HTTP matches of policies are not looked at",
