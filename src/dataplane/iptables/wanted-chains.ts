@@ -6,7 +6,7 @@ import { Aside, type AsideAt, type RuleAt } from "../rules/aside.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import { dispatchTree } from "../rules/dispatch-tree.ts";
 import { type Chain, chain, chainTargets, namesSet, type Rule, type RuleChain, type SetId } from "../rules/rule.ts";
-import { placeIn, standInsFor, withStandIns } from "../rules/stand-in.ts";
+import { placeIn, standInsFor } from "../rules/stand-in.ts";
 import { sameList } from "../../lib/same-list.ts";
 import { lowerChain, type LoweringContext } from "./lower.ts";
 import type { Suspect } from "./refused-rules.ts";
@@ -117,9 +117,7 @@ export class WantedChains {
   }
 
   #setPart(part: RuleChain): void {
-    const place = placeIn(this.#layer, part);
-    const standIn = (index: number, rule: Rule) => this.#aside.standIn({ chain: part.name, index }, rule, place);
-    const texts = lowerChain(this.#context, withStandIns(part, standIn));
+    const texts = lowerChain(this.#context, this.#aside.stoodIn(part.name, this.#layer, part));
     const before = this.#written.get(part.name);
     const targets = chainTargets(part);
     if (before === undefined || !sameList(before.texts, texts)) {

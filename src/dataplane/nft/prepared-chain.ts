@@ -4,7 +4,6 @@ import type { RuleBody, TableRef } from "../../kernel/index.ts";
 import type { RuleAt } from "../rules/aside.ts";
 import { type Chain, chainRules, type Rule, type SetId } from "../rules/rule.ts";
 import { isSharedRule } from "../rules/shared-rules.ts";
-import { withStandIns } from "../rules/stand-in.ts";
 import { type RenderContext, renderRule } from "./render.ts";
 import { isSlotted, type Slot, type SlotNumbers, takePorts } from "./rule-ports.ts";
 
@@ -70,14 +69,9 @@ export class LateRule implements RuleAt {
   }
 }
 
-/** @param standIn for a rule the kernel refused, by its place and what it says */
-export function prepareChain(
-  name: string,
-  offered: Chain,
-  slots: SlotNumbers,
-  standIn: (index: number, rule: Rule) => Rule | undefined,
-): PreparedChain {
-  const { chain, ports } = takePorts(name, withStandIns(offered, standIn), slots);
+/** @param offered with stand-ins for what the kernel refused */
+export function prepareChain(name: string, offered: Chain, slots: SlotNumbers): PreparedChain {
+  const { chain, ports } = takePorts(name, offered, slots);
   const rules = chainRules(chain);
   const ruleMarks = rules.map(markOfRule);
   return { chain, ruleMarks, marks: kernelMarks(chain, rules, ruleMarks), sets: setsOf(rules), ports };

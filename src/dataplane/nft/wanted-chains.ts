@@ -95,9 +95,8 @@ export class WantedChains {
     const wanted = this.#chains.get(name);
     if (wanted === undefined || !this.#graph.isNeeded(name)) return undefined;
     if (wanted.prepared === undefined) {
-      const place = placeIn(wanted.layer, wanted.offered);
-      const standIn = (index: number, rule: Rule) => this.#aside.standIn({ chain: name, index }, rule, place);
-      wanted.prepared = prepareChain(name, wanted.offered, this.#slots, standIn);
+      const { layer, offered } = wanted;
+      wanted.prepared = prepareChain(name, this.#aside.stoodIn(name, layer, offered), this.#slots);
       this.#index(name, wanted.prepared.sets);
     }
     return wanted.prepared;

@@ -1,7 +1,7 @@
 // What the kernel refused and stand-ins are written for: rules by their place, each with how far its stand-in is from
 // it, and sets with every rule that names them.
-import type { Rule, SetId } from "./rule.ts";
-import { namesAny, type Place, standInsFor } from "./stand-in.ts";
+import type { Chain, Layer, Rule, SetId } from "./rule.ts";
+import { namesAny, type Place, placeIn, standInsFor, withStandIns } from "./stand-in.ts";
 
 /** The place of a rule of the tree: in a chain, by the kernel's name of that, counted over all of `chainRules`. */
 export interface RuleAt {
@@ -39,6 +39,13 @@ export class Aside {
     if (level === undefined && !namesAny(rule, this.#sets)) return undefined;
     const candidates = standInsFor(rule, place).slice(level ?? 0);
     return candidates.find((candidate) => !namesAny(candidate, this.#sets));
+  }
+
+  /** The chain of this name as it shall be written. */
+  stoodIn<C extends Chain>(name: string, layer: Layer, offered: C): C {
+    if (this.isEmpty) return offered; // nearly always
+    const place = placeIn(layer, offered);
+    return withStandIns(offered, (index, rule) => this.standIn({ chain: name, index }, rule, place));
   }
 
   set({ chain, index, level }: AsideAt): void {
