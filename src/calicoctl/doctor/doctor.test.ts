@@ -612,3 +612,35 @@ describe("what the kernel refuses", () => {
     }
   });
 });
+
+describe("policies that agents do not use as they are written", () => {
+  const found = (kind: KindName, spec: object) =>
+    examine(clusterFacts([...THREE, PODS, resource(kind, "x", spec)])).filter(({ id }) => id === "not-used");
+  test("a good one is no finding", () =>
+    expect(found("GlobalNetworkPolicy", { selector: "all()", ingress: [{ action: "Deny" }] })).toEqual([]));
+  test("a part that makes no sense is a warning, with every part and the cure", () =>
+    expect(
+      found("GlobalNetworkPolicy", { ingress: [{ action: "deny" }, { action: "Allow", protocol: "GRE" }] }),
+    ).toEqual([
+      {
+        id: "not-used",
+        severity: "warning",
+        object: "GlobalNetworkPolicy(x)",
+        problem: "agents do not use it as it is written",
+        cause: "2 parts of it make no sense",
+        evidence: [
+          "spec.ingress[0].action: want Allow, Deny, Log or Pass: counts as Deny",
+          "spec.ingress[1].protocol: want a protocol's name or a number from 1 to 255: rule left out",
+        ],
+        fix: "calicoctl get globalnetworkpolicy x -o yaml, correct it, and calicoctl apply: that refuses what makes no sense",
+      },
+    ]));
+  test("one that is not enforced at all is an error", () =>
+    expect(found("GlobalNetworkPolicy", { selector: "a = b" })).toMatchObject([
+      { severity: "error", problem: "no agent uses it: nothing of it is enforced" },
+    ]));
+  test("sets and host endpoints too", () => {
+    expect(found("GlobalNetworkSet", { nets: ["10.0.0.0/8", "10.0.0/8"] })).toMatchObject([{ severity: "warning" }]);
+    expect(found("HostEndpoint", { node: "n1", interfaceName: "eth+" })).toMatchObject([{ severity: "error" }]);
+  });
+});

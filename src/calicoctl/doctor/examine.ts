@@ -6,6 +6,7 @@ import { mtuFaults, noPodGateway, partsDown, sessionsDown } from "./host-network
 import { refusedByKernel } from "./host-refused.ts";
 import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterface } from "./node-addresses.ts";
 import { asMismatches, isolatedNodes, leftOut, matchNothing, shadowedPeers, silentReflectors } from "./peerings.ts";
+import { notUsed } from "./not-used.ts";
 import { planAll, type Plans } from "./plans.ts";
 import { overlappingPools, poolsOnHosts, poolsOnServices, tooFewBlocks } from "./pools.ts";
 
@@ -25,6 +26,7 @@ export function examine(cluster: ClusterFacts, host?: HostFacts): readonly Findi
     ...poolsOnHosts(cluster, host),
     ...poolsOnServices(cluster),
     ...tooFewBlocks(cluster),
+    ...notUsed(cluster),
   ];
   found.push(...leftOut(cluster, plans, new Set(found.map(({ object }) => object)), host));
   if (host !== undefined) found.push(...examineHost(cluster, plans, host, found));

@@ -29,6 +29,7 @@ import {
 } from "../../model/index.ts";
 import type { StoredBlock } from "../input/cluster.ts";
 import type { RefusedPart } from "./host-refused.ts";
+import { judge, JUDGED_KINDS, type NotUsed } from "./not-used.ts";
 
 export type { StoredBlock };
 
@@ -77,6 +78,8 @@ export interface ClusterFacts {
   readonly reported: ReadonlyMap<string, ReportedStatus>;
   readonly strictAffinity: boolean;
   readonly blocks: readonly { readonly host: string; readonly cidr: Cidr }[];
+  /** Resources that agents do not use as they are written. */
+  readonly notUsed: readonly NotUsed[];
 }
 
 export interface HostLink {
@@ -133,6 +136,7 @@ export const CLUSTER_KINDS = [
   "FelixConfiguration",
   "IPAMConfiguration",
   "CalicoNodeStatus",
+  ...JUDGED_KINDS,
 ] as const satisfies readonly KindName[];
 
 /** From resources as they are stored: one that makes no sense is among the state's problems, the rest stands. */
@@ -159,6 +163,7 @@ export function clusterFacts(resources: readonly Resource[], blocks: readonly St
       const parsed = tryParseCidr(cidr);
       return parsed === undefined || affinity.deleted ? [] : [{ host, cidr: parsed }];
     }),
+    notUsed: judge(resources),
   };
 }
 
