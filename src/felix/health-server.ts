@@ -46,8 +46,11 @@ export class HealthServer {
       const path = request.url?.split("?")[0];
       const answer =
         path === "/liveness" ? this.#health.liveness() : path === "/readiness" ? this.#health.readiness() : undefined;
-      if (answer === undefined) response.writeHead(404).end("try /liveness or /readiness\n");
-      else response.writeHead(answer.status, { "content-type": "text/plain; charset=utf-8" }).end(answer.body);
+      if (answer === undefined) response.writeHead(404, { connection: "close" }).end("try /liveness or /readiness\n");
+      else
+        response
+          .writeHead(answer.status, { "content-type": "text/plain; charset=utf-8", connection: "close" })
+          .end(answer.body);
     });
     this.#server = server;
     server.on("error", (error) => {

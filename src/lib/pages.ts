@@ -51,7 +51,8 @@ export async function servePages(options: {
       body,
       contentType = "text/plain; charset=utf-8",
     } = answer((request.url ?? "/").split("?")[0] ?? "/");
-    response.writeHead(status, { "content-type": contentType });
+    // One answer and out: the runtime never ends a connection that is kept and not used.
+    response.writeHead(status, { "content-type": contentType, connection: "close" });
     response.end(body);
   };
   const { server, closeAll } = tls === undefined ? await plainServer(listener) : await tlsServer(tls, answer);

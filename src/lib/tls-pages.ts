@@ -1,5 +1,6 @@
 // Pages over TLS, told only to who may read them. The few words of HTTP a scraper speaks are answered here: the runtime's
 // own HTTPS server tells nothing about client certificates, and of the modes between none and all TLS knows none.
+import type { Socket } from "node:net";
 import { createServer, type SecureContextOptions, type Server, type TLSSocket } from "node:tls";
 
 /** What is asked of who reads: Go's names, which settings have. Empty is none. */
@@ -15,9 +16,11 @@ export interface TlsPagesOptions {
   readonly clientAuth: ClientAuth;
   readonly answer: (path: string) => { readonly status: number; readonly body: string; readonly contentType?: string };
   readonly onTurnedAway?: (error: Error) => void;
+  readonly handshakeMs?: number;
 }
 
 const LONGEST_REQUEST = 16_384;
+const HANDSHAKE_MS = 10_000;
 const IDLE_MS = 30_000;
 const MOST_CONNECTIONS = 1000;
 const MOST_UNREAD = 1 << 20;
@@ -27,12 +30,26 @@ export class TlsPages {
   readonly server: Server;
   readonly #options: TlsPagesOptions;
   readonly #sockets = new Set<TLSSocket>();
+  /** Deadlines of handshakes, by who is at the other end. */
+  readonly #unproved = new Map<string, Timer>();
 
   constructor(options: TlsPagesOptions) {
     this.#options = options;
     this.server = createServer(this.#withDemands(options.context), (socket) => this.#serve(socket));
     this.server.maxConnections = MOST_CONNECTIONS;
+    // Deadlines are ours: the runtime reports a late handshake but leaves the socket open.
+    this.server.on("connection", (socket: Socket) => this.#expectHandshake(socket));
     this.server.on("tlsClientError", (error) => options.onTurnedAway?.(error));
+  }
+
+  #expectHandshake(socket: Socket): void {
+    const peer = peerOf(socket);
+    const deadline = setTimeout(() => socket.destroy(), this.#options.handshakeMs ?? HANDSHAKE_MS);
+    this.#unproved.set(peer, deadline);
+    socket.once("close", () => {
+      clearTimeout(deadline);
+      this.#unproved.delete(peer);
+    });
   }
 
   /** Another certificate from now on. */
@@ -57,6 +74,7 @@ export class TlsPages {
 
   /** One request after the other, until the reader has enough. */
   #serve(socket: TLSSocket): void {
+    clearTimeout(this.#unproved.get(peerOf(socket)));
     this.#sockets.add(socket);
     socket.on("close", () => this.#sockets.delete(socket));
     socket.on("error", () => socket.destroy());
@@ -104,3 +122,5 @@ export class TlsPages {
     }
   }
 }
+
+const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

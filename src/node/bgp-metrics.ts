@@ -26,11 +26,15 @@ export async function serveBgpMetrics(options: BgpMetricsOptions, signal: AbortS
   const started = new Date();
   const server: Server = createServer((request, response) => {
     if (request.url?.split("?")[0] !== "/metrics") {
-      response.writeHead(404).end();
+      response.writeHead(404, { connection: "close" }).end();
       return;
     }
     readFacts()
-      .then((facts) => response.writeHead(200, { "Content-Type": CONTENT_TYPE }).end(renderBgpMetrics(facts, started)))
+      .then((facts) =>
+        response
+          .writeHead(200, { "Content-Type": CONTENT_TYPE, connection: "close" })
+          .end(renderBgpMetrics(facts, started)),
+      )
       .catch((error: unknown) => {
         options.log.warn("BGP metrics could not be read", { error: describeError(error) });
         response.writeHead(500).end();

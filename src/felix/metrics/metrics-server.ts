@@ -67,7 +67,7 @@ export class MetricsServer {
   #plainServer(): Server {
     return createHttpServer((request, response) => {
       const { status, body } = this.#answer(request.url ?? "");
-      response.writeHead(status, { "content-type": CONTENT_TYPE }).end(body);
+      response.writeHead(status, { "content-type": CONTENT_TYPE, connection: "close" }).end(body);
     });
   }
 

@@ -1,11 +1,14 @@
 // Metrics over TLS, with every way to treat client certificates.
 import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { get } from "node:https";
+import { type AddressInfo, connect } from "node:net";
+import { connect as connectTls } from "node:tls";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
 import { MetricsServer, type MetricsSettings } from "../../../src/felix/metrics/metrics-server.ts";
 import { silentLogger } from "../../../src/lib/log.ts";
+import { TlsPages } from "../../../src/lib/tls-pages.ts";
 import { MetricsRegistry } from "../../../src/lib/metrics.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type Certificate, TestAuthority } from "../../support/certificates.ts";
@@ -77,6 +80,32 @@ for (const { mode, ...want } of cases)
       server.close();
     }
   });
+
+test("who does not finish a handshake in time is hung up on, and holds up nobody", async () => {
+  const { certFile, keyFile } = authority.issue("slow");
+  const pages = new TlsPages({
+    context: { cert: readFileSync(certFile), key: readFileSync(keyFile) },
+    clientAuth: "NoClientCert",
+    answer: () => ({ status: 200, body: "x" }),
+    handshakeMs: 200,
+  });
+  try {
+    const port = await new Promise<number>((resolve) =>
+      pages.server.listen(0, "127.0.0.1", () => resolve((pages.server.address() as AddressInfo).port)),
+    );
+    const silent = [connect(port, "127.0.0.1"), connect(port, "127.0.0.1")];
+    silent[1]?.write(Buffer.from([0x16, 3, 1]));
+    const closed = Promise.all(silent.map((socket) => new Promise((resolve) => socket.once("close", resolve))));
+    const quick = connectTls({ port, host: "127.0.0.1", rejectUnauthorized: false });
+    await new Promise((resolve) => quick.once("secureConnect", resolve));
+    await closed;
+    quick.write("GET /m HTTP/1.1\r\n\r\n");
+    expect(String(await new Promise((resolve) => quick.once("data", resolve)))).toStartWith("HTTP/1.1 200");
+    quick.destroy();
+  } finally {
+    pages.close();
+  }
+});
 
 test("FC-100 a renewed certificate is used without a restart", async () => {
   const own = mkdtempSync(join(folder, "own-"));
