@@ -1,5 +1,4 @@
 // Where OpenStack's metadata service is: rules need its address, and operators may have given its name.
-import { lookup } from "node:dns/promises";
 import { isOpenStack } from "../../dataplane/index.ts";
 import { type IpAddress, tryParseAddress } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
@@ -10,7 +9,7 @@ type MetadataSettings = Parameters<typeof isOpenStack>[0];
 export async function findMetadataAddress(
   settings: MetadataSettings,
   logger: Logger,
-  resolve: (name: string) => Promise<string> = async (name) => (await lookup(name, { family: 4 })).address,
+  resolve: (name: string) => Promise<string> = lookUp,
 ): Promise<IpAddress | undefined> {
   const { MetadataAddr: name } = settings;
   if (!isOpenStack(settings) || name === "" || tryParseAddress(name) !== undefined) return undefined;
@@ -23,4 +22,10 @@ export async function findMetadataAddress(
     });
     return undefined;
   }
+}
+
+/** Few nodes need a resolver: it is loaded where one is. */
+async function lookUp(name: string): Promise<string> {
+  const { lookup } = await import("node:dns/promises");
+  return (await lookup(name, { family: 4 })).address;
 }
