@@ -42,7 +42,7 @@ export interface RulePlanes {
   readonly size: () => Pick<DataplaneSizes, "tables" | "sets">;
   readonly refused: () => readonly Refused[];
   /** nftables tables that hold our rules; the legacy tools have none. */
-  readonly watched?: Pick<RulesetWatchOptions, "ruleset" | "tables" | "hooks">;
+  readonly watched?: Pick<RulesetWatchOptions, "ruleset" | "tables" | "hooks" | "isOurs">;
   /** The legacy tables that hold our rules, where the kernel tells their outlines. */
   readonly outlined?: readonly WatchedTable[];
 }
@@ -102,10 +102,11 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
       ruleset,
       tables: all.map(({ table }) => table),
       hooks: planes.flatMap(({ table }) =>
-        LAYERS.flatMap((layer) =>
+        DENYING_LAYERS.flatMap((layer) =>
           Object.keys(BASE_CHAINS[layer]).map((name) => ({ table, chain: nftChainName(layer, name) })),
         ),
       ),
+      isOurs: (generation) => tables.isOurs(generation),
     },
     tables: [tables],
     refused: () => tables.refused(),
@@ -204,7 +205,14 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     tables,
     chainNameLimit: IPTABLES_CHAIN_LENGTH,
     ...(ruleset !== undefined && kernel.variant === "nft"
-      ? { watched: { ruleset, tables: versions.flatMap(sharedTables), hooks: versions.flatMap(sharedHooks) } }
+      ? {
+          watched: {
+            ruleset,
+            tables: versions.flatMap(sharedTables),
+            hooks: versions.flatMap(sharedHooks),
+            isOurs: onlyOurs(foreign),
+          },
+        }
       : {}),
     size: () => ({
       tables: written.map(({ version, layer, size }) => ({ version, table: layer, ...size })),
@@ -216,8 +224,23 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
   };
 }
 
+/** Where packets are stopped; of translations the planned looks are enough. */
+const DENYING_LAYERS = LAYERS.filter((layer) => layer !== "nat");
+
+/** Tells each time it is asked whether nobody else wrote since the last. */
+function onlyOurs(foreign: ForeignWrites | undefined): () => boolean {
+  let known: number | undefined;
+  return () => {
+    if (foreign === undefined || foreign.isWriting) return false; // it will be known later
+    const epoch = foreign.epoch();
+    const isSame = epoch === known;
+    known = epoch;
+    return isSame;
+  };
+}
+
 const sharedHooks = (version: IpVersion): WatchedHook[] =>
-  LAYERS.flatMap((name) => {
+  DENYING_LAYERS.flatMap((name) => {
     const table = { family: version === 4 ? "ip" : "ip6", name } as const;
     return Object.keys(BASE_CHAINS[name]).map((chain) => ({ table, chain }));
   });

@@ -17,6 +17,10 @@ export class ForeignWrites {
     this.#known = generation();
   }
 
+  get isWriting(): boolean {
+    return this.#running > 0;
+  }
+
   /** Another number than before: somebody else wrote, or may have. While a write of ours runs that is not known yet. */
   epoch(): number {
     if (this.#running === 0) this.#count();

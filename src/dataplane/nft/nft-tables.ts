@@ -57,6 +57,11 @@ export class NftTables implements Reconciler {
     return this.#refusals.list();
   }
 
+  /** The ruleset of this generation is as we read or wrote it. */
+  isOurs(generation: number): boolean {
+    return generation === this.#generation && !this.#hasForeignWrite && !this.#needsRead;
+  }
+
   queueResync(): void {
     this.#needsRead = true;
   }

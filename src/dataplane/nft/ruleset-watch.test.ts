@@ -53,3 +53,24 @@ test("a chain of the kernel's that no longer leads to ours is a loss, whatever e
   expect(after(["KUBE-FORWARD"], [])).toBe(1);
   expect(after()).toBe(2);
 });
+
+test("what only we wrote is not looked at; what we do not know of is", () => {
+  let generation = 1;
+  let known = 1;
+  let reads = 0;
+  const watch = new RulesetWatch({
+    ruleset: { generation: () => generation, tables: () => (reads++, []), rules: () => [] },
+    tables: [],
+    hooks: [],
+    isOurs: (now) => now === known,
+    onLoss: () => {},
+  });
+  watch.check();
+  generation = known = 2;
+  watch.check();
+  expect(reads).toBe(0);
+  generation = 3;
+  watch.check();
+  watch.check();
+  expect(reads).toBe(1);
+});

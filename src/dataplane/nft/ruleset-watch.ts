@@ -9,6 +9,8 @@ export interface RulesetWatchOptions {
   readonly tables: readonly TableRef[];
   /** The kernel's chains from which a jump must lead to one of ours. */
   readonly hooks: readonly WatchedHook[];
+  /** Since the last time it was asked nobody but us wrote, for all that is known: looking costs milliseconds. */
+  readonly isOurs?: (generation: number) => boolean;
   /** Before our tables were written for the first time nothing is missing. */
   readonly isBegun?: () => boolean;
   /** Something is missing: look and write again. */
@@ -32,11 +34,12 @@ export class RulesetWatch {
   }
 
   check(): void {
-    const { ruleset, tables, hooks, isBegun, onLoss } = this.#options;
+    const { ruleset, tables, hooks, isBegun, isOurs, onLoss } = this.#options;
     if (isBegun?.() === false) return;
     const generation = ruleset.generation();
     if (generation === this.#generation) return;
     this.#generation = generation;
+    if (isOurs?.(generation) === true) return;
     const present = ruleset.tables().filter(({ isDormant }) => !isDormant);
     const isThere = (table: TableRef) =>
       present.some(({ family, name }) => family === table.family && name === table.name);
