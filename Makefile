@@ -63,7 +63,7 @@ leader-soak: build ## two kube-controllers, the leader killed for five minutes, 
 clean: ## remove what was built
 	@rm -rf dist .cache
 
-try-bare: as-root build ## the executable on a bare Debian root: what it says is missing, and the lab once that is installed (two minutes)
+try-bare: as-root build ## the executable on a bare Debian root: what it says is missing, and the lab once that is installed (minutes)
 	@$(BUN) scripts/try-bare.ts
 
 pictures: as-root build ## the README's pictures, from real runs in a lab

@@ -21,7 +21,12 @@ mount --bind "$2" /mnt/shared
 for tree in etc var; do
   mount -t overlay overlay -o "lowerdir=/$tree,upperdir=/mnt/$tree/upper,workdir=/mnt/$tree/work" "/$tree"
 done
-mkdir -p /var/lib/calico/datastore /var/log/calico /etc/calico /etc/cni/net.d
+# What the machine has of Calico itself is none of the lab's business: its calicoctl.cfg names another datastore.
+for folder in /etc/calico /etc/cni/net.d /var/lib/calico /var/log/calico; do
+  mkdir -p "$folder"
+  mount -t tmpfs -o mode=0755 calico-lab "$folder"
+done
+mkdir /var/lib/calico/datastore
 grep -qs localhost /etc/hosts || printf '127.0.0.1\\tlocalhost\\n::1\\tlocalhost\\n' >> /etc/hosts
 printf '127.0.1.1\\t%s\\n' "$1" >> /etc/hosts
 mount --bind /mnt/shared /var/lib/calico/datastore

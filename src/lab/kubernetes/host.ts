@@ -28,7 +28,7 @@ for tree in etc opt var; do
   mount -t overlay overlay -o "lowerdir=/$tree,upperdir=/mnt/$tree/upper,workdir=/mnt/$tree/work" "/$tree"
 done
 mkdir -p /etc/kubernetes /etc/cni/net.d /opt/cni/bin /var/lib/kubelet /var/lib/containerd /var/log/pods /var/log/containers
-rm -rf /etc/cni/net.d/* /var/lib/calico
+rm -rf /etc/cni/net.d/* /etc/calico /var/lib/calico # in the overlays: the machine keeps its own
 mount --bind /mnt/disk/etc /etc/kubernetes
 mount --bind /mnt/disk/kubelet /var/lib/kubelet
 mount --bind /mnt/disk/containerd /var/lib/containerd

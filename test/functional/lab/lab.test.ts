@@ -280,3 +280,26 @@ describe("a lab of one host", () => {
     expect(existsSync(`/proc/${pid}`)).toBe(false);
   }, 30_000);
 });
+
+// As on a machine that is a node of a cluster itself. $1 the executable, $2 the lab.
+const WITH_CALICO = `set -eu
+mount -t tmpfs tmpfs /mnt
+mkdir -p /mnt/upper/calico /mnt/upper/cni/net.d /mnt/work
+echo "datastore: elsewhere" > /mnt/upper/calico/calicoctl.cfg
+echo "DatastoreType = elsewhere" > /mnt/upper/calico/felix.cfg
+mount -t overlay overlay -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work /etc
+umount -l /mnt
+code=0
+"$1" lab up --name "$2" --nodes 1 --pods 1 || code=$?
+"$1" lab exec node1 --name "$2" -- ls /etc/calico /etc/cni/net.d /var/lib/calico || code=$?
+"$1" lab down --name "$2"
+exit $code`;
+
+test("what the machine itself has of Calico is not seen in a lab", () => {
+  const words = ["--mount", "--", "sh", "-c", WITH_CALICO, "try", rolePath("calico"), "testcfg"];
+  const { exitCode, stdout, stderr } = Bun.spawnSync(["unshare", ...words]);
+  const said = `${stdout}${stderr}`;
+  expect({ exitCode, said }).toMatchObject({ exitCode: 0 });
+  expect(said).not.toMatch(/calicoctl\.cfg|felix\.cfg|calico\.db/);
+  expect(said).toContain("datastore");
+}, 60_000);
