@@ -410,7 +410,22 @@ describe("sorts of nodes", () => {
           expect(summary(look(resources))).toEqual(summary(look([...resources, ...apart])));
         },
       ),
-      { numRuns: 60 },
+      {
+        numRuns: 60,
+        examples: [
+          // A session that never comes up, for an AS number that is not the other's, makes nobody a reflector.
+          [
+            ([undefined, undefined, 64999, undefined] as const).map((as) => ({
+              ...({ role: "", rack: "a", reflects: false, nic: undefined, isV6: false } as const),
+              as,
+            })),
+            [
+              { nodeSelector: "all()", peerIP: "10.0.0.2", asNumber: 64512 },
+              { nodeSelector: "all()", peerSelector: "all()" },
+            ],
+          ],
+        ],
+      },
     ));
 });
 

@@ -65,13 +65,16 @@ export function planAll({ withoutMesh: state }: ClusterFacts): Plans {
       const { peers, problems } = plan({ ...reduced, peers: peersOf(name) }, name, { hasSecret: () => true });
       if (name === sort.samples[0]) sort.problems.push(...problems);
       for (const peer of peers) {
-        const other = sortOf.get(byAddress.get(peer.neighbor) ?? "");
+        const there = state.nodes.get(byAddress.get(peer.neighbor) ?? "");
+        const other = sortOf.get(there?.name ?? "");
         if (other === undefined) {
           if (name === sort.samples[0]) sort.outside.push(peerFacts(peer));
           continue;
         }
         sort.towards[peer.family].set(other, peerFacts(peer));
-        if (peer.export.sameAs) sort.inside.add(other);
+        // With another AS number than the node there has it never comes up, and leads nowhere.
+        const isExpected = there !== undefined && asNumberOf(state, there) === peer.remoteAs;
+        if (peer.export.sameAs && isExpected) sort.inside.add(other);
       }
     }
   return { sorts, sortOf };
