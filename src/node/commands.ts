@@ -2,11 +2,10 @@
 import { chownSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { keepTokenFresh } from "../cni/index.ts";
-import { describeError } from "../lib/log.ts";
 import { aborted } from "../lib/retry.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { NodeFailure } from "./failure.ts";
-import { nodeLogger } from "./log.ts";
+import { runMode } from "./mode.ts";
 import { completeStartup, shutDown } from "./network-condition.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
@@ -26,76 +25,54 @@ export async function health(checks: readonly Check[], thresholdMs: number): Pro
   return 1;
 }
 
-export async function monitor(): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  const settings = readSettings(process.env);
-  try {
+export function monitor(): Promise<number> {
+  return runMode("the node's addresses cannot be watched", async (log) => {
+    const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
     await using opened = await openNodeDatastore(process.env);
     await runUntilSignal((signal) => monitorAddresses(opened.store, name, settings, log, signal));
-    return 0;
-  } catch (error) {
-    log.error("the node's addresses cannot be watched", { error: describeError(error) });
-    return 1;
-  }
+  });
 }
 
 /** `-status-reporter`: answers who asks about this node. */
-export async function statusReporter(): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  try {
+export function statusReporter(): Promise<number> {
+  return runMode("the node's status cannot be reported", async (log) => {
     const node = process.env["NODENAME"] ?? "";
     if (node === "") throw new NodeFailure("NODENAME environment is not set");
     await using opened = await openNodeDatastore(process.env);
     await runUntilSignal((signal) => reportStatus({ env: process.env, store: opened.store, node, log }, signal));
-    return 0;
-  } catch (error) {
-    log.error("the node's status cannot be reported", { error: describeError(error) });
-    return 1;
-  }
+  });
 }
 
 /** `-monitor-token`: the CNI plugin's credentials on the host, renewed before they run out. */
-export async function monitorToken(): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  try {
-    await runUntilSignal(async (signal) => {
+export function monitorToken(): Promise<number> {
+  return runMode("the CNI plugin's token cannot be renewed", (log) =>
+    runUntilSignal(async (signal) => {
       await keepTokenFresh({ env: process.env, log, signal, path: CNI_KUBECONFIG });
       if (!signal.aborted)
         throw new NodeFailure("there is no Kubernetes here: KUBERNETES_SERVICE_HOST and _PORT are not set");
-    });
-    return 0;
-  } catch (error) {
-    log.error("the CNI plugin's token cannot be renewed", { error: describeError(error) });
-    return 1;
-  }
+    }),
+  );
 }
 
 /** `-complete-startup`: then sleeps, since whoever runs it would start it again. */
-export async function complete(): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  const settings = readSettings(process.env);
-  try {
+export function complete(): Promise<number> {
+  return runMode("the start could not be completed", async (log) => {
+    const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
     await runUntilSignal(async (signal) => {
       await completeStartup(settings, name, log, signal);
       await aborted(signal);
     });
-    return 0;
-  } catch (error) {
-    log.error("the start could not be completed", { error: describeError(error) });
-    return 1;
-  }
+  });
 }
 
+/** `-shutdown`: whoever runs it stops the node anyway, so it always goes well. */
 export async function shutdown(): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  const settings = readSettings(process.env);
-  try {
+  await runMode("shutdown was not told", async (log) => {
+    const settings = readSettings(process.env);
     await shutDown(settings, nodeName({ env: process.env, file: settings.nodenameFile }, log), log);
-  } catch (error) {
-    log.error("shutdown was not told", { error: describeError(error) });
-  }
+  });
   return 0;
 }
 

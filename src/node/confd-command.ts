@@ -7,7 +7,7 @@ import { replaceFile } from "../lib/whole-file.ts";
 import { BGP_PREFIXES, typhaSettings } from "../typha/index.ts";
 import { BGP_SERVICE_FILE } from "./children.ts";
 import { findKubernetes } from "./kubernetes.ts";
-import { nodeLogger } from "./log.ts";
+import { runMode } from "./mode.ts";
 import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
 import { openNodeSyncer } from "./node-syncer.ts";
@@ -18,23 +18,19 @@ import { runUntilSignal } from "./signals.ts";
 const RUN_FOLDER = "/var/run/calico";
 const CONFD_FOLDER = "/etc/calico/confd";
 
-export async function main(argv: readonly string[]): Promise<number> {
+export function main(argv: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: argv.map((word) => word.replace(/^-(?=[a-z]{2})/, "--")), // the original's flags have one dash
     options: { "confd-run-once": { type: "boolean" }, "confd-confdir": { type: "string" } },
     strict: false,
   });
-  const log = nodeLogger(process.env["BGP_LOGSEVERITYSCREEN"] ?? process.env["CALICO_STARTUP_LOGLEVEL"]);
-  try {
+  const work = async (log: Logger): Promise<void> => {
     await using opened = await openNodeDatastore(process.env);
     const folder = `${String(values["confd-confdir"] ?? CONFD_FOLDER)}/config`;
     const service = await bgpService(process.env, opened, folder, log);
     await runUntilSignal((signal) => service.run(signal, { once: values["confd-run-once"] === true }));
-    return 0;
-  } catch (error) {
-    log.error("the BGP service cannot go on", { error: describeError(error) });
-    return 1;
-  }
+  };
+  return runMode("the BGP service cannot go on", work, process.env["BGP_LOGSEVERITYSCREEN"]);
 }
 
 async function bgpService(env: Environment, opened: NodeDatastore, folder: string, log: Logger): Promise<BgpService> {

@@ -13,7 +13,7 @@ import { serveBgpMetrics } from "./bgp-metrics.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
 import { endLeftovers } from "./leftovers.ts";
-import { nodeLogger } from "./log.ts";
+import { runMode } from "./mode.ts";
 import { completeStartup } from "./network-condition.ts";
 import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
@@ -27,35 +27,25 @@ import { Supervisor } from "./supervisor.ts";
 import { reconcileTunnels } from "./tunnel-addresses.ts";
 import { watchTunnels } from "./tunnel-command.ts";
 
-export async function main(): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  const { backend, legacy } = effectiveBackend(process.env, readSettings(process.env).backend);
-  if (legacy) log.warn("CALICO_NETWORKING is out of date: use CALICO_NETWORKING_BACKEND", { backend });
-  const env: Environment = { ...process.env, CALICO_NETWORKING_BACKEND: backend };
-  try {
+export function main(): Promise<number> {
+  return runMode("Calico node failed to start", async (log) => {
+    const { backend, legacy } = effectiveBackend(process.env, readSettings(process.env).backend);
+    if (legacy) log.warn("CALICO_NETWORKING is out of date: use CALICO_NETWORKING_BACKEND", { backend });
+    const env: Environment = { ...process.env, CALICO_NETWORKING_BACKEND: backend };
     const name = await startUp(env, log);
     await runUntilSignal((signal) => runParts({ ...env, NODENAME: name }, name, log, signal));
     log.info("the node has stopped");
-    return 0;
-  } catch (error) {
-    log.error("Calico node failed to start", { error: describeError(error) });
-    return 1;
-  }
+  });
 }
 
 /** `node-services`: the loops alone, beside agents that somebody else runs. */
-export async function servicesMain(): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  try {
+export function servicesMain(): Promise<number> {
+  return runMode("the node's services failed", async (log) => {
     const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
     await using opened = await openNodeDatastore(process.env);
     await runUntilSignal((signal) => runLoops(process.env, name, opened, log, signal));
-    return 0;
-  } catch (error) {
-    log.error("the node's services failed", { error: describeError(error) });
-    return 1;
-  }
+  });
 }
 
 async function runParts(env: Environment, name: string, log: Logger, signal: AbortSignal): Promise<void> {

@@ -6,25 +6,20 @@ import { backoffDelay, pause } from "../lib/retry.ts";
 import type { ResourceOf } from "../model/index.ts";
 import { NodeFailure } from "./failure.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
-import { nodeLogger } from "./log.ts";
+import { runMode } from "./mode.ts";
 import { openNodeSyncer } from "./node-syncer.ts";
 import { runUntilSignal } from "./signals.ts";
 import { reconcileTunnels } from "./tunnel-addresses.ts";
 
-export async function main(argv: readonly string[]): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  try {
+export function main(argv: readonly string[]): Promise<number> {
+  return runMode("tunnel addresses could not be allocated", async (log) => {
     const node = process.env["NODENAME"] ?? "";
     if (node === "") throw new NodeFailure("NODENAME environment is not set");
     await using opened = await openNodeDatastore(process.env);
-    if (opened.usesPodCidrs) return 0; // addresses come from the nodes' own ranges
+    if (opened.usesPodCidrs) return; // addresses come from the nodes' own ranges
     if (argv.includes("--run-once")) await reconcileTunnels(tunnelInputs(opened.store, node, log));
     else await runUntilSignal((signal) => watchTunnels({ env: process.env, store: opened.store, node, log }, signal));
-    return 0;
-  } catch (error) {
-    log.error("tunnel addresses could not be allocated", { error: describeError(error) });
-    return 1;
-  }
+  });
 }
 
 const tunnelInputs = (store: Datastore, node: string, log: Logger, signal?: AbortSignal) => ({

@@ -3,25 +3,20 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { isListening } from "../kernel/index.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log.ts";
 import { NodeFailure } from "./failure.ts";
-import { nodeLogger } from "./log.ts";
+import { runMode } from "./mode.ts";
 import { runUntilSignal } from "./signals.ts";
 
 /** Where a BIRD that is not ours answers, on Debian and its kin. */
 const FOREIGN_BIRD = ["run/bird/bird.ctl", "run/bird.ctl", "var/run/bird/bird.ctl", "var/run/bird.ctl"];
 
-export async function main(): Promise<number> {
-  const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  const root = existsSync("/host/etc/cni/net.d") ? "/host" : "/";
-  try {
+export function main(): Promise<number> {
+  return runMode("Calico could not be removed from this node", async (log) => {
+    const root = existsSync("/host/etc/cni/net.d") ? "/host" : "/";
     await runUntilSignal((signal) => uninstall({ root, env: process.env, log }, signal));
     log.info("Calico is gone from this node");
-    return 0;
-  } catch (error) {
-    log.error("Calico could not be removed from this node", { error: describeError(error) });
-    return 1;
-  }
+  });
 }
 
 export interface UninstallOptions {
