@@ -16,6 +16,9 @@ export interface Endpoint {
 
 function parseEndpoint(text: string, secureByDefault: boolean): Endpoint {
   const withScheme = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `${secureByDefault ? "https" : "http"}://${text}`;
+  // Neither used nor shown: a name and password have settings of their own.
+  if (text.includes("@"))
+    throw new InvalidConfig("an etcd endpoint holds a user (user@host): set ETCD_USERNAME and ETCD_PASSWORD instead");
   const url = URL.canParse(withScheme) ? new URL(withScheme) : undefined;
   if (url === undefined || url.hostname === "" || !["http:", "https:"].includes(url.protocol))
     throw new InvalidConfig(`etcd endpoint ${JSON.stringify(text)}: want http://host:2379 or https://host:2379`);
