@@ -1,7 +1,7 @@
 // Configuration of the rules for tests: the defaults, and a reader for the recorded parameters.
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
-import { allocateMarks } from "../../../src/dataplane/rules/marks.ts";
 import type { FailsafePort, RulesConfig } from "../../../src/dataplane/rules/config.ts";
+import { plainConfig } from "../../../src/dataplane/rules/testing.ts";
 import { type Cidr, type IpAddress, tryParseAddress } from "../../../src/lib/ip.ts";
 
 const failsafe = (text: string): FailsafePort[] =>
@@ -15,37 +15,11 @@ const failsafe = (text: string): FailsafePort[] =>
 const FAILSAFE_IN = "tcp:22,udp:68,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
 const FAILSAFE_OUT = "udp:53,udp:67,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
 
-const defaultRules: RulesConfig = {
-  workloadPrefixes: ["cali"],
-  marks: allocateMarks(0xffff0000, { withWireguard: false }),
-  filterAllow: "accept",
-  mangleAllow: "accept",
-  deny: "drop",
-  endpointToHost: "drop",
+const defaultRules = plainConfig({
   failsafeIn: failsafe(FAILSAFE_IN),
   failsafeOut: failsafe(FAILSAFE_OUT),
-  disableConntrackInvalidCheck: false,
-  allowVxlanFromWorkloads: false,
-  allowIpipFromWorkloads: false,
-  ipipEnabled: false,
-  vxlanEnabled: false,
-  vxlanEnabledV6: false,
-  vxlanPort: 4789,
-  wireguardEnabled: false,
-  wireguardEnabledV6: false,
-  wireguardInterface: "wireguard.cali",
-  wireguardInterfaceV6: "wg-v6.cali",
-  wireguardPort: 51820,
-  wireguardPortV6: 51821,
-  wireguardHostEncryption: false,
-  natExcludesHosts: false,
-  serviceLoop: "drop",
-  logPrefix: "calico-packet",
-  logBurst: 5,
-  flowLogs: false,
-  ipvs: false,
   nodePortRanges: [{ first: 30000, last: 32767 }],
-};
+});
 
 /** The rules' configuration as the recorded messages imply it. */
 export function recordedRules(messages: readonly DataplaneMessage[]): RulesConfig {
