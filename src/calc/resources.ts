@@ -1,34 +1,10 @@
 // The fields of v3 and Kubernetes resources that calculations read. Values come validated; what is absent stays absent.
 import { type IpAddress, type IpNetwork, type IpVersion, ipVersion, tryParseNetwork } from "../lib/ip.ts";
-import type { Labels, Resource } from "../model/index.ts";
+import type { Labels, Resource, ResourceOf } from "../model/index.ts";
 
-export interface NodeSpec {
-  readonly bgp?: {
-    readonly asNumber?: number | string;
-    readonly ipv4Address?: string;
-    readonly ipv6Address?: string;
-    readonly ipv4IPIPTunnelAddr?: string;
-    readonly routeReflectorClusterID?: string;
-  };
-  readonly ipv4VXLANTunnelAddr?: string;
-  readonly vxlanTunnelMACAddr?: string;
-  readonly ipv6VXLANTunnelAddr?: string;
-  readonly vxlanTunnelMACAddrV6?: string;
-  readonly wireguard?: { readonly interfaceIPv4Address?: string; readonly interfaceIPv6Address?: string };
-  readonly addresses?: readonly { readonly address: string; readonly type?: string }[];
-}
-export interface BgpConfigurationSpec {
-  readonly serviceClusterIPs?: readonly { readonly cidr?: string }[];
-  readonly serviceExternalIPs?: readonly { readonly cidr?: string }[];
-  readonly serviceLoadBalancerIPs?: readonly { readonly cidr?: string }[];
-  readonly localWorkloadPeeringIPV4?: string;
-  readonly localWorkloadPeeringIPV6?: string;
-}
-export interface BgpPeerSpec {
-  readonly node?: string;
-  readonly nodeSelector?: string;
-  readonly localWorkloadSelector?: string;
-}
+export type NodeSpec = ResourceOf<"Node">["spec"];
+export type BgpConfigurationSpec = ResourceOf<"BGPConfiguration">["spec"];
+export type BgpPeerSpec = ResourceOf<"BGPPeer">["spec"];
 export interface ProfileSpec {
   readonly labelsToApply?: Labels;
 }

@@ -55,16 +55,16 @@ export class Passthrough {
 
   setBgpConfiguration(name: string, resource: Resource | undefined): void {
     if (name !== "default") return;
-    const spec = resource === undefined ? {} : specOf<BgpConfigurationSpec>(resource);
+    const spec = resource === undefined ? undefined : specOf<BgpConfigurationSpec>(resource);
     const cidrs = (list: readonly { readonly cidr?: string }[] | undefined) =>
       (list ?? []).map(({ cidr = "" }) => cidr);
     const message = {
       type: "globalBgpConfigUpdate",
-      serviceClusterCidrs: cidrs(spec.serviceClusterIPs),
-      serviceExternalCidrs: cidrs(spec.serviceExternalIPs),
-      serviceLoadBalancerCidrs: cidrs(spec.serviceLoadBalancerIPs),
-      localWorkloadPeeringIpV4: spec.localWorkloadPeeringIPV4 ?? "",
-      localWorkloadPeeringIpV6: spec.localWorkloadPeeringIPV6 ?? "",
+      serviceClusterCidrs: cidrs(spec?.serviceClusterIPs),
+      serviceExternalCidrs: cidrs(spec?.serviceExternalIPs),
+      serviceLoadBalancerCidrs: cidrs(spec?.serviceLoadBalancerIPs),
+      localWorkloadPeeringIpV4: spec?.localWorkloadPeeringIPV4 ?? "",
+      localWorkloadPeeringIpV6: spec?.localWorkloadPeeringIPV6 ?? "",
     } as const;
     if (Bun.deepEquals(this.#bgp.get(name), message, true)) return;
     if (resource === undefined && !this.#bgp.has(name)) return;
