@@ -98,8 +98,11 @@ export function parseFlags(command: Command, words: readonly string[]): { words:
   };
 }
 
-/** A long flag may be cut short as long as only one can be meant. */
+/** A long flag may be cut short as long as only one can be meant; a short one may have `=` before its value. */
 function inFull(word: string, known: readonly Flag[]): string {
+  const [, letter, value] = /^-([A-Za-z])=([\s\S]*)$/.exec(word) ?? [];
+  if (known.some((flag) => flag.short !== undefined && flag.short === letter && flag.value !== undefined))
+    return `-${letter}${value}`;
   const [, start = "", rest = ""] = /^--([a-z][a-z-]*)(=[\s\S]*)?$/.exec(word) ?? [];
   if (start === "" || known.some((flag) => flag.name === start)) return word;
   const meant = known.filter((flag) => flag.name.startsWith(start) && flag.hidden !== true);

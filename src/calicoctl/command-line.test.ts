@@ -177,6 +177,13 @@ test("--version tells which command to ask", async () => {
   });
 });
 
+test("a short flag takes its value with = too", async () => {
+  using line = new CommandLine();
+  await line.given(networkSet("a"));
+  expect((await line.run("get", "gnetset", "-o=yaml")).out).toContain("kind: GlobalNetworkSetList");
+  expect((await line.run("get", "gnetset", "-oyaml")).out).toContain("kind: GlobalNetworkSetList");
+});
+
 test("a long flag may be cut short when only one can be meant", async () => {
   using line = new CommandLine();
   const file = line.file("f.yaml", networkSet("a"));
