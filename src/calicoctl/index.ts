@@ -1,7 +1,8 @@
 // calicoctl: which command was asked for, run it, and turn the way it ended into an exit code.
-import { readFileSync, readSync, writeSync } from "node:fs";
+import { readFileSync, readSync } from "node:fs";
 import { basename } from "node:path";
 import { forTerminal, holdsCommands } from "../lib/visible-text.ts";
+import { writeAll } from "../lib/write-all.ts";
 import { findCommand, parseFlags } from "./arguments.ts";
 import type { World } from "./command.ts";
 import { Failure, UsageFailure } from "./failure.ts";
@@ -97,19 +98,4 @@ function readLine(): string {
   const bytes: number[] = [];
   while (readSync(0, byte) === 1 && byte[0] !== 10) bytes.push(byte[0] ?? 0);
   return Buffer.from(bytes).toString();
-}
-
-/** A pipe may be full or gone: the first waits, the second ends quietly as for any tool of a pipeline. */
-function writeAll(fd: number, text: string): void {
-  const bytes = Buffer.from(text);
-  for (let done = 0; done < bytes.length; ) {
-    try {
-      done += writeSync(fd, bytes, done);
-    } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code;
-      if (code === "EPIPE") return;
-      if (code !== "EAGAIN") throw error;
-      Bun.sleepSync(1);
-    }
-  }
 }

@@ -1,8 +1,8 @@
-// What a person sees: steps with their time, tables, colour only on a terminal. Written with writeSync, so that a lab's
-// output is complete even when a later step dies.
-import { writeSync } from "node:fs";
+// What a person sees: steps with their time, tables, colour only on a terminal. Written at once, so that a lab's output is
+// complete even when a later step dies, and a reader that goes away does not end what is being made.
 import { isatty } from "node:tty";
 import { forTerminal } from "../lib/visible-text.ts";
+import { writeAll } from "../lib/write-all.ts";
 
 export interface Terminal {
   readonly colour: boolean;
@@ -22,7 +22,7 @@ export function openTerminal(options: { readonly quiet?: boolean; readonly fd?: 
   const isTerminal = isatty(fd);
   const colour = isTerminal && process.env["NO_COLOR"] === undefined;
   const write = (text: string) => {
-    if (options.quiet !== true) writeSync(fd, isTerminal ? forTerminal(text) : text);
+    if (options.quiet !== true) writeAll(fd, isTerminal ? forTerminal(text) : text);
   };
   return {
     colour,

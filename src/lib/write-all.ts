@@ -1,0 +1,17 @@
+// Output for people and pipelines, complete when the call returns.
+import { writeSync } from "node:fs";
+
+/** A pipe may be full or gone: the first waits, the second ends quietly as for any tool of a pipeline. */
+export function writeAll(fd: number, text: string): void {
+  const bytes = Buffer.from(text);
+  for (let done = 0; done < bytes.length; ) {
+    try {
+      done += writeSync(fd, bytes, done);
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code;
+      if (code === "EPIPE") return;
+      if (code !== "EAGAIN") throw error;
+      Bun.sleepSync(1);
+    }
+  }
+}
