@@ -220,7 +220,8 @@ export class CniHost implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const child of this.#children) if (child.exitCode === null) child.kill("SIGKILL");
+    // One that a signal ended has no exit code, and its number may be another process's by now.
+    for (const child of this.#children) if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
     for (const pod of this.#pods) pod[Symbol.dispose]();
     this.kernel[Symbol.dispose]();
     this.handle[Symbol.dispose]();
