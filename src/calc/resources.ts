@@ -1,10 +1,10 @@
 // The fields of v3 and Kubernetes resources that calculations read. Values come validated; what is absent stays absent.
 import { type IpAddress, type IpNetwork, type IpVersion, ipVersion, tryParseNetwork } from "../lib/ip.ts";
-import type { Labels, Resource, ResourceOf } from "../model/index.ts";
+import type { Labels, Resource, SpecOf } from "../model/index.ts";
 
-export type NodeSpec = ResourceOf<"Node">["spec"];
-export type BgpConfigurationSpec = ResourceOf<"BGPConfiguration">["spec"];
-export type BgpPeerSpec = ResourceOf<"BGPPeer">["spec"];
+export type NodeSpec = SpecOf<"Node">;
+export type BgpConfigurationSpec = SpecOf<"BGPConfiguration">;
+export type BgpPeerSpec = SpecOf<"BGPPeer">;
 export interface ProfileSpec {
   readonly labelsToApply?: Labels;
 }

@@ -3,7 +3,7 @@
 // An export is text in three parts with `===` lines between: resources as YAML lists, ClusterInformation as JSON, and
 // the address manager's state as JSON.
 import { Conflict, NotFound } from "../datastore/index.ts";
-import type { Resource } from "../model/index.ts";
+import type { Resource, SpecOf } from "../model/index.ts";
 import { Failure } from "./failure.ts";
 import type { ManagedKind } from "./kinds.ts";
 import type { ResourceStore } from "./store.ts";
@@ -56,7 +56,7 @@ export async function clusterInformation(store: ResourceStore): Promise<Resource
 }
 
 export const isLocked = (information: Resource | undefined): boolean =>
-  (information?.spec as { readonly datastoreReady?: boolean } | undefined)?.datastoreReady === false;
+  (information?.spec as SpecOf<"ClusterInformation"> | undefined)?.datastoreReady === false;
 
 /** All agents watch this flag: while it is false they neither read nor write. */
 export async function setReady(store: ResourceStore, ready: boolean): Promise<void> {

@@ -8,7 +8,15 @@ import {
   WatcherSyncer,
 } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
-import { type Block, type KindName, keyPath, passThrough, type Resource, type ResourceKey } from "../model/index.ts";
+import {
+  type Block,
+  type KindName,
+  keyPath,
+  passThrough,
+  type Resource,
+  type ResourceKey,
+  type SpecOf,
+} from "../model/index.ts";
 
 export interface FeedBatch {
   /** Names of nodes that came, changed or went. */
@@ -124,7 +132,7 @@ export class Feed {
         break;
       case "ClusterInformation":
         if (name === "default")
-          this.#isReady = (value?.spec as { readonly datastoreReady?: boolean } | undefined)?.datastoreReady ?? false;
+          this.#isReady = (value?.spec as SpecOf<"ClusterInformation"> | undefined)?.datastoreReady ?? false;
     }
     this.#dirty.hasOtherChanges = true;
   }

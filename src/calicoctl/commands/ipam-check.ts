@@ -15,7 +15,7 @@ import {
 import { NotFound } from "../../datastore/index.ts";
 import { BUILD } from "../../lib/build.ts";
 import { type Cidr, tryParseCidr } from "../../lib/ip.ts";
-import type { Resource } from "../../model/index.ts";
+import type { Resource, SpecOf } from "../../model/index.ts";
 import { type OpenStore, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { formatReport } from "../ipam/report.ts";
@@ -166,7 +166,7 @@ function tellFindings(
 
 function activePools(pools: readonly Resource[]): readonly Cidr[] {
   return pools.flatMap((pool) => {
-    const { cidr, disabled } = pool.spec as { readonly cidr: string; readonly disabled?: boolean };
+    const { cidr, disabled } = pool.spec as SpecOf<"IPPool">;
     return disabled === true ? [] : (tryParseCidr(cidr) ?? []);
   });
 }
@@ -187,7 +187,7 @@ function sayTopNodes(records: readonly AllocationRecord[], say: (text: string) =
 }
 
 function reportOf(checked: Checked, information: Resource): string {
-  const { clusterGUID = "", clusterType = "" } = information.spec as { clusterGUID?: string; clusterType?: string };
+  const { clusterGUID = "", clusterType = "" } = information.spec as SpecOf<"ClusterInformation">;
   return formatReport({
     version: BUILD.version,
     clusterGUID,

@@ -4,6 +4,7 @@ import { Conflict, NotFound } from "../../datastore/index.ts";
 import { Ipam, type ReleaseRequest } from "../../ipam/index.ts";
 import { BUILD } from "../../lib/build.ts";
 import type { IpAddress } from "../../lib/ip.ts";
+import type { SpecOf } from "../../model/index.ts";
 import { type OpenStore, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { Failure, UsageFailure } from "../failure.ts";
@@ -48,7 +49,7 @@ function readReport(file: string): string {
 async function checkReports(call: Call, store: OpenStore, reports: readonly Report[]): Promise<void> {
   const information = await clusterInformation(store);
   if (information === undefined) throw new NotFound("ClusterInformation(default)");
-  const { clusterGUID } = information.spec as { readonly clusterGUID?: string };
+  const { clusterGUID } = information.spec as SpecOf<"ClusterInformation">;
   const foreign = reports.find((report) => report.clusterGUID !== clusterGUID);
   if (foreign !== undefined)
     throw new Failure(`the report is of cluster ${foreign.clusterGUID}, this one is ${clusterGUID ?? "unnamed"}`);

@@ -26,6 +26,7 @@ import {
   parseSelector,
   type Resource,
   type ResourceOf,
+  type SpecOf,
 } from "../../model/index.ts";
 import type { StoredBlock } from "../input/cluster.ts";
 import type { RefusedPart } from "./host-refused.ts";
@@ -57,7 +58,7 @@ export interface PoolFacts {
 }
 
 /** What a BGPPeer says, in its own words. */
-export type PeerSpec = ResourceOf<"BGPPeer">["spec"];
+export type PeerSpec = SpecOf<"BGPPeer">;
 
 /** What a node last told of itself in a CalicoNodeStatus. */
 export interface ReportedStatus {
