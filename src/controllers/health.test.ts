@@ -126,7 +126,7 @@ test("TC-K07 the port answers for readiness and for life, and for nothing else",
   const ready = await ask("/readiness");
   expect(ready.status).toBe(200);
   expect(ready.body).toContain("| CalicoDatastore | -       | reporting live | reporting ready |");
-  expect((await ask("/health")).status).toBe(404);
+  expect(await ask("/health")).toEqual({ status: 404, body: "404 page not found\n" });
   expect((await ask("/metrics")).status).toBe(404);
 });
 

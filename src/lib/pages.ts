@@ -40,7 +40,7 @@ export async function servePages(options: {
   const { host, port, tls, pages } = options;
   const answer = (path: string): Page => {
     const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
-    return page?.() ?? { status: 404, body: `no such page; there are ${Object.keys(pages).join(", ")}\n` };
+    return page?.() ?? { status: 404, body: "404 page not found\n" }; // as the original's servers say it
   };
   const listener = (
     request: { readonly url?: string | undefined },
