@@ -43,7 +43,11 @@ export class LinkRemover {
       const doomed = this.#waiting;
       this.#waiting = [];
       const first = doomed.length === 1 ? doomed[0] : undefined;
-      await (first === undefined ? this.#removeTogether(doomed) : removeAlone(first));
+      try {
+        await (first === undefined ? this.#removeTogether(doomed) : removeAlone(first));
+      } catch (error) {
+        for (const each of doomed) each.reject(error); // those that are answered already stay so
+      }
     }
     this.#isBusy = false;
   }
@@ -99,7 +103,11 @@ async function peerOf(
     else for (const a = reply.attributes(4); a.next(); ) if (a.type === NETNSA_NSID) ourId = a.i32();
   });
   if (faults.some(({ index, errno }) => index === 0 && errno === "ENODEV")) return "gone";
-  return link?.peer !== undefined && ourId >= 0 && link.peerNamespaceId === ourId ? link.peer : "elsewhere";
+  // Of a macvlan or the like it is the host's own device below it.
+  const hasOtherEnd = link?.kind === "veth" || link?.kind === "netkit";
+  return hasOtherEnd && link?.peer !== undefined && ourId >= 0 && link.peerNamespaceId === ourId
+    ? link.peer
+    : "elsewhere";
 }
 
 /** Links of one namespace, and with them their other ends, which are waited for. */
@@ -147,7 +155,7 @@ async function removeGroup(
     };
     await untilGone(areGone, answered);
     if (!areGone()) for (const { end } of left) end.reject(new NetlinkError(`delete link ${end.name}`, "EBUSY"));
-  } catch (error) {
-    for (const end of ends) end.reject(error);
+  } catch {
+    for (const end of ends) await removeAlone(end); // what keeps one back keeps not the others, and is said of that one
   }
 }

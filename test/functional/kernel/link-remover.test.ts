@@ -44,6 +44,42 @@ describe.skipIf(!isRoot)("link remover", () => {
     expect(namesOf(spared)).toEqual(["lo"]);
   });
 
+  test("leaves the host's device below a pod's interface alone", async () => {
+    using own = new DisposableStack();
+    const host = own.use(new TestNamespace());
+    const pods = Array.from({ length: 3 }, () => own.use(new TestNamespace()));
+    host.addVeth("below");
+    for (const [i, pod] of pods.slice(1).entries()) {
+      host.ip("link", "add", `mac${i}`, "link", "below", "type", "macvlan", "mode", "bridge");
+      host.ip("link", "set", `mac${i}`, "netns", pod.name, "name", "eth0");
+    }
+    wire(host, "cali0", pods[0]!);
+    const remover = new LinkRemover(host.handle);
+    // The first goes alone, the others gather meanwhile.
+    await Promise.all([pods[0]!, ...pods].map((pod) => remover.remove("eth0", pod.handle)));
+    for (const pod of pods) expect(namesOf(pod)).toEqual(["lo"]);
+    expect(namesOf(host).toSorted()).toEqual(["below", "belowp", "lo"]);
+  });
+
+  test("a round that cannot be carried out fails, and the next one goes on", async () => {
+    using own = new DisposableStack();
+    const host = own.use(new TestNamespace());
+    const pods = Array.from({ length: 3 }, () => own.use(new TestNamespace()));
+    for (const [i, pod] of pods.entries()) wire(host, `cali${i}`, pod);
+    let reads = 0;
+    const here = {
+      get fd(): number {
+        if (++reads === 3) throw new Error("no descriptor is left"); // both ends are found, then nothing can be asked
+        return host.handle.fd;
+      },
+    };
+    const remover = new LinkRemover(here);
+    const removeAll = () => Promise.allSettled(pods.map((pod) => remover.remove("eth0", pod.handle)));
+    expect((await removeAll()).map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected"]);
+    expect((await removeAll()).map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "fulfilled"]);
+    expect(namesOf(host)).toEqual(["lo"]);
+  });
+
   test("says what went wrong to whom it concerns", async () => {
     using host = new TestNamespace();
     using pod = new TestNamespace();
