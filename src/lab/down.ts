@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { deleteNamedNamespace, listNamedNamespaces, NetworkNamespace } from "../kernel/index.ts";
 import { LabFolder } from "./folder.ts";
 import { removeGroups } from "./kubernetes/cgroups.ts";
+import { isNodeMade } from "./kubernetes/host.ts";
 import { lockLab } from "./lock.ts";
-import { endProcesses, findProcess, namespacesSeenBy, processesOf } from "./process.ts";
+import { endProcesses, findProcess, isSettled, namespacesSeenBy, processesOf, recordedProcesses } from "./process.ts";
 import { counted, openTerminal, type Terminal } from "./terminal.ts";
 
 const GRACE_MS = 500;
@@ -23,7 +24,7 @@ export async function down(name: string, terminal: Terminal): Promise<Removed> {
   const inside = new Set(namespaces.map(identityOf));
   // Pods are namespaces known only inside their hosts: everything a host's holder can see goes with it.
   for (const host of holders(folder)) for (const pod of podNamespaces(host)) inside.add(pod);
-  const processes = processesOf(folder, inside);
+  const processes = [...processesOf(folder, inside), ...recordedProcesses(folder)];
   const wasThere = existsSync(folder.path) || processes.length + namespaces.length > 0;
   const say = wasThere ? terminal : openTerminal({ quiet: true });
   await say.step(`${processes.length} process${processes.length === 1 ? "" : "es"}`, async () => {
@@ -47,10 +48,15 @@ function identityOf(name: string): string {
 /** How /proc/PID/ns/net names it. */
 const linkText = (namespace: NetworkNamespace): string => `net:[${namespace.inode}]`;
 
+/** Not one that is still being made: it sees the names of the whole machine, and has no pods. */
 function holders(folder: LabFolder): number[] {
   return listNamedNamespaces()
     .filter((ns) => ns.startsWith(folder.namespacePrefix))
-    .flatMap((ns) => findProcess(folder, `${ns.slice(folder.namespacePrefix.length)}-host`)?.pid ?? []);
+    .map((ns) => ns.slice(folder.namespacePrefix.length))
+    .flatMap((host) => {
+      const pid = findProcess(folder, `${host}-host`)?.pid;
+      return pid !== undefined && (isSettled(pid) || isNodeMade(folder, host)) ? [pid] : [];
+    });
 }
 
 /** `net:[inode]` of each named namespace a host made for itself. */

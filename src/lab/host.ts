@@ -2,13 +2,12 @@
 // is its own, so programs inside find the paths of a real host and the machine keeps nothing of what they write. Named
 // network namespaces made inside (pods) are visible only inside and vanish with the host.
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { delay } from "../lib/retry.ts";
 import type { LabFolder } from "./folder.ts";
-import { findProcess, type Identity, startProcess } from "./process.ts";
+import { findProcess, type Identity, isSettled, startProcess } from "./process.ts";
 
-// $1 host name, $2 shared folder, $3 ready mark. Words arrive as arguments, never as script text. /mnt is only the
+// $1 host name, $2 shared folder. Words arrive as arguments, never as script text. /mnt is only the
 // workbench: what is built there is bound to its place, then the bench is taken away.
 const HOLD = `set -eu
 cd /
@@ -33,8 +32,7 @@ mount --bind /mnt/shared /var/lib/calico/datastore
 mount --bind /mnt/run /run
 mount -t sysfs sysfs /sys
 umount -l /mnt
-: > "$3"
-exec sleep infinity`;
+exec sleep infinity # who looks knows by it that the host is made`;
 
 const HOLDER_WAIT_MS = 5000 * labPatience();
 
@@ -50,30 +48,28 @@ export class LabHost {
 
   /** Brings the host to life in its (existing) network namespace; nothing happens when it lives. */
   async start(): Promise<void> {
-    if (this.holder !== undefined) return;
-    const mark = join(this.folder.shared, `.ready-${this.name}-${process.pid}`);
-    const namespace = `/run/netns/${this.folder.namespace(this.name)}`;
-    const inside = ["unshare", "--mount", "--uts", "--", "sh", "-c", HOLD, "hold", this.name, this.folder.shared];
-    // The mark is written through the shared folder's bind mount: the machine sees it.
-    const markInside = join("/var/lib/calico/datastore", `.ready-${this.name}-${process.pid}`);
-    startProcess(
-      this.folder,
-      this.holderName,
-      ["nsenter", `--net=${namespace}`, "--", ...inside, markInside],
-      baseEnvironment(),
-    );
+    if (this.holder === undefined) {
+      const namespace = `/run/netns/${this.folder.namespace(this.name)}`;
+      const inside = ["unshare", "--mount", "--uts", "--", "sh", "-c", HOLD, "hold", this.name, this.folder.shared];
+      startProcess(this.folder, this.holderName, ["nsenter", `--net=${namespace}`, "--", ...inside], baseEnvironment());
+    }
     const deadline = performance.now() + HOLDER_WAIT_MS;
-    while (!existsSync(mark)) {
+    while (!this.isReady) {
       if (this.holder === undefined || performance.now() > deadline)
         throw new Error(`host ${this.name} did not start: ${lastLine(this.folder.log(this.holderName))}`);
       await delay(5);
     }
-    spawnSync("rm", ["-f", "--", mark]);
+  }
+
+  /** A run that was killed may have left one that is still being made. */
+  get isReady(): boolean {
+    const { holder } = this;
+    return holder !== undefined && isSettled(holder.pid);
   }
 
   /** The command line that runs a command inside this host; by the holder's root, as the machine may be a chroot. */
   enter(command: readonly string[]): readonly [string, ...string[]] {
-    const holder = this.holder;
+    const holder = this.isReady ? this.holder : undefined;
     if (holder === undefined) throw new Error(`host ${this.name} of lab ${this.folder.name} is down; calico lab up`);
     return ["nsenter", "-t", String(holder.pid), "-m", "-r", "-w", "-u", "-n", "--", ...command];
   }

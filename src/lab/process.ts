@@ -126,6 +126,24 @@ export function namespaceOf(pid: number, kind: "net" | "mnt" = "net"): string {
   }
 }
 
+/** Whether a host's first process has become what it stays. Until then it sees the machine's own files and names. */
+export function isSettled(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8") === "sleep\0infinity\0";
+  } catch {
+    return false; // ended meanwhile
+  }
+}
+
+/** What was started for a lab by name and still runs. */
+export function recordedProcesses(folder: LabFolder): Identity[] {
+  try {
+    return readdirSync(join(folder.path, "pid")).flatMap((name) => findProcess(folder, name) ?? []);
+  } catch {
+    return []; // nothing was started yet
+  }
+}
+
 /** Field 22 of /proc/PID/stat; undefined for a process that is gone or only waits to be reaped. */
 function startTimeOf(pid: number): string | undefined {
   try {

@@ -78,10 +78,28 @@ export class KubernetesHost extends LabHost {
   }
 
   override async start(): Promise<void> {
-    if (this.holder !== undefined) return;
+    if (this.isReady) return;
+    if (this.holder === undefined) this.#launch();
+    const deadline = performance.now() + START_WAIT_MS;
+    while (!this.isReady) {
+      if (this.holder === undefined || performance.now() > deadline)
+        throw new Error(`node ${this.name} did not start: ${lastLine(this.folder.log(this.holderName))}`);
+      await delay(10);
+    }
+    delegate(this.#group);
+  }
+
+  override get isReady(): boolean {
+    return this.holder !== undefined && existsSync(this.#mark);
+  }
+
+  get #mark(): string {
+    return join(this.disk, READY_MARK);
+  }
+
+  #launch(): void {
     for (const part of ["etc", "kubelet", "containerd"]) mkdirSync(join(this.disk, part), { recursive: true });
-    const mark = join(this.disk, "ready");
-    rmSync(mark, { force: true });
+    rmSync(this.#mark, { force: true });
     const namespace = `/run/netns/${this.folder.namespace(this.name)}`;
     const unshare = ["unshare", "--mount", "--uts", "--ipc", "--cgroup", "--pid", "--fork", "--kill-child", "--"];
     const become = ["sh", "-c", BECOME_NODE, "node", this.name, this.disk, pausePath()];
@@ -90,13 +108,6 @@ export class KubernetesHost extends LabHost {
     );
     const command = ["nsenter", `--net=${namespace}`, "--", ...unshare, ...become, ...groups];
     startProcess(this.folder, this.holderName, joined(makeGroups(this.#group), command), baseEnvironment());
-    const deadline = performance.now() + START_WAIT_MS;
-    while (!existsSync(mark)) {
-      if (this.holder === undefined || performance.now() > deadline)
-        throw new Error(`node ${this.name} did not start: ${lastLine(this.folder.log(this.holderName))}`);
-      await delay(10);
-    }
-    delegate(this.#group);
   }
 
   override enter(command: readonly string[]): readonly [string, ...string[]] {
@@ -114,5 +125,10 @@ export class KubernetesHost extends LabHost {
     return Number(child);
   }
 }
+
+const READY_MARK = "ready";
+/** Whether a host with a kubelet is made, by its name alone. */
+export const isNodeMade = (folder: LabFolder, node: string): boolean =>
+  existsSync(join(nodeFolder(folder, node), READY_MARK));
 
 const nodeFolder = (folder: LabFolder, node: string): string => join(folder.path, "nodes", node);
