@@ -48,6 +48,7 @@ console.log(
  */
 const OPEN_MS = dataplane === "nft" ? 10_000 : 190_000;
 const HEAL_MS = 60_000;
+const SETTLED_MS = 3000;
 
 const quiet = openTerminal({ quiet: true });
 const options = {
@@ -109,6 +110,22 @@ async function inOwnProcess(verb: "break" | "heal", words: readonly string[] = [
 
 const nodesOf = () => lab.plan.nodes.map(({ name }) => name);
 
+/** What every kernel holds once it no longer changes: a pod's own route may be told before its block's, and taken back. */
+async function settled(): Promise<ReadonlyMap<string, HostState>> {
+  const look = () => new Map(nodesOf().map((node) => [node, stateOf(lab, node)]));
+  let seen = look();
+  const end = performance.now() + HEAL_MS;
+  for (let since = performance.now(); performance.now() - since < SETTLED_MS; await Bun.sleep(250)) {
+    const now = look();
+    if (nodesOf().some((node) => difference(seen.get(node) ?? {}, now.get(node) ?? {}).length > 0)) {
+      if (performance.now() > end) throw new Error("the kernels' state does not settle");
+      seen = now;
+      since = performance.now();
+    }
+  }
+  return seen;
+}
+
 /** Until every kernel holds again what it held. */
 async function restored(what: string, fresh: ReadonlyMap<string, HostState>): Promise<void> {
   for (const deadline = performance.now() + HEAL_MS; ; await Bun.sleep(250)) {
@@ -139,7 +156,7 @@ test("no fault opens what policy closes, and all of them heal", async () => {
   await using watch = new Watch(prober, pairs);
   await watch.untilWhole("before any fault", HEAL_MS);
   const nodes = nodesOf();
-  const fresh = new Map(nodes.map((node) => [node, stateOf(lab, node)]));
+  const fresh = await settled();
   watch.take();
 
   for (let round = 0; round < rounds; round++) {
