@@ -58,6 +58,8 @@ function noClient(error: unknown): unknown {
 /** How much a command is going to ask: the lightest way to a datastore is not the fastest for much. */
 export interface Demand {
   readonly requests: "few" | "many";
+  /** Who draws conclusions from what is not there hears of what is there but cannot be read. */
+  readonly onSkipped?: (entry: UnreadableEntry) => void;
 }
 const FEW: Demand = { requests: "few" };
 
@@ -69,7 +71,10 @@ export async function openStore(call: Call, demand: Demand = FEW): Promise<OpenS
   const datastore = await openDatastore(config, {
     timeoutMs: world.timeoutMs ?? TIMEOUT_MS,
     oneShot: demand.requests === "few",
-    onUnreadable: (error) => world.err(`Skipped: ${error.message}\n`),
+    onUnreadable: (error) => {
+      world.err(`Skipped: ${error.message}\n`);
+      demand.onSkipped?.(error);
+    },
   }).catch((error: unknown) => {
     throw noClient(error);
   });

@@ -1,4 +1,5 @@
 // calicoctl ipam on a real (SQLite) datastore: what it prints, writes and returns.
+import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -195,6 +196,25 @@ test("TC-C33 ipam check finds what is allocated to nobody, used twice or unalloc
   expect(out).toContain("Found 1 in-use IPs that are in active IP pools but have no corresponding IPAM allocation.");
   expect(out).toContain("Found 1 in-use IPs that are not in active IP pools.");
   expect(out).toContain("  10.1.0.0 in use: workload endpoint");
+});
+
+test("TC-C33 ipam check repairs and reports nothing while something it needs cannot be read", async () => {
+  for (const path of ["%/workloadendpoints/default/%", "%/assignment/ipv4/block/%"]) {
+    using line = new CommandLine();
+    await prepared(line);
+    const db = new Database(line.env["CALICO_SQLITE_PATH"] ?? "");
+    db.run("UPDATE version SET value = 'no JSON' WHERE path LIKE ?", [path]);
+    db.close();
+    const report = join(line.folder, "report");
+    const { out, err, code } = await line.run("ipam", "check", "--fix", "--yes", "-o", report);
+    expect(code).toBe(3);
+    expect(err).toContain("Skipped: failed to parse datastore entry key=");
+    expect(out).toContain(
+      "\nFound 1 entries that cannot be read: until they are mended or deleted nothing is repaired",
+    );
+    expect(out).not.toContain("Released");
+    expect(existsSync(report)).toBe(false);
+  }
 });
 
 test("TC-C33 ipam check finds handles, blocks and affinities that disagree, and --fix repairs them after asking", async () => {
