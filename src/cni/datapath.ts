@@ -81,9 +81,13 @@ export class Wire implements Disposable {
     try {
       await createPair(host, request, log);
     } catch (error) {
+      if (!hasErrno(error, "EEXIST")) throw error;
       // The name may be taken on either side; on the pod's it is somebody else's.
-      if (hasErrno(error, "EEXIST") && host.links.get(request.hostName) !== undefined) return undefined;
-      throw error;
+      if (host.links.get(request.hostName) !== undefined) return undefined;
+      if (pod.links.get(request.ifName) === undefined) throw error;
+      throw new Error(`the pod has an interface ${request.ifName} already (EEXIST); did another plugin make it?`, {
+        cause: error,
+      });
     }
     const wire = new Wire(host, pod, request, log);
     own.move();

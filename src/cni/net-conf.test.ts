@@ -47,10 +47,19 @@ const wrong = [
     says: "container_settings.allow_ip_forwarding: want true or false",
   },
   { config: { nodename: 5 }, says: "nodename: want text" },
+  { config: { datastore_timeout_seconds: -1 }, says: "datastore_timeout_seconds: want 1 to 86400 seconds, got -1" },
+  { config: { datastore_timeout_seconds: 9_999_999 }, says: "datastore_timeout_seconds: want 1 to 86400 seconds" },
 ];
 for (const { config, says } of wrong)
   test(`CI-008 a wrong type is named: ${says}`, () =>
     expect(() => parseNetConf({ name: "n", ...config })).toThrow(says));
+
+const secretive = [{ policy: { k8s_auth_token: ["s3cret"] } }, { policy: ["s3cret"] }, { etcd_endpoints: ["s3cret"] }];
+for (const config of secretive)
+  test(`CI-008 what may hold a secret is not shown when it is of a wrong type: ${Object.keys(config)[0]}`, () => {
+    const parse = () => parseNetConf({ name: "n", ...config });
+    expect(parse).toThrow(/want (text|an object)$/);
+  });
 
 test("CI-008 the configuration's datastore comes before the environment's", () => {
   const conf = parseNetConf({ name: "n", datastore_type: "etcdv3", etcd_endpoints: "http://a:2379" });

@@ -140,7 +140,7 @@ export function parseNetConf(config: JsonObject): NetConf {
     },
     dataplaneOptions: top.raw("dataplane_options") as JsonObject | undefined,
     mesosLabels: mesosLabels(top),
-    datastoreTimeoutSeconds: top.integer("datastore_timeout_seconds") || 10,
+    datastoreTimeoutSeconds: top.seconds("datastore_timeout_seconds") || 10,
   };
 }
 
@@ -154,6 +154,10 @@ function mesosLabels(top: Reader): { key: string; value: string }[] {
   const labels = top.object("args").object("org.apache.mesos").object("network_info").object("labels");
   return labels.objects("labels").map((label) => ({ key: label.text("key"), value: label.text("value") }));
 }
+
+const DAY_SECONDS = 86_400;
+/** May hold a token or a password: not shown, whatever it is. */
+const SECRETIVE: ReadonlySet<string> = new Set(["policy", "k8s_auth_token", "etcd_endpoints"]);
 
 /** Reads fields of one object; a wrong type is named with its full path. */
 class Reader {
@@ -186,6 +190,12 @@ class Reader {
     if (typeof value !== "number" || !Number.isSafeInteger(value)) throw this.#wrong(name, "an integer", value);
     return value;
   }
+  /** A time that a timer can keep. */
+  seconds(name: string): number {
+    const value = this.integer(name);
+    if (value < 0 || value > DAY_SECONDS) throw this.#wrong(name, `1 to ${DAY_SECONDS} seconds`, value);
+    return value;
+  }
   texts(name: string): readonly string[] {
     const value = this.raw(name) ?? [];
     if (!Array.isArray(value) || !value.every((item) => typeof item === "string"))
@@ -207,7 +217,7 @@ class Reader {
     return value as JsonObject;
   }
   #wrong(name: string, wanted: string, value: unknown): CniError {
-    const shown = JSON.stringify(value).slice(0, 60);
-    return new CniError(INTERNAL, `failed to load netconf: ${this.#path}${name}: want ${wanted}, got ${shown}`);
+    const shown = SECRETIVE.has(name) ? "" : `, got ${JSON.stringify(value).slice(0, 60)}`;
+    return new CniError(INTERNAL, `failed to load netconf: ${this.#path}${name}: want ${wanted}${shown}`);
   }
 }

@@ -19,7 +19,7 @@ describe.skipIf(!canRun)("failures of ADD", () => {
     pod.kernel.links.create({ name: "eth0", type: { kind: "veth", peer: { name: "mine" } } });
     const run = await host.add(pod);
     expect(run).toMatchObject({ code: 1, json: { code: 999 } });
-    expect(run.json["msg"]).toContain("EEXIST");
+    expect(run.json["msg"]).toContain("the pod has an interface eth0 already (EEXIST)");
     expect(pod.kernel.links.get("mine")).toBeDefined(); // not ours to take away
     await isClean(host);
   });
