@@ -13,6 +13,9 @@ import {
 } from "./unix-message.ts";
 
 const SO_PEERCRED = 17;
+/** Of msghdr: what the kernel says of what it gave. */
+const FLAGS = 48;
+const MSG_CTRUNC = 8;
 
 /** Listens; the path must be free. */
 export function listenUnix(path: string): number {
@@ -34,7 +37,10 @@ export interface ReceivedPiece {
   readonly descriptors: readonly number[];
 }
 
-/** What is there now, with the descriptors that came along; nothing when there is nothing yet. */
+/**
+ * What is there now, with the descriptors that came along; nothing when there is nothing yet.
+ * @throws SyscallError also when a descriptor came that this process has no room for
+ */
 export function receivePiece(fd: number): ReceivedPiece | undefined {
   const memory = sys.pinnedMemory();
   const header = prepareMessage(memory, MAX_FIRST, CONTROL_LENGTH);
@@ -43,7 +49,13 @@ export function receivePiece(fd: number): ReceivedPiece | undefined {
     if (length === -EINTR) continue;
     if (length === -EAGAIN) return undefined;
     if (length < 0) throw new SyscallError("read a request", errnoName(-length));
-    return { bytes: memory.bytes.slice(PAYLOAD, PAYLOAD + length), descriptors: descriptorsIn(memory) };
+    const descriptors = descriptorsIn(memory);
+    if ((memory.view.getInt32(FLAGS, true) & MSG_CTRUNC) !== 0) {
+      // Without its descriptor a request would read as one about a file that is gone.
+      for (const descriptor of descriptors) sys.close(descriptor);
+      throw new SyscallError("take the descriptor that came with a request", "EMFILE");
+    }
+    return { bytes: memory.bytes.slice(PAYLOAD, PAYLOAD + length), descriptors };
   }
 }
 
