@@ -87,6 +87,8 @@ describe.skipIf(!canRun)("a silent service", () => {
     const pods = files.map((file) => ({ pod: host.pod(), file }));
     const adding = pods.map(({ pod, file }) => host.add(pod, { conf, file }));
     const pid = Number(readFileSync(`/proc/${service.child.pid}/task/${service.child.pid}/children`, "utf8"));
+    using own = new DisposableStack();
+    own.defer(() => process.kill(pid, "SIGKILL")); // the host ends strace, which would leave it alone
     await eventually(() => /\) [tT] /.test(readFileSync(`/proc/${pid}/stat`, "utf8")));
     for (const run of await Promise.all(adding)) expect(run).toMatchObject({ code: 1, json: { code: 11 } });
     const before = await waiting(host);
