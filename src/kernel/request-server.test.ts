@@ -29,3 +29,46 @@ test("signs of life come before the reply, but not for ever", async () => {
     rmSync(folder, { recursive: true, force: true });
   }
 });
+
+test("who has no descriptor left waits for one without burning the processor, and then answers", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "request-server-"));
+  const path = join(folder, "sock");
+  const program = `
+    import { closeSync, openSync } from "node:fs";
+    import { RequestServer } from ${JSON.stringify(join(import.meta.dir, "request-server.ts"))};
+    await using server = new RequestServer({ path: process.env.SOCKET, onRequest: async () => "done", onFailure: () => {} });
+    await Bun.sleep(200); // its thread has started
+    const held = [];
+    try { for (;;) held.push(openSync("/dev/null")); } catch {}
+    console.log("full");
+    await Bun.sleep(200);
+    const { user, system } = process.cpuUsage();
+    await Bun.sleep(500);
+    const since = process.cpuUsage({ user, system });
+    console.log((since.user + since.system) / 1000);
+    for (const fd of held) closeSync(fd);
+    await Bun.sleep(200);
+  `;
+  const child = Bun.spawn(["prlimit", "--nofile=80", process.execPath, "-e", program], {
+    env: { ...process.env, SOCKET: path },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  try {
+    const lines = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+    expect((await lines.read()).value).toBe("full\n");
+    const socket = connect({ path, allowHalfOpen: true });
+    let heard = "";
+    socket.on("data", (chunk: Buffer) => (heard += chunk.toString()));
+    await once(socket, "connect");
+    socket.end("work");
+    const busyMs = Number((await lines.read()).value);
+    expect(busyMs).toBeLessThan(250);
+    await once(socket, "end");
+    expect(heard.trim()).toBe("done");
+    expect(await child.exited).toBe(0);
+  } finally {
+    child.kill();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});

@@ -27,6 +27,8 @@ interface Reading {
   descriptor?: number;
 }
 
+const FULL_PAUSE_MS = 20;
+
 declare const self: Worker;
 
 self.onmessage = (event: MessageEvent<RequestWorkerStart>) => {
@@ -55,9 +57,13 @@ function serve(start: RequestWorkerStart): string | undefined {
       for (const [fd, reading] of readings) drop(fd, reading);
       return undefined;
     }
-    if (ready.includes(1))
-      for (const [fd, reading] of acceptAll(start)) // mostly all of it has come with the connection
+    if (ready.includes(1)) {
+      const accepted = acceptAll(start);
+      for (const [fd, reading] of accepted) // mostly all of it has come with the connection
         if (!readSome(fd, reading, start.maxBytes)) readings.set(fd, reading);
+      // With no descriptor left nobody can be let in, and the socket stays readable: asking at once again would spin.
+      if (accepted.length === 0) pollReadable([start.wakeFd], FULL_PAUSE_MS);
+    }
     for (const index of ready) {
       const fd = index < 2 ? undefined : connections[index - 2];
       const reading = fd === undefined ? undefined : readings.get(fd);
