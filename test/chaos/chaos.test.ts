@@ -14,6 +14,7 @@ import { DEFAULT_OPTIONS } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { addPods, up } from "../../src/lab/up.ts";
 import { parseAddress } from "../../src/lib/ip.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 import { difference, type HostState, stateOf } from "./host-state.ts";
 import { type Pair, type Sighting, Watch } from "./watch.ts";
@@ -136,6 +137,23 @@ async function restored(what: string, fresh: ReadonlyMap<string, HostState>): Pr
   }
 }
 
+/**
+ * Until every BIRD has told its neighbours all it knows. Of one that goes again before, they must forget what they kept
+ * for it (RFC 4724, 4.2): two crashes within those seconds cost packets whoever restarts it.
+ */
+function recovered(what: string): Promise<true> {
+  const sockets = ipv6 ? ["bird.ctl", "bird6.ctl"] : ["bird.ctl"];
+  const hasRecovered = (node: string, socket: string): boolean => {
+    const { stdout } = lab.host(node).run(["birdc", "-s", `/run/calico/${socket}`, "show", "status"]);
+    return stdout.includes("up and running") && !stdout.includes("Graceful restart");
+  };
+  return eventually(
+    () => nodesOf().every((node) => sockets.every((socket) => hasRecovered(node, socket))),
+    HEAL_MS,
+    `${what}: every BIRD has recovered`,
+  );
+}
+
 test("no fault opens what policy closes, and all of them heal", async () => {
   using open = lab.openPods(lab.record.pods);
   using prober = new PacketProber();
@@ -181,6 +199,7 @@ test("no fault opens what policy closes, and all of them heal", async () => {
     await inOwnProcess("heal");
     const whole = await watch.untilWhole(what, HEAL_MS + (kind === "rules" ? OPEN_MS : 0));
     await restored(what, fresh);
+    await recovered(what);
 
     // A foreign flush of the packet filter opens that host's pods until it is noticed: nothing is there to hold them
     // closed. Ways to pods of other hosts are guarded there.
