@@ -42,12 +42,8 @@ console.log(
   `chaos: CHAOS_SEED=${seed} CHAOS_ROUNDS=${rounds} CHAOS_DATAPLANE=${dataplane} CHAOS_IPV6=${ipv6 ? "yes" : "no"}`,
 );
 
-/**
- * How long a host whose packet filter somebody flushed may be open. That its nftables are gone the agent sees within a
- * second (the rest is for a busy machine); of legacy iptables nothing tells, so that it looks five seconds after a write,
- * then ever more rarely, and every IptablesRefreshInterval.
- */
-const OPEN_MS = dataplane === "nft" ? 10_000 : 190_000;
+/** How long a host whose packet filter somebody flushed may be open: the agent sees it within a second, or a busy machine's few. */
+const OPEN_MS = 10_000;
 const HEAL_MS = 60_000;
 const SETTLED_MS = 3000;
 
