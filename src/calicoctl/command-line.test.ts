@@ -213,7 +213,8 @@ test("help: every command has one, on standard output; groups list what they hav
 
 // The recordings of the original are not part of this project; they lie beside a checkout of those who have them.
 const recorded = join(import.meta.dir, "../../../shared/golden/calicoctl/help/help.json");
-if (!existsSync(recorded)) test.skip("recorded flags: ../shared/golden is not beside this checkout", () => {});
+if (!existsSync(recorded))
+  test.skip("recorded flags: ../shared/golden is not beside this checkout", () => {}); // nothing to read
 else
   test("every recorded flag of a command that is ours is known here, by its long and its short name", () => {
     const { cases } = JSON.parse(readFileSync(recorded, "utf8")) as {

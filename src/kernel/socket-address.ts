@@ -3,7 +3,7 @@
 import { addressBytes, addressFromBytes, type IpAddress, type IpVersion } from "../lib/ip.ts";
 import { AF_INET, AF_INET6, allocate, type Bytes } from "./sys.ts";
 
-/** @param address absent: any of the family's */
+/** @param address absent: every address of the family */
 export function socketAddress(version: IpVersion, address: IpAddress | undefined, port: number): Bytes {
   const bytes = allocate(version === 4 ? 16 : 28);
   const view = new DataView(bytes.buffer);

@@ -63,7 +63,8 @@ function fits(got: Recording, want: Recording): boolean {
   return !got.accepted || want.stored === undefined || same(got.stored, want.stored);
 }
 
-if (!existsSync(folder)) test.skip("recordings are not beside this checkout", () => {});
+if (!existsSync(folder))
+  test.skip("recordings are not beside this checkout", () => {}); // nothing to read
 else
   for (const file of readdirSync(folder).filter((name) => name.endsWith(".json")))
     describe(`recorded validation of ${file.replace(".json", "")}`, () => {

@@ -3,10 +3,12 @@
 import { expect, test } from "bun:test";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { down } from "../../src/lab/down.ts";
 import { LAB_ROOT } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS } from "../../src/lab/options.ts";
+import { namespacesSeenBy } from "../../src/lab/process.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { up } from "../../src/lab/up.ts";
 
@@ -48,9 +50,10 @@ function noteSpaces(lab: Lab): number {
   spaces.clear();
   for (const ns of hostSpaces()) spaces.add(inode(`/run/netns/${ns}`));
   const pods = lab.hostNames.flatMap((host) => {
-    const holder = `/proc/${lab.host(host).holder?.pid}`;
-    spaces.add(inode(`${holder}/ns/mnt`));
-    return folder(`${holder}/root/run/netns`).map((pod) => inode(`${holder}/root/run/netns/${pod}`));
+    const holder = lab.host(host).holder?.pid ?? 0;
+    spaces.add(inode(`/proc/${holder}/ns/mnt`));
+    const names = namespacesSeenBy(holder);
+    return folder(names).map((pod) => inode(join(names, pod)));
   });
   for (const pod of pods) spaces.add(pod);
   spaces.delete(-1);

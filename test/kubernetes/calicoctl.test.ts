@@ -132,7 +132,8 @@ interface Recording {
 /** What is not compared: how kubectl wrote one object, our version string, and a check whose wording is our own. */
 const APART = new Set(["get clusterinfo", "version", "ipam check empty"]);
 
-if (!existsSync(recorded)) test.skip("recorded commands: ../shared/golden is not beside this checkout", () => {});
+if (!existsSync(recorded))
+  test.skip("recorded commands: ../shared/golden is not beside this checkout", () => {}); // nothing to read
 else
   suite("commands recorded on the Kubernetes datastore give the same answers", async () => {
     using line = onKubernetes();

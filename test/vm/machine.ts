@@ -82,17 +82,17 @@ $b mount -t proc proc /proc; $b mount -t sysfs sys /sys; $b mount -t devtmpfs de
 for m in ${modules.join(" ")}; do $b insmod /modules/$m || echo "vm: module $m does not load"; done
 $b mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=1048576 files /files || exec $b poweroff -f
 $b mount -t tmpfs tmpfs /layer; $b mkdir /layer/upper /layer/work
-$b mount -t overlay -o lowerdir=/files,upperdir=/layer/upper,workdir=/layer/work overlay /root
-for m in dev proc sys; do $b mount --move /$m /root/$m; done
-$b mount -t tmpfs tmpfs /root/run; $b mount -t tmpfs -o mode=1777 tmpfs /root/tmp
-$b mkdir -p /root/lib/modules /root/run/systemd/system
-$b mount --bind /root${join(kernel.root, "lib/modules")} /root/lib/modules
-$b cp /vm-test.service /root/run/systemd/system/; $b cp /vm-test.sh /root/run/
-$b rm -f /root/etc/fstab /root/.dockerenv; echo vm-$($b date +%s) | $b md5sum | $b cut -c1-32 > /root/etc/machine-id
+$b mount -t overlay -o lowerdir=/files,upperdir=/layer/upper,workdir=/layer/work overlay /system
+for m in dev proc sys; do $b mount --move /$m /system/$m; done
+$b mount -t tmpfs tmpfs /system/run; $b mount -t tmpfs -o mode=1777 tmpfs /system/tmp
+$b mkdir -p /system/lib/modules /system/run/systemd/system
+$b mount --bind /system${join(kernel.root, "lib/modules")} /system/lib/modules
+$b cp /vm-test.service /system/run/systemd/system/; $b cp /vm-test.sh /system/run/
+$b rm -f /system/etc/fstab /system/.dockerenv; echo vm-$($b date +%s) | $b md5sum | $b cut -c1-32 > /system/etc/machine-id
 for unit in ${UNWANTED.join(" ")}; do
-  $b ln -s /dev/null /root/run/systemd/system/$unit.service
+  $b ln -s /dev/null /system/run/systemd/system/$unit.service
 done
-exec $b switch_root /root /lib/systemd/systemd
+exec $b switch_root /system /lib/systemd/systemd
 `;
 
 const SERVICE = `[Unit]
@@ -135,7 +135,7 @@ export function boot(options: BootOptions, scratch: string): Promise<number> {
   const files = moduleFiles(kernel);
   const plain = (path: string) => basename(path).replace(/\.(xz|zst|gz)$/, "");
   const entries: CpioEntry[] = [
-    ...["bin", "modules", "proc", "sys", "dev", "files", "layer", "root"].map((path) => ({ path })),
+    ...["bin", "modules", "proc", "sys", "dev", "files", "layer", "system"].map((path) => ({ path })),
     { path: "bin/busybox", content: readFileSync("/bin/busybox"), isExecutable: true },
     ...files.map((path) => ({ path: `modules/${plain(path)}`, content: unpacked(path) })),
     { path: "init", content: INIT(files.map(plain), kernel), isExecutable: true },

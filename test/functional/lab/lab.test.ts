@@ -8,6 +8,7 @@ import { HOST_DATASTORE } from "../../../src/lab/folder.ts";
 import { Lab } from "../../../src/lab/lab.ts";
 import { measureMatrix } from "../../../src/lab/matrix.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
+import { namespacesSeenBy } from "../../../src/lab/process.ts";
 import { rolePath } from "../../../src/lab/programs.ts";
 import { openTerminal } from "../../../src/lab/terminal.ts";
 import { up } from "../../../src/lab/up.ts";
@@ -278,7 +279,7 @@ describe("a lab of one host", () => {
     const holder = Lab.open(options.name).host("node1").holder?.pid ?? 0;
     expect(holder).toBeGreaterThan(0);
     process.kill(holder, "SIGKILL");
-    await eventually(() => !existsSync(`/proc/${holder}/root/run/netns`));
+    await eventually(() => !existsSync(namespacesSeenBy(holder)));
     await down(options.name, quiet);
     await program.exited;
     expect(existsSync(`/proc/${pid}`)).toBe(false);
