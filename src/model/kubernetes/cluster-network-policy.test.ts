@@ -84,7 +84,7 @@ describe("DM-074 a ClusterNetworkPolicy", () => {
       const problems: string[] = [];
       expect(convert({ ingress: [{ action: "Accept", ...rule }] }, problems)?.ingress).toBeUndefined();
       expect(convert({ ingress: [{ action: "Deny", name: "d", ...rule }] }, problems)?.ingress).toEqual([
-        { action: "Deny", metadata: { annotations: { name: "d" } } },
+        { action: "Deny" },
       ]);
       expect(convert({ ingress: [{ action: "Pass", ...rule }] }, problems)?.ingress).toEqual([{ action: "Deny" }]);
       expect(problems).toHaveLength(3);

@@ -82,7 +82,7 @@ function convertRule(rule: JsonReader, peers: "from" | "to", report: ReportProbl
       return [];
     }
     report(`${error.message}: denies all in its place`);
-    return [named({ action: "Deny" })];
+    return [{ action: "Deny" }];
   }
 }
 

@@ -140,12 +140,15 @@ test("DM-066 floating addresses go to the pod's address of their family", () => 
   ]);
   expect(nats('["2001:db8::4"]', { podIP: "10.0.0.1" })).toBeUndefined();
   expect(() => nats("1.2.3.4")).toThrow("want a JSON list");
+  expect(nats("null")).toBeUndefined();
+  expect(nats("1.2.3.4", {})).toBeUndefined(); // nothing to go to: nothing to understand
 });
 
 test("DM-067 prefixes a pod may send from are masked, others refused", () => {
   const prefixes = (text: string) =>
     convert({ annotations: { "cni.projectcalico.org/allowedSourcePrefixes": text } }).spec.allowSpoofedSourcePrefixes;
   expect(prefixes('["8.8.8.8/24"]') as readonly string[]).toEqual(["8.8.8.0/24"]);
+  expect(prefixes("null")).toBeUndefined();
   for (const text of ['["8.8.8.8"]', '["x/24"]', "x", '{"a":1}']) expect(() => prefixes(text)).toThrow();
 });
 
@@ -180,6 +183,7 @@ describe("DM-068 CI-085 traffic limits of a pod by annotation become its endpoin
     [{ ingressPacketBurst: "5" }, undefined],
     [{ egressMaxConnections: "0" }, { egressMaxConnections: 1 }],
     [{ ingressBandwidth: "fast" }, undefined],
+    [{ ingressBandwidth: "fast", "kubernetes.io/ingress-bandwidth": "10M" }, undefined], // ours goes before theirs
     [{ dscp: "46" }, { dscp: 46 }],
     [{ dscp: "af11" }, { dscp: "AF11" }],
     [{ dscp: "64" }, undefined],
@@ -351,6 +355,39 @@ test("DM-078 with pod CIDRs the tunnel's address is the first of them", () => {
   expect(node.spec.bgp).toEqual({ ipv4IPIPTunnelAddr: "10.244.1.1" });
   expect(node.spec.wireguard).toEqual({ interfaceIPv4Address: "10.244.1.1" });
   expect(nodeFromKubernetes(kubernetes).spec.bgp).toBeUndefined();
+});
+
+test("DM-078 with pod CIDRs, notes of allocated tunnel addresses are left from before and not read", () => {
+  const annotations = {
+    "projectcalico.org/IPv4IPIPTunnelAddr": "10.65.0.1",
+    "projectcalico.org/IPv4WireguardInterfaceAddr": "10.65.0.3",
+    "projectcalico.org/IPv6WireguardInterfaceAddr": "fd00:65::3",
+  };
+  const kubernetes = { metadata: { name: "n", annotations }, spec: { podCIDRs: ["10.244.1.0/24"] } };
+  const fixed = nodeFromKubernetes(kubernetes, { usePodCidr: true }).spec;
+  expect(fixed.bgp).toEqual({ ipv4IPIPTunnelAddr: "10.244.1.1" });
+  expect(fixed.wireguard).toBeUndefined();
+  const without = nodeFromKubernetes({ metadata: kubernetes.metadata }, { usePodCidr: true }).spec;
+  expect(without.bgp).toEqual({ ipv4IPIPTunnelAddr: "10.65.0.1" });
+  expect(without.wireguard).toEqual({ interfaceIPv4Address: "10.65.0.3", interfaceIPv6Address: "fd00:65::3" });
+});
+
+test("DM-076 a tunnel's MAC address that is none counts as absent", () => {
+  const read = (mac: string) =>
+    nodeFromKubernetes({
+      metadata: {
+        name: "n",
+        annotations: { "projectcalico.org/VXLANTunnelMACAddr": mac, "projectcalico.org/VXLANTunnelMACAddrV6": mac },
+      },
+    }).spec;
+  expect(read("66-00-00-00-00-0A")).toMatchObject({
+    vxlanTunnelMACAddr: "66-00-00-00-00-0A",
+    vxlanTunnelMACAddrV6: "66-00-00-00-00-0A",
+  });
+  for (const mac of ["bad", "66:00:00:00:00", "66:00:00-00:00:01", ""]) {
+    expect(read(mac).vxlanTunnelMACAddr).toBeUndefined();
+    expect(read(mac).vxlanTunnelMACAddrV6).toBeUndefined();
+  }
 });
 
 test("DM-079 UIDs are converted by reversing bits, and back", () => {

@@ -115,13 +115,19 @@ test("DM-072 endPort makes a range", () =>
     { action: "Allow", protocol: "TCP", destination: { ports: ["8000:8080"] } },
   ]));
 
-test("DM-073 ports are merged: names first, ranges joined", () => {
-  const ports = ["81:90", 4, 2, "foo", "80:81", 3, 1, 9090, "http"].map((port): PortMatch => {
-    if (typeof port === "number") return { first: port, last: port };
-    const [first, last] = port.split(":").map(Number);
-    return last === undefined ? { name: port } : { first: first!, last };
-  });
-  expect(simplifyPorts(ports)).toEqual(["foo", "http", "1:4", "80:90", 9090]);
+test("DM-073 ports are merged: names first, ranges joined; with one number at most they stay as given", () => {
+  const simplify = (ports: readonly (number | string)[]) =>
+    simplifyPorts(
+      ports.map((port): PortMatch => {
+        if (typeof port === "number") return { first: port, last: port };
+        const [first, last] = port.split(":").map(Number);
+        return last === undefined ? { name: port } : { first: first!, last };
+      }),
+    );
+  expect(simplify(["81:90", 4, 2, "foo", "80:81", 3, 1, 9090, "http"])).toEqual(["foo", "http", "1:4", "80:90", 9090]);
+  expect(simplify([81, "web", "dns"])).toEqual([81, "web", "dns"]);
+  expect(simplify(["81:82", "web"])).toEqual(["web", "81:82"]);
+  expect(simplify(["web", "dns"])).toEqual(["web", "dns"]);
 });
 
 const recording = join(import.meta.dir, "../../../../shared/golden/kubernetes/controllers/networkpolicies.json");

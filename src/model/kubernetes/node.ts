@@ -49,15 +49,18 @@ export function nodeFromKubernetes(json: unknown, options: { readonly usePodCidr
   const podCidrs = listed.length > 0 || single === undefined ? listed : [single];
   const publicKey = annotation(annotations, "WireguardPublicKey");
   const publicKeyV6 = annotation(annotations, "WireguardPublicKeyV6");
-  const podAddress = options.usePodCidr === true ? firstAddress(podCidrs) : undefined;
-  const bgp = bgpOf(annotations, podAddress);
-  const wireguard = pick({
-    interfaceIPv4Address:
-      podAddress !== undefined && publicKey !== undefined
-        ? podAddress
-        : addressIn(annotations, "IPv4WireguardInterfaceAddr", 4),
-    interfaceIPv6Address: addressIn(annotations, "IPv6WireguardInterfaceAddr", 6),
-  });
+  // Where addresses come from the pod CIDR, notes of others are left from before.
+  const isFixed = options.usePodCidr === true && podCidrs.length > 0;
+  const podAddress = isFixed ? firstAddress(podCidrs) : undefined;
+  const bgp = bgpOf(annotations, isFixed ? podAddress : addressIn(annotations, "IPv4IPIPTunnelAddr", 4));
+  const wireguard = pick(
+    isFixed
+      ? { interfaceIPv4Address: publicKey === undefined ? undefined : podAddress }
+      : {
+          interfaceIPv4Address: addressIn(annotations, "IPv4WireguardInterfaceAddr", 4),
+          interfaceIPv6Address: addressIn(annotations, "IPv6WireguardInterfaceAddr", 6),
+        },
+  );
   const merged = { ...jsonMap(annotations[LABELS]), ...labels };
   const addresses = addressesOf(object, bgp);
   const interfaces = interfacesOf(annotations[INTERFACES]);
@@ -73,9 +76,9 @@ export function nodeFromKubernetes(json: unknown, options: { readonly usePodCidr
     spec: pick({
       bgp,
       ipv4VXLANTunnelAddr: addressIn(annotations, "IPv4VXLANTunnelAddr", 4),
-      vxlanTunnelMACAddr: annotation(annotations, "VXLANTunnelMACAddr"),
+      vxlanTunnelMACAddr: macIn(annotations, "VXLANTunnelMACAddr"),
       ipv6VXLANTunnelAddr: addressIn(annotations, "IPv6VXLANTunnelAddr", 6),
-      vxlanTunnelMACAddrV6: annotation(annotations, "VXLANTunnelMACAddrV6"),
+      vxlanTunnelMACAddrV6: macIn(annotations, "VXLANTunnelMACAddrV6"),
       orchRefs: [{ nodeName: name, orchestrator: "k8s" as const }],
       wireguard: Object.keys(wireguard).length === 0 ? undefined : wireguard,
       addresses: addresses.length === 0 ? undefined : addresses,
@@ -149,12 +152,12 @@ function parseNote(text: string): Labels {
   throw new NotConvertible(`metadata.annotations.${KUBE_LABELS}: want the JSON object it was read with`);
 }
 
-function bgpOf(annotations: Labels, podAddress: string | undefined): NodeSpecJson["bgp"] {
+function bgpOf(annotations: Labels, tunnelAddress: string | undefined): NodeSpecJson["bgp"] {
   const bgp = pick({
     asNumber: parseAsNumber(annotation(annotations, "ASNumber")),
     ipv4Address: networkIn(annotations, "IPv4Address", 4),
     ipv6Address: networkIn(annotations, "IPv6Address", 6),
-    ipv4IPIPTunnelAddr: podAddress ?? addressIn(annotations, "IPv4IPIPTunnelAddr", 4),
+    ipv4IPIPTunnelAddr: tunnelAddress,
     routeReflectorClusterID: addressIn(annotations, "RouteReflectorClusterID", 4),
   });
   return Object.keys(bgp).length === 0 ? undefined : bgp;
@@ -199,6 +202,11 @@ function annotation(annotations: Labels, name: string): string | undefined {
 function addressIn(annotations: Labels, name: string, version: 4 | 6): string | undefined {
   const address = tryParseAddress(annotation(annotations, name) ?? "");
   return address !== undefined && ipVersion(address) === version ? address : undefined;
+}
+
+function macIn(annotations: Labels, name: string): string | undefined {
+  const text = annotation(annotations, name);
+  return text !== undefined && /^[0-9a-f]{2}([:-])[0-9a-f]{2}(\1[0-9a-f]{2}){4}$/i.test(text) ? text : undefined;
 }
 
 /** An address with or without the length of its network, as written. */

@@ -56,7 +56,9 @@ function addDirection(
     if (value !== undefined) controls[direction + name] = value;
   };
 
-  const bandwidth = read("Bandwidth") ?? read("Bandwidth", `kubernetes.io/${direction}-bandwidth`);
+  // Ours goes before Kubernetes', even where it makes no sense.
+  const isOurs = annotations[`${QOS_PREFIX}${direction}Bandwidth`] !== undefined;
+  const bandwidth = isOurs ? read("Bandwidth") : read("Bandwidth", `kubernetes.io/${direction}-bandwidth`);
   const burst = read("Burst");
   const peakrate = read("Peakrate");
   const minburst = read("Minburst");

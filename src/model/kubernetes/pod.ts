@@ -65,7 +65,7 @@ export function workloadEndpointFromPod(
   const node = spec.filled("nodeName") ?? spec.fail("nodeName", "the node the pod runs on");
   const serviceAccount = spec.filled("serviceAccountName");
   const networks = isFinished(pod, annotations) ? [] : addressesOf(pod, annotations);
-  const nats = floatingAddresses(annotations, networks);
+  const nats = networks.length === 0 ? [] : floatingAddresses(annotations, networks);
   const prefixes = sourcePrefixes(annotations);
   const ports = portsOf(spec);
   const qos = qosFromAnnotations(annotations, report);
@@ -148,7 +148,7 @@ function floatingAddresses(
 ): readonly { readonly internalIP: string; readonly externalIP: string }[] {
   return listAnnotation(annotations, FLOATING_IPS_ANNOTATION).flatMap((external) => {
     const family = external.includes(":") ? 6 : 4;
-    const internal = networks.find((network) => ipVersion(network) === family);
+    const internal = networks.findLast((network) => ipVersion(network) === family);
     return internal === undefined ? [] : [{ internalIP: cidrAddress(internal), externalIP: external }];
   });
 }
@@ -167,6 +167,7 @@ function listAnnotation(annotations: Labels, name: string): readonly string[] {
   if (text === undefined || text === "") return [];
   try {
     const list: unknown = JSON.parse(text);
+    if (list === null) return [];
     if (Array.isArray(list) && list.every((item) => typeof item === "string")) return list as readonly string[];
   } catch {
     // falls through: the same message for what is no JSON and what is no list
