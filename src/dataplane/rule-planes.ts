@@ -157,6 +157,9 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
       onRename: (id) => {
         for (const table of ofPlane) table.renameSet(id);
       },
+      onAside: (id, isAside) => {
+        for (const table of ofPlane) table.setSetAside(id, isAside);
+      },
       whoUses: async (name, signal) => rulesNaming(name, everywhere(), signal),
       ...(stats === undefined ? {} : { onCall: (ok, lines) => stats.onIpset(ok, lines) }),
     });
@@ -218,7 +221,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
       tables: written.map(({ version, layer, size }) => ({ version, table: layer, ...size })),
       sets: sets.map(({ version, count }) => ({ version, ours: count })),
     }),
-    refused: () => written.flatMap((table) => table.refused()),
+    refused: () => [...sets.flatMap((set) => set.refused()), ...written.flatMap((table) => table.refused())],
     ...(outlines === undefined ? {} : { outlined: written }),
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
   };

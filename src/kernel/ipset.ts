@@ -45,10 +45,12 @@ export interface ListedIpset {
 }
 
 export class IpsetError extends NetlinkError {
+  /** @param others changes that were refused with this one */
   constructor(
     readonly change: IpsetChange,
     errno: string,
     reason: string | undefined,
+    readonly others: readonly IpsetError[] = [],
   ) {
     super(describeIpsetChange(change), errno, reason === undefined ? {} : { message: reason });
   }
@@ -100,8 +102,7 @@ export class Ipsets implements IpsetStore, Disposable {
 
   apply(changes: readonly IpsetChange[]): void {
     if (changes.length === 0) return;
-    const creations = changes.filter((change) => change.op === "create");
-    for (const { set } of creations) this.#revision(set); // its answer must not lie inside the batch
+    this.#askForTypes(changes); // its answer must not lie inside the batch
     const w = this.#socket.batch();
     const changeOfMessage: IpsetChange[] = [];
     for (const change of changes) {
@@ -109,9 +110,28 @@ export class Ipsets implements IpsetStore, Disposable {
       this.#write(w, change);
       for (let i = before; i < w.messages; i++) changeOfMessage.push(change);
     }
-    const [fault] = this.#socket.sendBatch(w, `change ${changes.length} IP sets`);
-    const change = fault === undefined ? undefined : changeOfMessage[fault.index];
-    if (fault !== undefined && change !== undefined) throw new IpsetError(change, fault.errno, REASON[fault.errno]);
+    const faults = this.#socket.sendBatch(w, `change ${changes.length} IP sets`);
+    throwAll(
+      faults.flatMap(({ index, errno }) => {
+        const change = changeOfMessage[index];
+        return change === undefined ? [] : [{ change, errno }];
+      }),
+    );
+  }
+
+  /** A type the kernel does not have is the fault of every set of it. */
+  #askForTypes(changes: readonly IpsetChange[]): void {
+    const faults: IpsetFault[] = [];
+    for (const change of changes) {
+      if (change.op !== "create") continue;
+      try {
+        this.#revision(change.set);
+      } catch (error) {
+        if (!(error instanceof NetlinkError)) throw error;
+        faults.push({ change, errno: error.errno });
+      }
+    }
+    throwAll(faults);
   }
 
   names(): string[] {
@@ -243,6 +263,18 @@ export class Ipsets implements IpsetStore, Disposable {
   }
 }
 
+interface IpsetFault {
+  readonly change: IpsetChange;
+  readonly errno: string;
+}
+
+function throwAll(faults: readonly IpsetFault[]): void {
+  const [first, ...others] = faults;
+  if (first === undefined) return;
+  const error = ({ change, errno }: IpsetFault) => new IpsetError(change, errno, REASON[errno]);
+  throw new IpsetError(first.change, first.errno, REASON[first.errno], others.map(error));
+}
+
 const type = (command: number): number => (NFNL_SUBSYS_IPSET << 8) | command;
 
 function putHeader(w: NetlinkWriter): void {
@@ -314,4 +346,5 @@ const REASON: Readonly<Record<string, string>> = {
   E4104: "the prefix length is wrong",
   E4106: "the family is wrong",
   E4352: "the set is full: raise MaxIpsetSize",
+  E4353: "a set cannot hold the address of zeros",
 };

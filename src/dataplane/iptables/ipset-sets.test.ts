@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { type IpsetChange, type IpsetStore, type IpsetType, NetlinkError } from "../../kernel/index.ts";
+import { type IpsetChange, IpsetError, type IpsetStore, type IpsetType, NetlinkError } from "../../kernel/index.ts";
 import { createLogger } from "../../lib/log.ts";
 import { IpsetSets } from "./ipset-sets.ts";
 
@@ -13,6 +13,8 @@ interface Held {
 class MemoryIpsets implements Pick<IpsetStore, "names" | "list" | "apply"> {
   sets = new Map<string, Held>();
   readonly used = new Set<string>();
+  /** Members that no set can hold. */
+  readonly impossible = new Set<string>();
   lists: string[] = [];
   changes = 0;
   names(): string[] {
@@ -23,8 +25,14 @@ class MemoryIpsets implements Pick<IpsetStore, "names" | "list" | "apply"> {
     const set = this.sets.get(name);
     return set === undefined ? undefined : ({ ...set, name, family: 4, members: [...set.members] } as never);
   }
+  /** As the kernel: what follows a refused change is done nevertheless. */
   apply(changes: readonly IpsetChange[]): void {
-    for (const change of changes) this.#one(change);
+    const refused: IpsetChange[] = [];
+    for (const change of changes)
+      if (change.op === "add" && change.members.some((member) => this.impossible.has(member))) refused.push(change);
+      else this.#one(change);
+    const [first, ...others] = refused.map((change) => new IpsetError(change, "E4353", undefined));
+    if (first !== undefined) throw new IpsetError(first.change, first.errno, undefined, others);
   }
   #one(change: IpsetChange): void {
     this.changes++;
@@ -48,26 +56,29 @@ class MemoryIpsets implements Pick<IpsetStore, "names" | "list" | "apply"> {
   }
 }
 
-function open(store = new MemoryIpsets()) {
+function open(store = new MemoryIpsets(), retryMs = 60_000) {
   const lines: string[] = [];
   const logger = createLogger({
     level: "info",
     write: ({ sentence, fields }) => lines.push(`${sentence} ${JSON.stringify(fields)}`),
   });
   const renamed: string[] = [];
+  const aside = new Set<string>();
   const sets: IpsetSets = new IpsetSets({
     version: 4,
     store: store as unknown as IpsetStore,
     maxElements: 1000,
     logger,
     onRename: (id) => renamed.push(sets.kernelName(id)),
+    onAside: (id, isAside) => (isAside ? aside.add(id) : aside.delete(id)),
+    retryMs,
     whoUses: async (name) => [`iptables-legacy -t filter -A INPUT -m set --match-set ${name} src -j DROP`],
   });
   const round = async () => {
     await sets.apply(new AbortController().signal);
     return sets.applyDeletions(new AbortController().signal);
   };
-  return { store, sets, round, lines, renamed };
+  return { store, sets, round, lines, renamed, aside };
 }
 const members = (store: MemoryIpsets, name: string) => [...(store.sets.get(name)?.members ?? ["absent"])].sort();
 
@@ -234,4 +245,55 @@ test("a set that was made larger and has fewer members again is still ours; one 
   expect(await looks()).toHaveLength(1);
   expect(store.sets.get("cali40s:one")?.maxElements).toBe(1000);
   expect(members(store, "cali40s:one")).toEqual(nets(3));
+});
+
+test("sets the kernel refuses are aside, told once and listed, and all others are written", async () => {
+  const { store, sets, round, lines, aside } = open();
+  for (const member of ["10.0.0.66", "10.0.0.67"]) store.impossible.add(member);
+  sets.replace("s:good", "ip", ["10.0.0.1"]);
+  sets.replace("s:bad", "ip", ["10.0.0.66"]);
+  sets.replace("s:worse", "ip", ["10.0.0.67"]);
+  sets.replace("s:last", "ip", ["10.0.0.2"]);
+  await round();
+  expect([...aside]).toEqual(["s:bad", "s:worse"]);
+  expect(members(store, "cali40s:good")).toEqual(["10.0.0.1"]);
+  expect(members(store, "cali40s:last")).toEqual(["10.0.0.2"]);
+  expect(sets.refused()).toMatchObject([
+    { kind: "set", where: "ipset cali40s:bad", error: expect.stringContaining("add 10.0.0.66 to IP set cali40s:bad") },
+    { kind: "set", where: "ipset cali40s:worse" },
+  ]);
+  const listed = sets.refused();
+  sets.change("s:good", ["10.0.0.3"], []);
+  await round();
+  expect(members(store, "cali40s:good")).toEqual(["10.0.0.1", "10.0.0.3"]);
+  expect(sets.refused()[0]).toBe(listed[0]!); // who compares sees that nothing changed
+  expect(lines.filter((line) => line.includes("the kernel refuses an IP set"))).toHaveLength(2);
+  // One that changes is tried at once, one that nobody wants is forgotten.
+  sets.change("s:bad", ["10.0.0.5"], ["10.0.0.66"]);
+  await round();
+  expect([...aside]).toEqual(["s:worse"]);
+  expect(members(store, "cali40s:bad")).toEqual(["10.0.0.5"]);
+  sets.remove("s:worse");
+  await round();
+  expect([...aside]).toEqual([]);
+  expect(sets.refused()).toEqual([]);
+  expect(lines.join("\n")).toContain("the kernel takes all IP sets again");
+  expect([...store.sets.keys()].sort()).toEqual(["cali40s:bad", "cali40s:good", "cali40s:last"]);
+});
+
+test("a set that was refused is asked for again by itself, and no half-filled one is swapped in", async () => {
+  const { store, sets, round, aside } = open(undefined, 0);
+  sets.replace("s:one", "ip", ["10.0.0.1", "10.0.0.2"]);
+  await round();
+  store.sets.set("cali40s:one", { type: "hash:ip", maxElements: 64, members: new Set(["10.0.0.1"]) });
+  store.impossible.add("10.0.0.2");
+  sets.queueResync();
+  await round();
+  expect([...aside]).toEqual(["s:one"]);
+  expect(store.sets.get("cali40s:one")?.maxElements).toBe(64);
+  expect(members(store, "cali40s:one")).toEqual(["10.0.0.1"]);
+  store.impossible.clear();
+  await round();
+  expect([...aside]).toEqual([]);
+  expect(members(store, "cali40s:one")).toEqual(["10.0.0.1", "10.0.0.2"]);
 });

@@ -13,8 +13,12 @@ import { type ApplyOutcome, FatalDataplaneError, type SetReconciler } from "../m
 import type { IpSets, MemberType } from "../rules/layer-table.ts";
 import { MemberDelta } from "../rules/member-delta.ts";
 import { setName } from "../rules/names.ts";
+import type { Refused } from "../rules/refused.ts";
 import type { SetId } from "../rules/rule.ts";
 import { familyMember, familyMembers } from "../rules/set-members.ts";
+import { RefusedSets } from "./refused-sets.ts";
+import { SetNames } from "./set-names.ts";
+import { SurplusSets } from "./surplus-sets.ts";
 
 interface OurSet {
   /** The kernel's name for it now: its own, or a stand-in while something else has that. */
@@ -31,6 +35,13 @@ interface OurSet {
   capacity: number;
 }
 
+/** What one write sends, and whose each name in it is. */
+interface Written {
+  readonly owners: Map<string, SetId>;
+  readonly fills: IpsetChange[];
+  readonly swaps: IpsetChange[];
+}
+
 export interface IpsetSetsOptions {
   readonly version: IpVersion;
   readonly store: IpsetStore;
@@ -39,6 +50,10 @@ export interface IpsetSetsOptions {
   readonly onCall?: (ok: boolean, lines: number) => void;
   /** The kernel's name of this set changed: rules that use it must be written anew. */
   readonly onRename?: (id: SetId) => void;
+  /** The kernel does not take this set (any more, or again): rules that name it must be closed or wanted again. */
+  readonly onAside?: (id: SetId, isAside: boolean) => void;
+  /** When a set that was refused is tried again. */
+  readonly retryMs?: number;
   /** Rules in the kernel that name the set, in words. */
   readonly whoUses?: (name: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
@@ -51,12 +66,6 @@ const IPSET_TYPE: Readonly<Record<MemberType, IpsetType>> = {
 const ATTEMPTS = 10;
 const ATTEMPTS_BEFORE_RESYNC = 5;
 const RECHECK_BUDGET_MS = 100;
-const DELETIONS_PER_ROUND = 10;
-const MORE_DELETIONS_MS = 100;
-/** The kernel lets go of what deleted rules used a moment after them; a foreign rule may hold a set for ever. */
-const IN_USE_MS = { first: 100, last: 180_000 };
-/** So often a set that is still held is nobody's but the kernel's own slowness. */
-const PATIENT_TRIES = 4;
 
 export class IpsetSets implements IpSets, SetReconciler {
   readonly name: string;
@@ -64,32 +73,46 @@ export class IpsetSets implements IpSets, SetReconciler {
   readonly #options: IpsetSetsOptions;
   readonly #log: Logger;
   readonly #wanted = new Map<SetId, OurSet>();
-  /** Names of ours in the kernel. */
-  readonly #present = new Set<string>();
+  readonly #names: SetNames;
   readonly #dirty = new Set<SetId>();
   /** Names of ours that nobody wants any more. */
-  readonly #surplus = new Set<string>();
-  /** Of those, the ones some rule still matches by, and how often that was found. */
-  readonly #inUse = new Map<string, number>();
+  readonly #surplus: SurplusSets;
+  readonly #refused: RefusedSets;
   /** Sets under a stand-in name, by the name of their own that something else has. */
   readonly #standIns = new Map<string, SetId>();
   #hasRenamed = false;
-  #inUseMs = IN_USE_MS.first;
   /** Sets to compare with the kernel bit by bit, when a periodic check runs. */
   #unchecked: SetId[] = [];
   #resync: "none" | "incremental" | "full" = "full";
-  #temporary = 0;
+  #lastWrite: Written | undefined;
 
   constructor(options: IpsetSetsOptions) {
     this.#options = options;
     this.version = options.version;
     this.name = `IP sets IPv${options.version}`;
+    this.#names = new SetNames(options.version);
     this.#log = options.logger.with({ ipVersion: options.version });
+    this.#surplus = new SurplusSets({
+      ...options,
+      logger: this.#log,
+      onGone: (name) => {
+        this.#names.present.delete(name);
+        this.#takeBackName(name);
+      },
+      meanwhile: (name) =>
+        this.#standIns.has(name) ? "our rules use a stand-in with the right members" : "no rule of ours uses it",
+    });
+    this.#refused = new RefusedSets({ ...options, logger: this.#log, kernelName: (id) => this.kernelName(id) });
   }
 
   /** Ours in the kernel. */
   get count(): number {
-    return this.#present.size;
+    return this.#names.present.size;
+  }
+
+  /** What the kernel does not take. */
+  refused(): readonly Refused[] {
+    return this.#refused.list();
   }
 
   /** The name rules must use. */
@@ -102,15 +125,14 @@ export class IpsetSets implements IpSets, SetReconciler {
     if (set === undefined || set.memberType !== memberType) {
       const isRenamed = set !== undefined && this.#leaveStandIn(set);
       const name = setName(this.version, id);
-      const state = this.#present.has(name) ? "unread" : "absent";
+      const state = this.#names.present.has(name) ? "unread" : "absent";
       set = { name, ownName: name, memberType, members: new MemberDelta(), state, capacity: 0 };
       this.#wanted.set(id, set);
       if (isRenamed) this.#rename(id);
     }
     set.members.replace(familyMembers(memberType, this.version, members));
     this.#dirty.add(id);
-    this.#surplus.delete(set.name);
-    this.#inUse.delete(set.name);
+    this.#surplus.keep(set.name);
   }
 
   change(id: SetId, added: Iterable<string>, removed: Iterable<string>): void {
@@ -127,8 +149,9 @@ export class IpsetSets implements IpSets, SetReconciler {
     if (set === undefined) return;
     this.#wanted.delete(id);
     this.#dirty.delete(id);
+    this.#refused.delete(id);
     this.#standIns.delete(set.ownName);
-    if (this.#present.has(set.name)) this.#surplus.add(set.name);
+    if (this.#names.present.has(set.name)) this.#surplus.add(set.name);
   }
 
   queueResync(): void {
@@ -140,9 +163,15 @@ export class IpsetSets implements IpSets, SetReconciler {
       try {
         if (attempt === ATTEMPTS_BEFORE_RESYNC) this.#resync = "full";
         this.#readBack();
-        this.#write();
-        return this.#unchecked.length > 0 ? { againInMs: 0 } : {};
+        this.#write(this.#refused.without(this.#dirty));
+        this.#retryRefused();
+        return this.#outcome();
       } catch (error) {
+        // After the first failure they were read again: what is refused now is not for the moment.
+        if (attempt > 0 && this.#setAside(error)) {
+          attempt = 0;
+          continue;
+        }
         if (attempt + 1 >= ATTEMPTS)
           throw new FatalDataplaneError(`${this.name} cannot be programmed`, { cause: error });
         this.#log.warn("IP sets could not be written; trying again", { error: describeError(error), attempt });
@@ -151,50 +180,17 @@ export class IpsetSets implements IpSets, SetReconciler {
     }
   }
 
-  async applyDeletions(signal: AbortSignal): Promise<ApplyOutcome> {
-    let refused = 0;
-    for (const name of [...this.#surplus].slice(0, DELETIONS_PER_ROUND)) {
-      this.#surplus.delete(name);
-      if (this.#destroy(name)) {
-        this.#takeBackName(name);
-        continue;
-      }
-      this.#surplus.add(name); // behind the others
-      refused++;
-      if (this.#inUse.get(name) === PATIENT_TRIES) await this.#tellWhoUses(name, signal);
-    }
-    if (this.#hasRenamed) {
-      this.#hasRenamed = false;
-      return { againInMs: 0 };
-    }
-    if (this.#surplus.size > this.#inUse.size) return { againInMs: MORE_DELETIONS_MS };
-    if (refused === 0) {
-      this.#inUseMs = IN_USE_MS.first;
-      return {};
-    }
-    const againInMs = this.#inUseMs;
-    this.#inUseMs = Math.min(IN_USE_MS.last, againInMs * 2);
-    return { againInMs };
+  #outcome(): ApplyOutcome {
+    if (this.#unchecked.length > 0) return { againInMs: 0 };
+    const retryInMs = this.#refused.retryInMs();
+    return retryInMs === Number.POSITIVE_INFINITY ? {} : { againInMs: retryInMs };
   }
 
-  #destroy(name: string): boolean {
-    try {
-      this.#options.store.apply([{ op: "destroy", name }]);
-      this.#options.onCall?.(true, 1);
-    } catch (error) {
-      if (!hasErrno(error, "ENOENT")) {
-        const tries = (this.#inUse.get(name) ?? 0) + 1;
-        this.#inUse.set(name, tries);
-        this.#log[tries === 1 ? "warn" : "debug"]("an unused IP set could not be deleted; trying again", {
-          set: name,
-          error: describeError(error),
-        });
-        return false;
-      }
-    }
-    this.#inUse.delete(name);
-    this.#present.delete(name);
-    return true;
+  async applyDeletions(signal: AbortSignal): Promise<ApplyOutcome> {
+    const outcome = await this.#surplus.apply(signal);
+    if (!this.#hasRenamed) return outcome;
+    this.#hasRenamed = false;
+    return { againInMs: 0 };
   }
 
   // --- a set of another kind that has a name of ours ----------------------------------------------------------------
@@ -216,10 +212,9 @@ export class IpsetSets implements IpSets, SetReconciler {
     }
     this.#surplus.add(name);
     if (name === set.ownName) this.#standIns.set(name, id);
-    set.name = this.#standInName(set);
-    this.#surplus.delete(set.name);
-    this.#inUse.delete(set.name);
-    set.state = this.#present.has(set.name) ? "unread" : "absent";
+    set.name = this.#names.standIn(set);
+    this.#surplus.keep(set.name);
+    set.state = this.#names.present.has(set.name) ? "unread" : "absent";
     this.#log.warn(
       "an IP set with a name of ours is of another kind and in use by rules; ours has a stand-in name until it is free",
       { set: set.ownName, standIn: set.name },
@@ -252,39 +247,20 @@ export class IpsetSets implements IpSets, SetReconciler {
     this.#options.onRename?.(id);
   }
 
-  /** The same after every restart, so that nothing is written again; a numbered one where that too is an alien. */
-  #standInName(set: OurSet): string {
-    const likeOwn = `cali${this.version}t${set.ownName.slice("cali40".length)}`;
-    return set.name === set.ownName ? likeOwn : this.#temporaryName();
-  }
-
-  async #tellWhoUses(name: string, signal: AbortSignal): Promise<void> {
-    const rules = await this.#options.whoUses?.(name, signal).catch(() => undefined);
-    if (rules === undefined) return;
-    this.#log.warn("rules that are not ours hold an IP set of ours; delete them", {
-      set: name,
-      rules: rules.length > 0 ? rules.join("; ") : "none that iptables shows: look for a set of sets or a tc filter",
-      meanwhile: this.#standIns.has(name)
-        ? "our rules use a stand-in with the right members"
-        : "no rule of ours uses it",
-    });
-  }
-
   #readBack(): void {
     if (this.#resync !== "none") {
       const isFull = this.#resync === "full";
-      this.#present.clear();
-      for (const name of this.#options.store.names()) if (this.#isOurs(name)) this.#present.add(name);
+      this.#names.found(this.#options.store.names());
       const wantedNames = new Set<string>();
       for (const [id, set] of this.#wanted) {
         wantedNames.add(set.name);
-        if (set.state === "trusted" && !this.#present.has(set.name))
+        if (set.state === "trusted" && !this.#names.present.has(set.name))
           this.#log.warn("somebody deleted an IP set of ours; repairing", { set: set.name });
-        if (!this.#present.has(set.name)) set.state = "absent";
+        if (!this.#names.present.has(set.name)) set.state = "absent";
         else if (isFull || set.state === "absent") set.state = "unread";
         if (set.state !== "trusted") this.#dirty.add(id);
       }
-      for (const name of this.#present)
+      for (const name of this.#names.present)
         if (!wantedNames.has(name)) {
           if (!isFull && !this.#surplus.has(name) && !this.#standIns.has(name))
             this.#log.warn("somebody left an IP set with a name of ours; removing it", { set: name });
@@ -309,7 +285,7 @@ export class IpsetSets implements IpSets, SetReconciler {
   #read(set: OurSet): void {
     const listed = this.#options.store.list(set.name);
     if (listed === undefined) {
-      this.#present.delete(set.name);
+      this.#names.present.delete(set.name);
       set.state = "absent";
       return;
     }
@@ -322,40 +298,69 @@ export class IpsetSets implements IpSets, SetReconciler {
     if (isFit) set.members.found(new Set(listed.members));
   }
 
-  #write(): void {
-    if (this.#dirty.size === 0) return;
-    const changes: IpsetChange[] = [];
-    const touched: OurSet[] = [];
-    for (const id of this.#dirty) {
+  #write(ids: readonly SetId[]): void {
+    const written: Written = { owners: new Map(), fills: [], swaps: [] };
+    this.#lastWrite = written;
+    for (const id of ids) {
       const set = this.#wanted.get(id);
       if (set === undefined) continue;
+      written.owners.set(set.name, id);
       while (set.state === "unread" || set.state === "alien") {
         if (set.state === "unread") this.#read(set);
         else this.#makeRoom(id, set);
       }
-      this.#difference(set, changes);
-      touched.push(set);
+      written.owners.set(set.name, id);
+      this.#difference(id, set, written);
     }
+    const touched = [...new Set(written.owners.values())].flatMap((id) => this.#wanted.get(id) ?? []);
     try {
-      if (changes.length > 0) {
-        this.#options.store.apply(changes);
-        this.#options.onCall?.(true, changes.length);
-      }
+      this.#send(written.fills);
+      this.#send(written.swaps);
     } catch (error) {
-      this.#options.onCall?.(false, changes.length);
       // Some of it may have been done: those sets are read again before the next write.
       for (const set of touched) {
-        this.#present.add(set.name);
+        this.#names.present.add(set.name);
         set.state = "unread";
       }
       throw error;
     }
     for (const set of touched) {
-      this.#present.add(set.name);
+      this.#names.present.add(set.name);
       set.state = "trusted";
       set.members.written();
     }
-    this.#dirty.clear();
+    for (const id of ids) this.#dirty.delete(id);
+  }
+
+  #send(changes: readonly IpsetChange[]): void {
+    if (changes.length === 0) return;
+    let isTaken = false;
+    try {
+      this.#options.store.apply(changes);
+      isTaken = true;
+    } finally {
+      this.#options.onCall?.(isTaken, changes.length);
+    }
+  }
+
+  // --- sets the kernel refuses ----------------------------------------------------------------------------------------
+
+  /** The others are written without the sets that were refused. False when it was none. */
+  #setAside(error: unknown): boolean {
+    const refused = this.#refused.addAll(error, (name) => this.#lastWrite?.owners.get(name));
+    for (const id of refused) this.#dirty.delete(id);
+    return refused.length > 0;
+  }
+
+  /** Each by itself: one that is taken waits for no other. */
+  #retryRefused(): void {
+    for (const id of this.#refused.due(this.#dirty))
+      try {
+        this.#write([id]);
+        this.#refused.delete(id);
+      } catch (error) {
+        if (!this.#setAside(error)) throw error;
+      }
   }
 
   /** A set in which not all fit would let pass what it shall stop: then it is made larger than it was asked to be. */
@@ -365,7 +370,7 @@ export class IpsetSets implements IpSets, SetReconciler {
     return size <= maxElements ? maxElements : 2 ** Math.ceil(Math.log2(size));
   }
 
-  #difference(set: OurSet, changes: IpsetChange[]): void {
+  #difference(id: SetId, set: OurSet, { owners, fills, swaps }: Written): void {
     const { name, memberType, members } = set;
     const type = IPSET_TYPE[memberType];
     const fill = (target: string) => {
@@ -375,33 +380,21 @@ export class IpsetSets implements IpSets, SetReconciler {
         this.#log.warn("an IP set has more members than MaxIpsetSize; it is made larger", {
           ...{ set: set.ownName, members: members.wanted.size, size: maxElements },
         });
-      changes.push({ op: "create", set: { type, family: this.version, maxElements, name: target } });
-      if (members.wanted.size > 0) changes.push({ op: "add", name: target, type, members: [...members.wanted] });
+      fills.push({ op: "create", set: { type, family: this.version, maxElements, name: target } });
+      if (members.wanted.size > 0) fills.push({ op: "add", name: target, type, members: [...members.wanted] });
     };
     if (set.state === "absent") return fill(name);
     if (set.state === "unfit" || members.wanted.size > set.capacity) {
-      const temporary = this.#temporaryName();
+      const temporary = this.#names.temporary();
       fill(temporary);
-      changes.push({ op: "swap", name, with: temporary });
-      this.#present.add(temporary);
+      owners.set(temporary, id);
+      swaps.push({ op: "swap", name, with: temporary }); // by itself: what cannot be filled is not swapped in
+      this.#names.present.add(temporary);
       this.#surplus.add(temporary); // it now holds the old members
       return;
     }
-    if (members.surplus.size > 0) changes.push({ op: "delete", name, type, members: [...members.surplus] });
-    if (members.missing.size > 0) changes.push({ op: "add", name, type, members: [...members.missing] });
-  }
-
-  #temporaryName(): string {
-    for (;;) {
-      const name = `cali${this.version}t${this.#temporary++}`;
-      if (!this.#present.has(name)) return name;
-    }
-  }
-
-  #isOurs(name: string): boolean {
-    const version = this.version;
-    if (name.startsWith(`cali${version}`) || name.startsWith(`felix-${version}`)) return true;
-    return version === 4 && (name === "felix-masq-ipam-pools" || name === "felix-all-ipam-pools");
+    if (members.surplus.size > 0) fills.push({ op: "delete", name, type, members: [...members.surplus] });
+    if (members.missing.size > 0) fills.push({ op: "add", name, type, members: [...members.missing] });
   }
 }
 

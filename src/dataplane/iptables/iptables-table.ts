@@ -124,6 +124,9 @@ export class IptablesTable implements LayerTable, Reconciler {
   renameSet(id: SetId): void {
     this.#wanted.renameSet(id);
   }
+  setSetAside(id: SetId, isAside: boolean): void {
+    this.#wanted.setSetAside(id, isAside);
+  }
 
   queueResync(): void {
     this.#actual = undefined;

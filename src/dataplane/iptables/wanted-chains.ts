@@ -93,6 +93,10 @@ export class WantedChains {
 
   /** The kernel's name of a set changed: what names it is written anew. */
   renameSet(id: SetId): void {
+    this.#lowerUsersOf(id);
+  }
+
+  #lowerUsersOf(id: SetId): void {
     const names = (rules: readonly Rule[]) => rules.some((rule) => rule.match?.some((m) => namesSet(m, id)) === true);
     for (const parts of this.#offered.values()) for (const part of parts) if (names(part.rules)) this.#setPart(part);
     for (const place of ["insert", "append"] as const)
@@ -145,6 +149,13 @@ export class WantedChains {
     return !this.#aside.isEmpty;
   }
 
+  /** Rules that name the set are closed, or as they were wanted. */
+  setSetAside(id: SetId, isAside: boolean): void {
+    if (isAside) this.#aside.addSet(id);
+    else this.#aside.deleteSet(id);
+    this.#lowerUsersOf(id);
+  }
+
   /** Every rule, or what stands there now, with what could stand there instead. */
   suspects(): RuleSuspect[] {
     const hooks = this.#hooksLeadingTo();
@@ -184,14 +195,12 @@ export class WantedChains {
     const lower = (rule: Rule) => lowerChain(this.#context, chain(part.name, [rule]));
     return part.rules.map((rule, index) => {
       const at = { chain: part.name, index };
-      const level = this.#aside.level(at);
-      const all = standInsFor(rule, place);
-      const first = level === undefined ? 0 : level + 1;
-      const candidates = all.slice(first);
+      const first = this.#aside.nextLevel(at, rule, place);
+      const candidates = standInsFor(rule, place).slice(first);
       return {
         ...at,
         rule,
-        texts: lower((level === undefined ? undefined : all[level]) ?? rule),
+        texts: lower(this.#aside.standIn(at, rule, place) ?? rule),
         first,
         candidates,
         standIns: candidates.map(lower),

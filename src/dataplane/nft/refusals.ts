@@ -4,7 +4,7 @@
 import { NftError, type NftChange, type NftRuleset, type TableRef } from "../../kernel/index.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { AsideAt, RuleAt } from "../rules/aside.ts";
-import { type Refused, RefusedLog, type RefusedRule, refusedRule, refusedSet } from "../rules/refused.ts";
+import { isPassing, type Refused, RefusedLog, type RefusedRule, refusedRule, refusedSet } from "../rules/refused.ts";
 import type { NftPlane } from "./nft-plane.ts";
 import { LateRule } from "./prepared-chain.ts";
 
@@ -18,11 +18,7 @@ export interface RefusalsOptions {
 const RETRY_MS = 60_000;
 /** So many faulty rules are searched for one by one; were there more, all that could be are set aside. */
 const MOST_SEARCHES = 16;
-/** About the kernel's state and not about a rule: it is asked again, and nothing gives way. */
-const PASSING: ReadonlySet<string> = new Set([
-  ...["ENOMEM", "ENOBUFS", "EAGAIN", "EINTR", "EPERM", "ERESTART", "EBUSY", "ENFILE", "EMFILE", "ETIMEDOUT", "EIO"],
-]);
-const isRefusal = (error: unknown): error is NftError => error instanceof NftError && !PASSING.has(error.errno);
+const isRefusal = (error: unknown): error is NftError => error instanceof NftError && !isPassing(error.errno);
 
 /** Chains that lead too deep or in circles. */
 const OF_WHOLE: ReadonlySet<string> = new Set(["EMLINK", "ELOOP"]);

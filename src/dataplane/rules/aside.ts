@@ -57,17 +57,25 @@ export class Aside {
 
   /** What stands at this place is refused: the next stand-in is wanted. False when there is none. */
   raise(at: RuleAt, rule: Rule, place: Place): boolean {
-    const candidates = standInsFor(rule, place);
-    const now = this.standIn(at, rule, place);
-    const level = now === undefined ? 0 : candidates.findIndex((each) => Bun.deepEquals(each, now)) + 1;
-    if (level >= candidates.length) return false;
+    const level = this.nextLevel(at, rule, place);
+    if (level >= standInsFor(rule, place).length) return false;
     this.set({ ...at, level });
     return true;
+  }
+
+  /** Which stand-in would come after what stands there now. */
+  nextLevel(at: RuleAt, rule: Rule, place: Place): number {
+    const now = this.standIn(at, rule, place);
+    return now === undefined ? 0 : standInsFor(rule, place).findIndex((each) => Bun.deepEquals(each, now)) + 1;
   }
 
   addSet(set: SetId): void {
     this.#sets.add(set);
     this.#version++;
+  }
+
+  deleteSet(set: SetId): void {
+    if (this.#sets.delete(set)) this.#version++;
   }
 
   /** The chain is another now. */

@@ -36,6 +36,12 @@ export const refusedSet = (where: string): RefusedRule => ({
   instead: "rules that name it stop what they would look up",
 });
 
+/** About the kernel's state and not about what it was asked for: it is asked again, and nothing gives way. */
+export const isPassing = (errno: string): boolean => PASSING.has(errno);
+const PASSING: ReadonlySet<string> = new Set([
+  ...["ENOMEM", "ENOBUFS", "EAGAIN", "EINTR", "EPERM", "ERESTART", "EBUSY", "ENFILE", "EMFILE", "ETIMEDOUT", "EIO"],
+]);
+
 const SENTENCES = {
   rule: "the kernel refuses a rule; all others are written",
   set: "the kernel refuses an IP set; rules that name it stop what they would look up",
@@ -67,10 +73,10 @@ export class RefusedLog {
   }
 
   /** Nothing is refused any more. */
-  settled(): void {
+  settled(what: "rules" | "IP sets" = "rules"): void {
     if (this.#told.size === 0) return;
     this.#told.clear();
-    this.#log.info("the kernel takes all rules again");
+    this.#log.info(`the kernel takes all ${what} again`);
   }
 }
 
@@ -79,5 +85,5 @@ export function describeRefused(refused: readonly Refused[]): string {
   if (refused.length === 0) return "";
   const [first] = refused;
   const more = refused.length > 1 ? ` and ${refused.length - 1} more` : "";
-  return `the kernel refuses ${first?.kind === "set" ? "IP set " : ""}${first?.where ?? ""}${more}: calicoctl doctor`;
+  return `the kernel refuses ${first?.where ?? ""}${more}: calicoctl doctor`;
 }

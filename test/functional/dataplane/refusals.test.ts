@@ -114,6 +114,41 @@ for (const backend of ["legacy", "nft"] as const)
       expect(await host.probe(cells(a, c, 80))).toEqual(["reached"]);
     }, 60_000);
 
+    test("a set the kernel refuses closes the rules that name it, and no others, until it is taken", async () => {
+      const { host, a, b } = await twoPods(backend);
+      await using _ = host;
+      host.prober.listen(a.target, "tcp", 80);
+      const dataplane = host.start();
+      await host.send(
+        allowProfile,
+        // No hash of the kernel's holds the address of zeros.
+        { type: "ipSetUpdate", id: "s:bad", setType: "ip", members: ["0.0.0.0", "192.0.2.1"] },
+        { type: "ipSetUpdate", id: "s:good", setType: "ip", members: [b.v4] },
+        policy("p", [rule({ action: "deny", protocol: tcp, srcIpSetIds: ["s:bad"] }), rule({ protocol: tcp })]),
+        policy("q", [rule({ protocol: tcp, srcIpSetIds: ["s:good"] })]),
+        host.endpoint(a, { tiers: [tier(["q"])] }),
+        host.endpoint(b, { tiers: [tier(["p"])] }),
+        inSync,
+      );
+      const bothWays = () => host.probe([...cells(a, b, 80), ...cells(b, a, 80)]);
+      expect(await bothWays()).toEqual(["silent", "reached"]);
+      const said = () => host.lines.filter((line) => line.includes("the kernel refuses an IP set"));
+      expect(said()).toHaveLength(1);
+      expect(said()[0]).toContain("ipset cali40s:bad");
+      expect(dataplane.refused()).toMatchObject([{ kind: "set", where: "ipset cali40s:bad" }]);
+      // Everything else goes on.
+      await host.send({ type: "ipSetDeltaUpdate", id: "s:good", added: [], removed: [b.v4] });
+      expect(await bothWays()).toEqual(["silent", "silent"]);
+      await host.send({ type: "ipSetDeltaUpdate", id: "s:good", added: [b.v4], removed: [] });
+      // Without the member nobody can have, the set is taken and the policy is whole.
+      await host.send({ type: "ipSetDeltaUpdate", id: "s:bad", added: [], removed: ["0.0.0.0"] });
+      expect(await bothWays()).toEqual(["reached", "reached"]);
+      expect(dataplane.refused()).toEqual([]);
+      await host.send({ type: "ipSetDeltaUpdate", id: "s:bad", added: [a.v4], removed: [] });
+      expect(await bothWays()).toEqual(["silent", "reached"]);
+      expect(said()).toHaveLength(1);
+    }, 60_000);
+
     test("a rule that does not fit where packets come from is found behind the kernel's chain, and not its jump", async () => {
       const host = await DataplaneHost.create(backend);
       await using _ = host;
