@@ -78,7 +78,15 @@ export function evaluateEndpoint(state: PolicyState, passage: Passage): Evaluati
   return { ...evaluateProfiles(state, passage), tiers };
 }
 
-function applies(placed: PlacedPolicy, { endpoint, direction, stage }: Passage, state: PolicyState): boolean {
+/** Whether any policy, staged ones included, is asked there, whatever the packet. */
+export const hasPolicy = (state: PolicyState, place: Omit<Passage, "packet">): boolean =>
+  state.tiers.some(({ policies }) => policies.some((placed) => applies(placed, place, state)));
+
+function applies(
+  placed: PlacedPolicy,
+  { endpoint, direction, stage }: Omit<Passage, "packet">,
+  state: PolicyState,
+): boolean {
   const { policy } = placed;
   if (!policy.types.includes(direction) || !isOfStage(placed, direction, stage)) return false;
   return state.matches(policy.selector, state.labelsOf(endpoint.value));

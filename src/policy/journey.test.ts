@@ -301,6 +301,34 @@ test("a host endpoint for all interfaces also stands between workloads of one ho
   expect(ask([...base, neighbour, all], packet("10.0.0.1", "10.0.0.3")).action).toBe("allow");
 });
 
+test("pre-DNAT policy of the endpoint for all interfaces holds where an interface's own endpoint has none", () => {
+  const interfaces = { node: "n1", expectedIPs: ["192.168.0.1"], profiles: ["projectcalico-default-allow"] };
+  const own = (labels: Readonly<Record<string, string>>) =>
+    make("HostEndpoint", "own", { ...interfaces, interfaceName: "eth0" }, { labels });
+  const all = make("HostEndpoint", "all", { node: "n1", interfaceName: "*" }, { labels: { role: "all" } });
+  const early = (name: string, action: "Allow" | "Deny") =>
+    gnp(name, {
+      selector: `role == '${name}'`,
+      applyOnForward: true,
+      preDNAT: true,
+      types: ["Ingress"],
+      ingress: [{ action }],
+    });
+  const came = packet("8.8.8.8", "192.168.0.1");
+  const because = (...resources: Parameters<typeof ask>[0]) => ask([...base, ...resources], came).because;
+  const denied = "host endpoint all ingress: GlobalNetworkPolicy all in tier default, rule 1";
+  expect(because(own({}), all, early("all", "Deny"))).toBe(denied);
+  // Any pre-DNAT policy of its own takes its place.
+  const allowed = "host endpoint own ingress: GlobalNetworkPolicy own in tier default, rule 1";
+  expect(because(own({ role: "own" }), all, early("all", "Deny"), early("own", "Allow"))).toBe(allowed);
+  // What it allows, the interface's own endpoint is not asked about.
+  const closed = gnp("closed", { selector: "has(closed)", types: ["Ingress"] });
+  const open = ask([...base, own({ closed: "" }), all, early("all", "Allow"), closed], came);
+  expect(open.checkpoints.map(({ endpoint, stage, outcome }) => ({ endpoint, stage, outcome }))).toEqual([
+    { endpoint: "host endpoint all", stage: "preDnat", outcome: "allow" },
+  ]);
+});
+
 test("workloads and their own host: dropped by default, open the other way", () => {
   expect(ask(base, packet("10.0.0.1", "192.168.0.1")).because).toBe("DefaultEndpointToHostAction is drop");
   const setting = make("FelixConfiguration", "default", { defaultEndpointToHostAction: "Accept" });

@@ -6,7 +6,7 @@
 // traffic there, the local workloads' own policy, and policy for forwarded traffic of the interface it leaves by. What
 // untracked or pre-DNAT policy allowed is not asked again at the same interface.
 import type { IpAddress } from "../lib/ip.ts";
-import { type Direction, type Evaluation, evaluateEndpoint, type Stage } from "./evaluate.ts";
+import { type Direction, type Evaluation, evaluateEndpoint, hasPolicy, type Stage } from "./evaluate.ts";
 import { failsafeFor, failsafeReplyFor } from "./failsafe.ts";
 import type { Packet } from "./packet.ts";
 import { type Endpoint, endpointName, type Host, type PolicyState, type Workload } from "./state.ts";
@@ -136,11 +136,18 @@ class Journey {
       if (stage === "preDnat" && this.#question.established === true) continue;
       if (stage === last && this.#established(host, endpoint, "ingress", stage)) return undefined;
       const packet = stage === last ? this.#question.packet : arrived;
-      const outcome = this.#ask(host, endpoint, packet, "ingress", stage);
+      const asked = stage === "preDnat" ? this.#beforeDnat(host, endpoint) : endpoint;
+      const outcome = this.#ask(host, asked, packet, "ingress", stage);
       if (outcome === "deny") return this.#verdict("deny", this.#lastWord());
       if (outcome === "allow") return undefined; // and not asked again at this interface
     }
     return undefined;
+  }
+
+  /** An interface whose own endpoint has no pre-DNAT policy is under that of the endpoint for every interface. */
+  #beforeDnat(host: string, endpoint: Host): Host {
+    const has = hasPolicy(this.#state, { endpoint, direction: "ingress", stage: "preDnat" });
+    return has ? endpoint : (this.#anyInterface(host) ?? endpoint);
   }
 
   /** Out by a host's interface, forwarded. */

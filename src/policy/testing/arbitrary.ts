@@ -129,9 +129,9 @@ const workload = (index: number) =>
           },
         }) as KeyValue,
     );
-const hostEndpoint = (host: string, index: number) =>
-  fc.record({ name: fc.constantFrom("eth0", "*"), labels, profiles, ports }).map(
-    ({ name, labels: own, profiles: profileIds, ports: named }) =>
+const hostEndpoint = (host: string, index: number, name: string) =>
+  fc.record({ labels, profiles, ports }).map(
+    ({ labels: own, profiles: profileIds, ports: named }) =>
       ({
         key: { type: "hostEndpoint", host, endpoint: `hep-${host}-${name}` },
         value: {
@@ -144,6 +144,11 @@ const hostEndpoint = (host: string, index: number) =>
         },
       }) as KeyValue,
   );
+/** A host may have one for its interface, one for every interface, both or neither. */
+const hostEndpoints = (host: string, index: number) =>
+  fc
+    .constantFrom<(readonly string[])[]>([], ["eth0"], ["eth0"], ["*"], ["eth0", "*"])
+    .chain((names) => fc.tuple(...names.map((name) => hostEndpoint(host, index, name))));
 
 const networkSet = (name: string) =>
   fc
@@ -200,7 +205,7 @@ export const clusterWith = (policies: number, maxRules: number): fc.Arbitrary<re
   fc
     .tuple(
       fc.tuple(...PODS_V4.map((_, i) => optional(workload(i)))),
-      fc.tuple(optional(hostEndpoint("h1", 0)), optional(hostEndpoint("h2", 1))),
+      fc.tuple(hostEndpoints("h1", 0), hostEndpoints("h2", 1)),
       fc.tuple(...Array.from({ length: policies }, (_, i) => optional(policy(i, maxRules)))),
       fc.tuple(optional(tier("t1")), optional(tier("t2")), optional(tier("default"))),
       fc.tuple(profile("p1"), profile("p2")),

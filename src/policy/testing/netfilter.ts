@@ -304,7 +304,17 @@ export function netfilter(
     byId(heps.filter((h) => h.host === host && h.value.name === iface)) ??
     byId(heps.filter((h) => h.host === host && h.value.name === "*"));
   const runHep = (host: string, iface: string, direction: "ingress" | "egress", table: Table) => {
-    const hep = hepOf(host, iface);
+    const own = hepOf(host, iface);
+    const hasOwnChain =
+      table !== "mangle" ||
+      policyEntries.some(
+        ({ value }) =>
+          value.preDnat &&
+          value.types.includes("ingress") &&
+          own !== undefined &&
+          selects(parseSelector(value.selector), own.item.labels),
+      );
+    const hep = hasOwnChain ? own : hepOf(host, "*");
     if (hep === undefined || (table === "raw" && hep.value.name === "*")) return;
     if (table === "raw" && !policyEntries.some((p) => p.value.untracked)) return;
     if (table === "mangle" && !policyEntries.some((p) => p.value.preDnat)) return;
