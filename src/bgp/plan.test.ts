@@ -372,6 +372,14 @@ describe("the router", () => {
     expect(conf({}, 6)).toContain("has no IPv6 address");
     expect(conf({}, 6)).not.toContain("protocol bgp");
   });
+  test("NB-106 nor does it have filters", () => {
+    const rule = { action: "Accept" };
+    const filters = { f: { importV4: [rule], exportV4: [rule], importV6: [rule], exportV6: [rule] } };
+    const familiesOf = (bgp: object) => planOf({ nodes: { n1: { bgp } }, filters }).bgpFilters.map((each) => each.family);
+    expect(familiesOf({ ipv4Address: "10.0.0.1/24" })).toEqual([4, 4]);
+    expect(familiesOf({ ipv6Address: "fd00::1/64" })).toEqual([6, 6]);
+    expect(familiesOf({})).toEqual([]);
+  });
   test("its own node missing is said so", () => expect(() => planOf({}, "nowhere")).toThrow(NoSuchNode));
 });
 

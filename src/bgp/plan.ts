@@ -97,7 +97,7 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
       (family) => staticRoutes.some(({ via }) => via.includes(":") === (family === 6)),
       problems,
     ),
-    bgpFilters: functions,
+    bgpFilters: functions.filter(({ family }) => families.includes(family)),
     problems,
   };
 }
