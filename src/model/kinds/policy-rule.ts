@@ -8,6 +8,7 @@ import type { PortValue, ProtocolValue } from "../numbers.ts";
 import {
   choice,
   distinct,
+  extra,
   field,
   integer,
   limited,
@@ -18,17 +19,19 @@ import {
   port,
   protocol,
   selector,
+  subdomain,
   text,
 } from "./fields.ts";
 import type { Stored } from "./kind.ts";
 
 const icmp = object({ type: pointer(integer(0, 254)), code: pointer(integer(0, 255)) });
 
+const kubernetesName = () => extra(subdomain(), { limit: 253 });
 const entityRule = object({
   nets: field(list(text(), 256)),
   selector: field(selector(1024)),
   namespaceSelector: field(selector(1024)),
-  services: pointer(object({ name: field(limited(253)), namespace: field(limited(253)) })),
+  services: pointer(object({ name: field(kubernetesName()), namespace: field(kubernetesName()) })),
   ports: field(list(port(), 50)),
   notNets: field(list(text(), 256)),
   notSelector: field(selector(1024)),

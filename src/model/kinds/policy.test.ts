@@ -201,6 +201,12 @@ test("DM-036 services: at the far end only, alone, with a name, and with a names
   expect(await refused({ destination: { services } })).toEqual(["destination.services"]);
   expect(await refused({ source: { services: { name: "s" } } })).toEqual(["source.services.namespace"]);
   expect(await refused({ source: { services: { namespace: "ns" } } })).toEqual(["source.services.name"]);
+  for (const bad of ["10.0.0.1/32", "Always", "ff02::1", "a".repeat(254)]) {
+    expect(await refused({ source: { services: { ...services, name: bad } } })).toEqual(["source.services.name"]);
+    expect(await refused({ source: { services: { ...services, namespace: bad } } })).toEqual([
+      "source.services.namespace",
+    ]);
+  }
   for (const other of [
     { selector: "all()" },
     { notSelector: "has(a)" },
