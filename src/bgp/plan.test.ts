@@ -205,6 +205,17 @@ describe("the other side of a peering", () => {
     expect(reversed.peers.map(({ name }) => name)).toEqual(["Node_10_0_0_2"]);
     expect(reversed.staticRoutes).toEqual([{ prefix: "10.0.0.2/32", via: "10.0.0.254" }]);
   });
+  test("NB-084 by address and port, unless the node is known to listen on another", () => {
+    const reversed = (configuration: object) =>
+      planOf({
+        nodes,
+        configuration: { ...NO_MESH, ...configuration },
+        peers: { p: { node: "n2", peerIP: "10.0.0.1:1179", asNumber: 64512 } },
+      }).peers.map(({ name }) => name);
+    expect(reversed({})).toEqual(["Node_10_0_0_2"]);
+    expect(reversed({ listenPort: 1179 })).toEqual(["Node_10_0_0_2_port_1179"]);
+    expect(reversed({ listenPort: 179 })).toEqual([]);
+  });
   test("NB-085 not where it is said by hand", () =>
     expect(
       planOf({
@@ -375,7 +386,8 @@ describe("the router", () => {
   test("NB-106 nor does it have filters", () => {
     const rule = { action: "Accept" };
     const filters = { f: { importV4: [rule], exportV4: [rule], importV6: [rule], exportV6: [rule] } };
-    const familiesOf = (bgp: object) => planOf({ nodes: { n1: { bgp } }, filters }).bgpFilters.map((each) => each.family);
+    const familiesOf = (bgp: object) =>
+      planOf({ nodes: { n1: { bgp } }, filters }).bgpFilters.map((each) => each.family);
     expect(familiesOf({ ipv4Address: "10.0.0.1/24" })).toEqual([4, 4]);
     expect(familiesOf({ ipv6Address: "fd00::1/64" })).toEqual([6, 6]);
     expect(familiesOf({})).toEqual([]);
@@ -431,8 +443,9 @@ describe("what is announced and what the kernel takes", () => {
   });
   test("NB-115 routes to nodes with WireGuard are Felix'", () => {
     const wireguard = { interfaceIPv4Address: "10.65.0.1" };
-    const nodes = { n1: { ...n(1), wireguard }, n2: { ...n(2), wireguard }, n3: n(3) };
-    expect(planOf({ nodes }).kernelExport[4]).toContainEqual({ nextHop: "10.0.0.2", action: "reject" });
+    const nodes = { n1: { ...n(1), wireguard }, a: { ...n(9), wireguard }, n2: { ...n(2), wireguard }, n3: n(3) };
+    const hops = planOf({ nodes }).kernelExport[4].flatMap((step) => ("nextHop" in step ? [step.nextHop] : []));
+    expect(hops).toEqual(["10.0.0.2", "10.0.0.9"]);
     expect(planOf({ nodes: { ...nodes, n1: n(1) } }).kernelExport[4]).not.toContainEqual({
       nextHop: "10.0.0.2",
       action: "reject",

@@ -87,7 +87,8 @@ function encryptedNextHops(state: BgpState, node: BgpNode, family: IpVersion): r
   if (node.wireguard[family] === undefined) return [];
   return [...state.nodes.values()]
     .filter((other) => other.name !== node.name && other.wireguard[family] !== undefined)
-    .flatMap((other) => other.networks[family]?.address ?? []);
+    .flatMap((other) => other.networks[family]?.address ?? [])
+    .sort(compare);
 }
 
 function poolSteps(

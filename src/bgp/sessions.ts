@@ -199,7 +199,9 @@ class SessionFinder {
     if (peer.peerSelector !== undefined) return matchesNode(peer.peerSelector, this.#node) ? "both" : undefined;
     if (peer.peerAddress === undefined || !this.#isOwn(peer.peerAddress.address)) return undefined;
     const { address, port } = peer.peerAddress;
-    const isHere = port === undefined || port === (this.#listenPort(this.#node) ?? BGP_PORT);
+    const ownPort = this.#listenPort(this.#node);
+    // Where nobody said what port nodes listen on, none is wrong: this side still reaches the other's.
+    const isHere = port === undefined || ownPort === undefined || port === ownPort;
     const isOurAs = peer.asNumber === undefined || peer.asNumber === this.#asNumber(this.#node);
     return isHere && isOurAs ? ipVersion(address) : undefined;
   }
