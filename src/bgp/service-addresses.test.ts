@@ -106,11 +106,18 @@ describe("services of Kubernetes", () => {
       serviceExternalIPs: [{ cidr: "203.0.113.5/32" }],
       serviceLoadBalancerIPs: [{ cidr: "198.51.100.9/32" }],
     };
-    expect(announced({ configuration, spec: { externalIPs: ["203.0.113.5"] } })).toEqual(["203.0.113.5/32"]);
-    expect(announced({ configuration, spec: { type: "LoadBalancer" }, ingress: ["198.51.100.9"] })).toEqual([
-      "198.51.100.9/32",
-    ]);
-    expect(announced({ configuration, spec: { externalIPs: ["203.0.113.6"] } })).toEqual([]);
+    const one = (spec: object, more: Partial<Given> = {}) =>
+      announced({
+        configuration,
+        endpoints: [{ node: "n2", ready: false }],
+        spec: { externalTrafficPolicy: "Cluster", ...spec },
+        ...more,
+      });
+    expect(one({ externalIPs: ["203.0.113.5"] })).toEqual(["203.0.113.5/32"]);
+    expect(one({ type: "LoadBalancer" }, { ingress: ["198.51.100.9"] })).toEqual(["198.51.100.9/32"]);
+    expect(one({ externalIPs: ["203.0.113.6"] })).toEqual([]);
+    expect(one({ externalIPs: ["203.0.113.5"] }, { endpoints: [] })).toEqual([]); // nobody looked for endpoints yet
+    expect(one({ externalIPs: ["203.0.113.5"], externalTrafficPolicy: "" })).toEqual([]);
     const made = plan(stateOf(configuration), "n1", { serviceAddresses: ["203.0.113.5/32"] });
     expect(made.kernelExport[4]).toContainEqual({ within: "203.0.113.5/32", action: "reject" }); // no blackhole in our own kernel
     expect(made.bgpExport[4]).toContainEqual({ within: "203.0.113.5/32", action: "accept" });

@@ -52,7 +52,7 @@ interface Service {
   readonly balancerIps: readonly IpAddress[];
   /** What the load balancer is asked for, told or not. */
   readonly wantedBalancerIps: readonly IpAddress[];
-  readonly isLocal: boolean;
+  readonly trafficPolicy: string | undefined;
   readonly families: ReadonlySet<string>;
 }
 
@@ -71,7 +71,7 @@ function readService(json: unknown): Service {
     externalIps: addresses(spec.texts("externalIPs")),
     balancerIps,
     wantedBalancerIps: [...addresses([spec.text("loadBalancerIP") ?? ""]), ...balancerIps],
-    isLocal: spec.text("externalTrafficPolicy") === "Local",
+    trafficPolicy: spec.filled("externalTrafficPolicy"),
     families: new Set(spec.texts("ipFamilies")),
   };
 }
@@ -109,19 +109,21 @@ function slicesByService(slices: Iterable<unknown>): ReadonlyMap<string, readonl
 }
 
 function isAnnounced(service: Service, slices: readonly Slice[], { nodeName, configuration }: ServiceInputs): boolean {
-  if (!TYPES.has(service.type) || service.clusterIps.length === 0) return false;
+  // A service that Kubernetes has not looked for endpoints of yet has none to be told of.
+  if (!TYPES.has(service.type) || service.clusterIps.length === 0 || slices.length === 0) return false;
   const ready = slices
     .filter(({ addressType }) => service.families.size === 0 || service.families.has(addressType))
     .flatMap(({ readyNodes }) => readyNodes);
-  if (service.isLocal) return ready.includes(nodeName);
+  if (service.trafficPolicy === "Local") return ready.includes(nodeName);
   const isAlone = (ranges: readonly string[], ips: readonly IpAddress[]) =>
     ips.some((address) => ranges.some((range) => tryParseCidr(range) === hostCidr(address)));
+  const balancerIps = service.type === "LoadBalancer" ? service.wantedBalancerIps : [];
   if (
-    service.type === "LoadBalancer" &&
-    isAlone(configuration?.serviceLoadBalancerIps ?? [], service.wantedBalancerIps)
+    service.trafficPolicy === "Cluster" &&
+    (isAlone(configuration?.serviceLoadBalancerIps ?? [], balancerIps) ||
+      isAlone(configuration?.serviceExternalIps ?? [], service.externalIps))
   )
     return true;
-  if (isAlone(configuration?.serviceExternalIps ?? [], service.externalIps)) return true;
   return configuration?.serviceLoadBalancerAggregation === false && ready.length > 0;
 }
 
