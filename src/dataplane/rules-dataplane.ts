@@ -5,6 +5,7 @@ import { ArpRules } from "./managers/arp-rules.ts";
 import { ChainPlacer } from "./managers/chain-placer.ts";
 import { EndpointRegistry } from "./managers/endpoint-registry.ts";
 import { HostRules } from "./managers/host-rules.ts";
+import { KnownSources } from "./managers/known-sources.ts";
 import { IpvsRules } from "./managers/ipvs-rules.ts";
 import { FloatingIps, OutgoingNat } from "./managers/nat-rules.ts";
 import { PolicyManager } from "./managers/policy-manager.ts";
@@ -60,6 +61,7 @@ export function createRuleManagers(options: RuleManagersOptions): RuleManagers {
   managers.push(
     new PolicyManager({ config, names, planes }),
     new WorkloadRules(endpointDeps),
+    new KnownSources(planes, endpointDeps.registry),
     new HostRules(endpointDeps),
     new FloatingIps({ planes, registry, isEnabled: options.floatingIps }),
     new PoolSet(sets, SET.masqueradePools, (pool) => pool.masquerade),

@@ -118,6 +118,9 @@ export class IptablesTable implements LayerTable, Reconciler {
   removeChain(name: string): void {
     this.#wanted.remove(name);
   }
+  isNeeded(name: string): boolean {
+    return this.#wanted.isNeeded(name);
+  }
   setHook(kernelChain: string, place: HookPlace, rules: readonly Rule[]): void {
     this.#wanted.setHook(kernelChain, place, rules);
   }
@@ -155,10 +158,12 @@ export class IptablesTable implements LayerTable, Reconciler {
     // Somebody may have written since: what we compare with is always fresh, or known to be as good.
     if (!isKnown) this.#actual = undefined;
     let searches = 0;
+    let hasStandIns = false;
     for (let attempt = 0; ; attempt++) {
       try {
         await this.#applyOnce(signal);
-        return this.#outcome();
+        // What stands in may lead to a chain that its manager has to fill first.
+        return hasStandIns ? { againInMs: 0 } : this.#outcome();
       } catch (error) {
         if (signal.aborted) throw error;
         this.#actual = undefined;
@@ -169,6 +174,7 @@ export class IptablesTable implements LayerTable, Reconciler {
         if (attempt >= 1 && searches < SEARCHES && isRefusal(error)) {
           searches++;
           if (await this.#setAside(error, signal)) {
+            hasStandIns = true;
             [attempt, searches] = [0, 0]; // there may be more; that goes on only as long as something gives way
             continue;
           }

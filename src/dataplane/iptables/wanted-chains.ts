@@ -121,9 +121,10 @@ export class WantedChains {
   }
 
   #setPart(part: RuleChain): void {
-    const texts = lowerChain(this.#context, this.#aside.stoodIn(part.name, this.#layer, part));
+    const stoodIn = this.#aside.stoodIn(part.name, this.#layer, part);
+    const texts = lowerChain(this.#context, stoodIn);
     const before = this.#written.get(part.name);
-    const targets = chainTargets(part);
+    const targets = stoodIn === part ? chainTargets(part) : chainTargets(part).union(chainTargets(stoodIn));
     if (before === undefined || !sameList(before.texts, texts)) {
       this.#written.set(part.name, { name: part.name, texts, hashes: ruleHashes(part.name, texts), targets });
       if (this.#graph.isNeeded(part.name)) this.#onChange(part.name);

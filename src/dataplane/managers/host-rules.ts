@@ -1,20 +1,24 @@
 // The chains of host endpoints: what reaches and leaves the host's own processes, what is forwarded past it, and what is
 // looked at before connection tracking or destination NAT.
 import type { ProtoHostEndpoint, TierInfo } from "../../calc/index.ts";
+import { unreachable } from "../../lib/unreachable.ts";
 import type { Manager } from "../manager.ts";
 import { workloadPatterns } from "../rules/config.ts";
-import { endpointChain, type EndpointChainInput, failsafeChains } from "../rules/endpoint-chains.ts";
+import { closedDetour, closedInstead, type HostDispatch } from "../rules/detours.ts";
+import { closedChain, endpointChain, type EndpointChainInput, failsafeChains } from "../rules/endpoint-chains.ts";
 import type { Direction, EndpointChainKind } from "../rules/names.ts";
 import {
   destinationPort,
   type DispatchChain,
   goto,
+  hostChain,
   inInterface,
   type Layer,
   outInterface,
   protocolIs,
   returnAction,
   type Rule,
+  type RuleChain,
 } from "../rules/rule.ts";
 import type { PlacedChain } from "./chain-placer.ts";
 import { type PolicyGroup, planTiers } from "./tier-chains.ts";
@@ -32,6 +36,15 @@ interface ChainWish {
   readonly allow: "accept" | "return";
 }
 
+const PLACES = ["filter", "forward", "mangle", "raw"] as const satisfies readonly HostPlace[];
+const SIDES = ["in", "out"] as const;
+const layerOf = (place: HostPlace): Layer => (place === "forward" ? "filter" : place);
+/** Leads by interface to the endpoints' chains. */
+const dispatchOf = (place: HostPlace, side: "in" | "out"): HostDispatch =>
+  `cali-${side === "in" ? "from" : "to"}-${place === "forward" ? "hep-forward" : "host-endpoint"}`;
+/** Ends the way of packets whose policy cannot be asked. */
+const closedOf = (place: HostPlace, side: "in" | "out"): string =>
+  place === "forward" ? `cali-closed-${side}-forward` : `cali-closed-${side}`;
 const FAILSAFE = { in: "cali-failsafe-in", out: "cali-failsafe-out" } as const;
 
 export class HostRules implements Manager {
@@ -45,6 +58,9 @@ export class HostRules implements Manager {
     for (const plane of deps.planes)
       for (const layer of ["raw", "mangle", "filter"] as const)
         for (const built of failsafeChains(deps.config, layer, plane.version)) plane.tables[layer].setChain(built);
+    for (const place of PLACES)
+      for (const side of SIDES)
+        for (const { tables } of deps.planes) tables[layerOf(place)].setChain(this.#closed(place, side));
   }
 
   onUpdate(): void {} // the registry remembers
@@ -65,6 +81,7 @@ export class HostRules implements Manager {
         this.#deps.placer.remove(`host ${owner}`);
         this.#owners.delete(owner);
       }
+    const open = new Set<string>();
     const targets: HostTargets = {
       filter: { in: new Map(), out: new Map() },
       forward: { in: new Map(), out: new Map() },
@@ -75,9 +92,10 @@ export class HostRules implements Manager {
       const endpoint = registry.hostEndpoints.get(id);
       if (endpoint === undefined) continue;
       this.#owners.add(interfaceName);
+      if (endpoint.forwardTiers.length === 0) open.add(interfaceName);
       this.#place(interfaceName, endpoint, targets);
     }
-    this.#applyDispatch(targets);
+    this.#applyDispatch(targets, open);
   }
 
   #place(interfaceName: string, endpoint: ProtoHostEndpoint, targets: HostTargets): void {
@@ -102,7 +120,7 @@ export class HostRules implements Manager {
         profileChains: profiles.map((profile) => names.profile(direction, profile)),
         ...(wish.use === "forward" ? {} : { failsafeChain: FAILSAFE[side] }),
       });
-      chains.push({ layer: wish.place === "forward" ? "filter" : wish.place, chain: built });
+      chains.push({ layer: layerOf(wish.place), chain: built });
       groups.push(...plan.groups);
       targets[wish.place][side].set(interfaceName, name);
     }
@@ -131,15 +149,49 @@ export class HostRules implements Manager {
     return wishes;
   }
 
-  #applyDispatch(targets: HostTargets): void {
-    for (const { tables } of this.#deps.planes)
-      for (const place of ["filter", "forward", "mangle", "raw"] as const)
-        for (const side of ["in", "out"] as const) {
-          const word = place === "forward" ? "hep-forward" : "host-endpoint";
-          const name = `cali-${side === "in" ? "from" : "to"}-${word}`;
-          const layer: Layer = place === "forward" ? "filter" : place;
-          tables[layer].setChain(this.#dispatch(name, side, place, targets[place][side]));
+  /** @param open interfaces past which forwarded traffic goes without policy */
+  #applyDispatch(targets: HostTargets, open: ReadonlySet<string>): void {
+    for (const place of PLACES)
+      for (const side of SIDES) {
+        const name = dispatchOf(place, side);
+        const dispatch = this.#dispatch(name, side, place, targets[place][side]);
+        const instead = new Map(
+          [...targets[place][side]].map(([interfaceName, own]) => [
+            interfaceName,
+            place === "forward" && open.has(interfaceName) ? own : closedOf(place, side),
+          ]),
+        );
+        const closed = closedDispatch(closedInstead(name).chain, dispatch, instead);
+        for (const { tables } of this.#deps.planes) {
+          tables[layerOf(place)].setChain(dispatch);
+          tables[layerOf(place)].setChain(closed);
         }
+      }
+  }
+
+  #closed(place: HostPlace, side: "in" | "out"): RuleChain {
+    const { filterAllow, mangleAllow } = this.#deps.config;
+    const name = closedOf(place, side);
+    const direction = side === "out" ? "egress" : "ingress";
+    const failsafeChain = FAILSAFE[side];
+    const input = { name, direction, failsafeChain } as const;
+    switch (place) {
+      case "filter":
+        return closedChain(this.#deps.config, { ...input, use: "normal", allow: filterAllow });
+      case "forward":
+        return closedChain(this.#deps.config, { name, direction, use: "forward", allow: filterAllow });
+      case "mangle":
+        return closedChain(
+          this.#deps.config,
+          side === "out"
+            ? { ...input, use: "normal", allow: "return" }
+            : { ...input, use: "preDnat", allow: mangleAllow },
+        );
+      case "raw":
+        return closedChain(this.#deps.config, { ...input, use: "untracked", allow: "accept" });
+      default:
+        return unreachable(place);
+    }
   }
 
   #dispatch(
@@ -171,9 +223,25 @@ export class HostRules implements Manager {
         action: returnAction,
         comments: ["Keep the agent health port open on the loopback"],
       });
-    const otherwise = anywhere === undefined ? [] : [{ action: goto(anywhere) }];
+    const otherwise: Rule[] =
+      anywhere === undefined ? [] : [{ action: goto(anywhere), ifRefused: closedDetour(closedOf(place, direction)) }];
     return { kind: "dispatch", name, direction, targets, before, otherwise, isHostWide: true };
   }
+}
+
+/** The same choice by plain rules, to other chains. */
+function closedDispatch(
+  name: string,
+  { before = [], direction }: DispatchChain,
+  chains: ReadonlyMap<string, string>,
+): RuleChain {
+  const rules: Rule[] = [...before];
+  for (const [interfaceName, to] of chains)
+    if (interfaceName !== "*")
+      rules.push({ match: [{ kind: "interface", direction, name: interfaceName }], action: goto(to) });
+  const anywhere = chains.get("*");
+  if (anywhere !== undefined) rules.push({ action: goto(anywhere) });
+  return hostChain(name, rules);
 }
 
 const isOutward = (kind: EndpointChainKind): boolean => kind === "toHost" || kind === "toHostForward";

@@ -86,6 +86,7 @@ export class NftPlane implements RulePlane {
       version: this.version,
       setChain: (chain) => this.#setChain(layer, chain),
       removeChain: (name) => this.#removeChain(nftChainName(layer, name)),
+      isNeeded: (name) => this.wanted.isNeeded(nftChainName(layer, name)),
       setHook: (kernelChain, place, rules) => this.wanted.setHook(layer, kernelChain, place, rules),
     };
   }

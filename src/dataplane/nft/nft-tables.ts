@@ -73,8 +73,8 @@ export class NftTables implements Reconciler {
       try {
         await this.#applyOnce({ isRetry: attempt + overtaken > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, overtaken });
         this.#isRefused = false;
-        this.#refusals.committed();
-        return { againInMs: LOOK_MS };
+        // What stands in may lead to a chain that its manager has to fill first.
+        return { againInMs: this.#refusals.committed() ? 0 : LOOK_MS };
       } catch (error) {
         this.#needsRead = true;
         // Somebody wrote between our look and our write: look again at once. That is no fault of anybody.

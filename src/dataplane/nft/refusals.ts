@@ -57,8 +57,9 @@ export class Refusals {
     for (const plane of this.#options.planes) plane.takeBack();
   }
 
-  /** A transaction went through: now it is known what stands in. */
-  committed(): void {
+  /** A transaction went through: now it is known what stands in. Gives whether that is anything new. */
+  committed(): boolean {
+    const hasNew = this.#errors.size > 0;
     for (const refused of this.#errors.size === 0 ? [] : this.#current()) {
       const error = this.#errors.get(refused.where);
       if (error !== undefined) this.#log.tell(refused, error);
@@ -66,6 +67,7 @@ export class Refusals {
     if (this.#errors.size > 0) this.#listed = undefined;
     this.#errors.clear();
     if (!this.#options.planes.some((plane) => plane.wanted.hasAside)) this.#log.settled();
+    return hasNew;
   }
 
   /** Sets aside what the transaction was refused for. False when that cannot be told: then nothing was done. */

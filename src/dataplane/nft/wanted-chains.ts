@@ -39,12 +39,18 @@ export class WantedChains {
     this.#chains.set(name, { layer, offered: chain });
     this.#aside.forget(name); // what was refused may be another rule now
     if (this.#graph.isNeeded(name)) this.#onChange(name);
-    this.#graph.set(name, new Set([...chainTargets(chain)].map((target) => nftChainName(layer, target))));
+    this.#link(name, layer, chain);
     const isForced = chain.kind === "rules" && chain.isForced === true;
     if (isForced && !this.#forced.has(name)) {
       this.#forced.add(name);
       this.#graph.hold(name);
     } else if (!isForced && this.#forced.delete(name)) this.#graph.letGo(name);
+  }
+
+  /** What stands in may lead elsewhere than what was offered. */
+  #link(name: string, layer: Layer, offered: Chain): void {
+    const targets = chainTargets(offered).union(chainTargets(this.#aside.stoodIn(name, layer, offered)));
+    this.#graph.set(name, new Set([...targets].map((target) => nftChainName(layer, target))));
   }
 
   /** Whether there was such a chain. */
@@ -68,6 +74,9 @@ export class WantedChains {
     this.set(layer, hostChain(kernelChain, [...hooks.insert, ...hooks.append]));
   }
 
+  isNeeded(name: string): boolean {
+    return this.#graph.isNeeded(name);
+  }
   has(name: string): boolean {
     return this.#chains.has(name);
   }
@@ -192,6 +201,7 @@ export class WantedChains {
     const wanted = this.#chains.get(name);
     if (wanted === undefined) return;
     delete wanted.prepared;
+    this.#link(name, wanted.layer, wanted.offered);
     if (this.#graph.isNeeded(name)) this.#onChange(name);
   }
 }

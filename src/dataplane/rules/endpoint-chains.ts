@@ -83,6 +83,19 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
   return chain(input.name, rules);
 }
 
+/** For an endpoint whose policy cannot be asked: known connections and failsafe ports pass, and nothing else. */
+export function closedChain(
+  config: RulesConfig,
+  input: Pick<EndpointChainInput, "name" | "direction" | "use" | "allow" | "failsafeChain">,
+): RuleChain {
+  const { use } = input;
+  const isFinal = use === "normal" || use === "forward"; // rejecting is not possible before routing
+  return chain(input.name, [
+    ...openingRules(config, { ...input, isWorkload: false, adminUp: true, tiers: [], profileChains: [] }),
+    { action: isFinal ? denyAction(config) : drop, comments: ["Policy cannot be asked"] },
+  ]);
+}
+
 /** What comes before policy: limits, known connections, and the ports nobody can lock. */
 function openingRules(config: RulesConfig, input: EndpointChainInput): Rule[] {
   const { marks } = config;

@@ -1,6 +1,7 @@
 // The chains every node has in the filter table, where packets to, from and through the host are let pass or stopped.
 import type { IpVersion } from "../../lib/ip.ts";
 import { type RulesConfig, SET, vxlanEnabledFor, workloadPatterns } from "./config.ts";
+import { askHostPolicy } from "./detours.ts";
 import { denyAction } from "./endpoint-chains.ts";
 import { accepted, allow, dispensable, hook, type Hooks } from "./hooks.ts";
 import {
@@ -71,14 +72,14 @@ function forwardChain(config: RulesConfig): RuleChain {
     });
   rules.push(
     { action: clearMark(marks.all & ~marks.accept) },
-    { match: [markClear(marks.accept)], action: jump("cali-from-hep-forward") },
+    askHostPolicy("cali-from-hep-forward", markClear(marks.accept)),
   );
   for (const pattern of workloadPatterns(config))
     rules.push(
       { match: [inInterface(pattern)], action: jump("cali-from-wl-dispatch"), ifRefused: "close" },
       { match: [outInterface(pattern)], action: jump("cali-to-wl-dispatch"), ifRefused: "close" },
     );
-  rules.push({ action: jump("cali-to-hep-forward") }, { action: jump("cali-cidr-block") });
+  rules.push(askHostPolicy("cali-to-hep-forward"), dispensable({ action: jump("cali-cidr-block") }));
   return hostChain("cali-FORWARD", rules);
 }
 
@@ -128,7 +129,7 @@ function inputRules(config: RulesConfig, version: IpVersion): Rule[] {
   rules.push(
     { match: [markSet(marks.accept)], action: allowed },
     { action: clearMark(marks.all) },
-    { action: jump("cali-from-host-endpoint") },
+    askHostPolicy("cali-from-host-endpoint"),
     accepted(config, allowed),
   );
   return rules;
@@ -208,7 +209,7 @@ function outputRules(config: RulesConfig, version: IpVersion): Rule[] {
   rules.push(
     { action: clearMark(marks.all) },
     // A packet with a new destination still has its old interface here; mangle POSTROUTING sees the new one.
-    { match: [{ kind: "ctDnat", negated: true }], action: jump("cali-to-host-endpoint") },
+    askHostPolicy("cali-to-host-endpoint", { kind: "ctDnat", negated: true }),
     accepted(config, allowed),
   );
   return rules;

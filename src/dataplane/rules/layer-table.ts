@@ -9,6 +9,8 @@ export interface LayerTable {
   /** Offers a chain; it is written if something leads to it. */
   setChain(chain: Chain): void;
   removeChain(name: string): void;
+  /** Whether something leads to the chain. */
+  isNeeded(name: string): boolean;
   /** Our rules in one of the kernel's chains (FORWARD, …). */
   setHook(kernelChain: string, place: "insert" | "append", rules: readonly Rule[]): void;
 }

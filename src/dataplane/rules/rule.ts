@@ -104,9 +104,16 @@ export interface Rule {
   readonly annotations?: readonly string[];
   /**
    * For a kernel that refuses it, where the action does not tell: `leaveOut`, since without it no more passes; `close`,
-   * since it is about workloads only, in a chain of the whole host.
+   * since it is about workloads only, in a chain of the whole host; or where its packets go instead.
    */
-  readonly ifRefused?: "leaveOut" | "close";
+  readonly ifRefused?: "leaveOut" | "close" | Detour;
+}
+
+/** A chain that lets no more pass than the rule that leads there instead would have, and why it is not simply a drop. */
+export interface Detour {
+  readonly chain: string;
+  /** What becomes of packets there, for an operator. */
+  readonly meaning: string;
 }
 
 /** One chain of ours. */

@@ -3,6 +3,7 @@ import type { IpAddress } from "../../lib/ip.ts";
 import { Aside } from "./aside.ts";
 import type { RulesConfig } from "./config.ts";
 import { endpointChain } from "./endpoint-chains.ts";
+import { askHostPolicy } from "./detours.ts";
 import { allocateMarks } from "./marks.ts";
 import {
   accept,
@@ -177,14 +178,41 @@ describe("the host's own access", () => {
           if (action?.kind === "drop" && !isNarrow(match, of)) expect({ where, rule, match }).toBeUndefined();
     });
 
-  test("policy is never passed by: without a jump to it nothing is written at all", () => {
-    const jumps = rulesOfTheHost(config("accept")).filter(({ rule: { action } }) => action?.kind === "jump");
-    const spared = jumps.filter(({ standIns }) => standIns.length === 0).map(({ rule: { action } }) => action);
-    const names = new Set(spared.map((action) => (action?.kind === "jump" ? action.chain : "")));
-    for (const name of ["cali-from-host-endpoint", "cali-to-host-endpoint", "cali-from-hep-forward", "cali-INPUT"])
-      expect(names).toContain(name);
-    for (const name of ["cali-egress-dscp", "cali-rpf-skip", "cali-wireguard-incoming-mark"])
-      expect(names).not.toContain(name);
+  /** Chains that stand-ins of jumps to the chain lead to. */
+  const leadsTo = (of: string): string[] =>
+    rulesOfTheHost(config("accept"))
+      .filter(({ rule: { action } }) => action?.kind === "jump" && action.chain === of)
+      .flatMap(({ standIns }) => standIns.map(({ action }) => (action?.kind === "jump" ? action.chain : "nowhere")));
+
+  test("policy is never passed by: where it cannot be asked its endpoints are closed, and else nothing is written", () => {
+    for (const [name, instead] of [
+      ["cali-from-host-endpoint", "cali-from-host-closed"],
+      ["cali-to-host-endpoint", "cali-to-host-closed"],
+      ["cali-from-hep-forward", "cali-from-hep-closed"],
+      ["cali-to-hep-forward", "cali-to-hep-closed"],
+    ] as const)
+      expect(new Set(leadsTo(name))).toEqual(new Set([instead]));
+    for (const name of ["cali-INPUT", "cali-FORWARD", "cali-forward-check"]) expect(leadsTo(name)).toEqual([]);
+    for (const name of ["cali-egress-dscp", "cali-rpf-skip", "cali-wireguard-incoming-mark", "cali-cidr-block"])
+      expect(new Set(leadsTo(name))).toEqual(new Set(["nowhere"]));
+  });
+
+  test("a jump that is refused for its match is led elsewhere without it", () => {
+    const rule = askHostPolicy("cali-to-host-endpoint", { kind: "ctDnat", negated: true });
+    const standIns = standInsFor(rule, hostWide);
+    expect(standIns.map(({ match }) => match)).toEqual([rule.match, undefined]);
+    expect(standIns.map(describeStandIn)[1]).toContain("closed but for known connections and failsafe ports");
+  });
+
+  test("where the way back cannot be asked for, a workload's sources are asked for, and at worst all its packets stop", () => {
+    const check = rulesOfTheHost(config("accept")).find(({ rule: { match } }) =>
+      match?.some(({ kind }) => kind === "reversePathFails"),
+    );
+    const marked = [markSet(config("accept").marks.scratch0)];
+    expect(check?.standIns).toMatchObject([
+      { match: marked, action: jump("cali-rpf-known") },
+      { match: marked, action: drop },
+    ]);
   });
 
   test("the DSCP jump, returns and the mark of forwarded packets are left out", () => {

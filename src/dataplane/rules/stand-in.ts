@@ -4,7 +4,8 @@
 // with ever fewer of them, since whether the rule meant a packet cannot be asked.
 //
 // In a chain that the host's own packets walk, what would drop all of them is no stand-in: nobody is locked out because
-// a kernel lacks something. There a jump to policy must be written, or nothing is.
+// a kernel lacks something. There a jump to policy gives way to one to a chain that leaves the failsafe ports open
+// (detours.ts), and where it has no such detour it must be written, or nothing is.
 import {
   type Action,
   type Chain,
@@ -45,8 +46,9 @@ export function standInsFor(rule: Rule, place: Place): readonly Rule[] {
     const sameDrop = rule.action?.kind === "reject" ? [closed(rule, rule.match ?? [])] : [];
     return [...nearest, ...sameDrop, leftOut(rule)];
   }
-  if (isPolicyOfTheHost(rule, place)) return [];
-  return [...nearest, ...closings(rule, place)];
+  const elsewhere = detours(rule);
+  if (isPolicyOfTheHost(rule, place)) return elsewhere;
+  return [...nearest, ...elsewhere, ...closings(rule, place)];
 }
 
 /** Without it no more passes than with it. */
@@ -80,6 +82,21 @@ const WIDTHS: readonly ReadonlySet<Match["kind"]>[] = [
   new Set(["interface", "mark", "protocol", "nets", "address"] as const),
   new Set(["interface", "mark"] as const),
 ];
+
+/** The rule's packets, and then more, are led to another chain. */
+function detours(rule: Rule): Rule[] {
+  const { ifRefused, action } = rule;
+  if (typeof ifRefused !== "object") return [];
+  const whole = rule.match ?? [];
+  const kept = whole.filter(({ kind }) => WIDTHS[0]?.has(kind));
+  const widths = action?.kind === "drop" ? [kept] : kept.length === whole.length ? [whole] : [whole, kept];
+  return widths.map((match) => ({
+    ...(match.length === 0 ? {} : { match }),
+    action: { kind: action?.kind === "goto" ? "goto" : "jump", chain: ifRefused.chain },
+    comments: ["Led elsewhere: the rule here was refused by the kernel"],
+    ifRefused,
+  }));
+}
 
 function closings(rule: Rule, { isHostWide }: Place): Rule[] {
   const { action } = rule;
@@ -116,6 +133,7 @@ export const namesAny = (rule: Rule, sets: ReadonlySet<SetId>): boolean =>
 /** What is done instead, for an operator. */
 export function describeStandIn(standIn: Rule): string {
   if (standIn.action === undefined) return "it is left out";
+  if (typeof standIn.ifRefused === "object") return standIn.ifRefused.meaning;
   if (standIn.action.kind !== "drop") return "it decides as it should, and is not recorded";
   const kinds = [...new Set((standIn.match ?? []).map(({ kind }) => WORDS[kind] ?? kind))];
   if (kinds.length === 0) return "packets that come to its place are dropped";

@@ -2,6 +2,7 @@
 // the filter table are in filter-chains.ts.
 import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
 import { type RulesConfig, SET, vxlanEnabledFor, workloadPatterns } from "./config.ts";
+import { askHostPolicy, KNOWN_SOURCES } from "./detours.ts";
 import { accepted, allow, dispensable, hook, type Hooks } from "./hooks.ts";
 import {
   accept,
@@ -59,13 +60,13 @@ export function rawChains(config: RulesConfig, version: IpVersion): RuleChain[] 
     });
   prerouting.push(
     // Rejecting is not possible before routing: anti-spoofing always drops.
-    { match: [markSet(marks.scratch0), { kind: "reversePathFails" }], action: drop },
-    { match: [markClear(marks.scratch0)], action: jump("cali-from-host-endpoint") },
+    { match: [markSet(marks.scratch0), { kind: "reversePathFails" }], action: drop, ifRefused: KNOWN_SOURCES },
+    askHostPolicy("cali-from-host-endpoint", markClear(marks.scratch0)),
     { match: [markSet(marks.accept)], action: accept },
   );
   const output: Rule[] = [
     { action: clearMark(marks.all) },
-    { action: jump("cali-to-host-endpoint") },
+    askHostPolicy("cali-to-host-endpoint"),
     ...vxlan,
     { match: [markSet(marks.accept)], action: accept },
   ];
@@ -103,7 +104,7 @@ export function mangleChains(config: RulesConfig): RuleChain[] {
   const prerouting: Rule[] = [
     { match: [established], action: allowed },
     { match: [markSet(marks.accept)], action: allowed },
-    { action: jump("cali-from-host-endpoint") },
+    askHostPolicy("cali-from-host-endpoint"),
     accepted(config, allowed),
   ];
   const postrouting: Rule[] = [];
@@ -138,7 +139,7 @@ export function mangleChains(config: RulesConfig): RuleChain[] {
     });
   postrouting.push(
     { action: clearMark(marks.all) },
-    { match: [{ kind: "ctDnat" }], action: jump("cali-to-host-endpoint") },
+    askHostPolicy("cali-to-host-endpoint", { kind: "ctDnat" }),
     accepted(config, returnAction),
   );
   return [hostChain("cali-PREROUTING", prerouting), hostChain("cali-POSTROUTING", postrouting)];

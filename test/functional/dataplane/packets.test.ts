@@ -1,7 +1,9 @@
 // What reaches whom: real packets through real rules, on both renderers and both iptables tools.
 import { describe, expect, test } from "bun:test";
+import type { LinuxKernel } from "../../../src/dataplane/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+import { withoutMatch } from "./refusing.ts";
 
 const tcp = { name: "tcp" };
 const port = (first: number, last = first) => ({ first, last });
@@ -76,8 +78,9 @@ for (const backend of BACKENDS)
       expect(await host.probe([{ from: a.target, to: b.v4, port: 80 }])).toEqual(["silent"]);
     });
 
-    test("FD-041 FD-042 a source that is not the workload's own goes nowhere, unless it is allowed", async () => {
+    const sourcesAreChecked = async (wrapKernel?: (kernel: LinuxKernel) => LinuxKernel): Promise<void> => {
       await using host = await DataplaneHost.create(backend, { WorkloadSourceSpoofing: "Any" });
+      if (wrapKernel !== undefined) host.wrapKernel = wrapKernel;
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       host.start();
       const prefixes = ["10.65.7.0/24", "fd00:65:7::/64"] as Cidr[];
@@ -105,6 +108,12 @@ for (const backend of BACKENDS)
           expect([source, seen()]).toEqual([source, wanted]);
         }
       }
+      expect(
+        await host.probe([
+          { from: a.target, to: b.v4 },
+          { from: b.target, to: a.v6 },
+        ]),
+      ).toEqual(["refused", "refused"]);
       // Another workload's address is no better than one of nobody.
       const seen = host.count(host.outside, `ip saddr ${b.v4} udp dport 54`);
       host.exec(a.target, "ip", "addr", "add", `${b.v4}/32`, "dev", "eth0");
@@ -113,7 +122,13 @@ for (const backend of BACKENDS)
         100,
       );
       expect(seen()).toBe(0);
-    });
+    };
+
+    test("FD-041 FD-042 a source that is not the workload's own goes nowhere, unless it is allowed", () =>
+      sourcesAreChecked());
+
+    test("on a kernel that cannot ask for the way back, sources are checked by the endpoints' addresses", () =>
+      sourcesAreChecked((kernel) => withoutMatch(kernel, "reversePathFails", "-m rpfilter")));
 
     test("FD-076 policies with one selector share a chain, and still speak in order", async () => {
       await using host = await DataplaneHost.create(backend);

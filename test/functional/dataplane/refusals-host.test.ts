@@ -2,10 +2,39 @@
 // host's own access.
 import { describe, expect, test } from "bun:test";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
+import { IptablesTable } from "../../../src/dataplane/iptables/iptables-table.ts";
+import { ALL_FEATURES } from "../../../src/dataplane/iptables/text.ts";
+import { NftPlane } from "../../../src/dataplane/nft/nft-plane.ts";
+import { NftTables } from "../../../src/dataplane/nft/nft-tables.ts";
 import { LateRule } from "../../../src/dataplane/nft/prepared-chain.ts";
+import { rulesConfig } from "../../../src/dataplane/parameters.ts";
+import { askHostPolicy } from "../../../src/dataplane/rules/detours.ts";
+import {
+  accept,
+  chain,
+  drop,
+  goto,
+  hostChain,
+  inSet,
+  jump,
+  outInterface,
+  protocolIs,
+} from "../../../src/dataplane/rules/rule.ts";
+import { Nft, type NftChange } from "../../../src/kernel/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
-import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
-import { hasExpression, refusing, refusingText, withRuleset } from "./refusing.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import {
+  allowProfile,
+  BACKENDS,
+  DataplaneHost,
+  hostEndpoint,
+  inSync,
+  parametersOf,
+  policy,
+  rule,
+  tier,
+} from "./host.ts";
+import { refusing, refusingText, withoutMatch, withRuleset } from "./refusing.ts";
 
 const HOST = "192.0.2.10" as IpAddress;
 const OUTSIDE = "192.0.2.99" as IpAddress;
@@ -81,17 +110,7 @@ for (const backend of BACKENDS)
 
     test("without a way to ask for local addresses VXLAN is closed, and neither the host nor its workloads", async () => {
       const { host, messages, opened, said } = await world(backend, (kernel) =>
-        kernel.rules.backend === "nftables"
-          ? withRuleset(kernel, (ruleset) =>
-              refusing(
-                ruleset,
-                (change) =>
-                  hasExpression(change, "fib") &&
-                  change instanceof LateRule &&
-                  change.tree.match?.some(({ kind }) => kind === "localAddress") === true,
-              ),
-            )
-          : refusingText(kernel, "-m addrtype"),
+        withoutMatch(kernel, "localAddress", "-m addrtype"),
       );
       await using _ = host;
       host.start(undefined, backend, { vxlanEnabled: true });
@@ -105,18 +124,30 @@ for (const backend of BACKENDS)
       expect(closed[0]).toContain("the same protocol, ports are dropped");
     }, 60_000);
 
-    test("a deny of a policy that is refused for its ICMP type closes its protocol and prefix only", async () => {
-      const { host, messages, opened } = await world(backend, (kernel) =>
-        kernel.rules.backend === "nftables"
-          ? withRuleset(kernel, (ruleset) =>
-              refusing(
-                ruleset,
-                (change) =>
-                  change instanceof LateRule && change.tree.match?.some(({ kind }) => kind === "icmp") === true,
-              ),
-            )
-          : refusingText(kernel, "--icmp-type"),
+    test("without a way to ask for translated packets the host's way out is closed but for failsafe ports, and nothing else", async () => {
+      const { host, messages, opened, said } = await world(backend, (kernel) =>
+        withoutMatch(kernel, "ctDnat", "--ctstate DNAT"),
       );
+      await using _ = host;
+      host.prober.listen(host.outside, "tcp", 2379);
+      host.start();
+      await host.send(...messages);
+      const expected = [...AS_POLICY_SAYS];
+      expected[3] = "silent"; // outward, though policy allows it
+      expect(await opened()).toEqual(expected);
+      expect(await host.probe([{ from: host.hostTarget, to: OUTSIDE, port: 2379 }])).toEqual(["reached"]); // a failsafe port
+      expect(said().length).toBeGreaterThan(0);
+      for (const line of said()) expect(line).toContain("host endpoints are closed but for known connections");
+      // Interfaces without a host endpoint are nobody's business.
+      await host.send(
+        { type: "hostEndpointRemove", endpointId: "every" },
+        hostEndpoint("eth7", { tiers: [tier(["in"], ["out"])] }),
+      );
+      expect(await host.probe([{ from: host.hostTarget, to: OUTSIDE, port: 80 }])).toEqual(["reached"]);
+    }, 60_000);
+
+    test("a deny of a policy that is refused for its ICMP type closes its protocol and prefix only", async () => {
+      const { host, messages, opened } = await world(backend, (kernel) => withoutMatch(kernel, "icmp", "--icmp-type"));
       await using _ = host;
       host.start();
       const icmp = rule({
@@ -130,3 +161,88 @@ for (const backend of BACKENDS)
       expect(await opened()).toEqual([...AS_POLICY_SAYS]);
     }, 60_000);
   });
+
+const jumpTo = (change: NftChange, chain: string): boolean =>
+  change instanceof LateRule && change.tree.action?.kind === "jump" && change.tree.action.chain === chain;
+
+test("nftables: jumps to host policy that are refused close the host but for failsafe ports, and not its workloads", async () => {
+  const { host, messages, opened, said } = await world("nftables", (kernel) =>
+    withRuleset(kernel, (ruleset) => refusing(ruleset, (change) => jumpTo(change, "cali-from-host-endpoint"))),
+  );
+  await using _ = host;
+  host.start();
+  await host.send(...messages);
+  expect(await opened()).toEqual(["reached", "silent", "silent", "reached", "reached", "silent"]);
+  expect(said().length).toBeGreaterThan(0);
+  // Without host endpoints nothing is closed.
+  await host.send({ type: "hostEndpointRemove", endpointId: "every" });
+  expect(await opened()).toEqual(["reached", "reached", "reached", "reached", "reached", "silent"]);
+}, 60_000);
+
+test("nftables: forwarded traffic is closed where policy speaks of it, and goes on where none does", async () => {
+  const { host, messages, opened } = await world("nftables", (kernel) =>
+    withRuleset(kernel, (ruleset) => refusing(ruleset, (change) => jumpTo(change, "cali-from-hep-forward"))),
+  );
+  await using _ = host;
+  const b = host.pods.get("b");
+  if (b === undefined) throw new Error("no pod b");
+  const fromOutside = () => host.probe([{ from: host.outside, to: b.v4, port: 80 }]);
+  host.start();
+  await host.send(...messages);
+  expect(await opened()).toEqual([...AS_POLICY_SAYS]);
+  expect(await fromOutside()).toEqual(["reached"]);
+  await host.send(hostEndpoint("*", { tiers: [tier(["in"], ["out"])], forwardTiers: [tier(["in"])] }));
+  expect(await fromOutside()).toEqual(["silent"]);
+  expect((await opened()).slice(0, 4)).toEqual(AS_POLICY_SAYS.slice(0, 4));
+}, 60_000);
+
+describe("the real kernel", () => {
+  const facts = { hostname: "node-a", ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false } as const;
+  const config = rulesConfig(parametersOf(), { ...facts, noEncapNeeded: false, ipvs: false }, "nftables");
+  const silent = createLogger({ level: "error", write: () => {} });
+  /** Policy, and what shall stand for it. */
+  const chains = [
+    chain("cali-to-host-endpoint", [{ match: [outInterface("eth0")], action: drop }]),
+    chain("cali-to-host-closed", [{ match: [outInterface("eth0")], action: goto("cali-closed-out") }]),
+    chain("cali-closed-out", [{ match: [protocolIs("udp")], action: accept }, { action: drop }]),
+  ];
+
+  test("nftables: a jump whose match does not fit its place is led to the closed chain", async () => {
+    await using host = await DataplaneHost.create("nftables");
+    using ruleset = host.inside(() => new Nft());
+    const plane = new NftPlane(4, config);
+    const { raw } = plane.tables;
+    for (const each of chains) raw.setChain(each);
+    // Only where packets come in can be asked whether they came the right way.
+    raw.setChain(hostChain("cali-OUTPUT", [askHostPolicy("cali-to-host-endpoint", { kind: "reversePathFails" })]));
+    raw.setHook("OUTPUT", "insert", [{ action: jump("cali-OUTPUT") }]);
+    const tables = new NftTables({ planes: [plane], ruleset, logger: silent, refreshMs: 0 });
+    await tables.apply(new AbortController().signal);
+    const shown = host.namespace.run("nft", ["-s", "list", "table", "ip", "calico"]);
+    expect(shown).toMatch(/jump raw-cali-to-host-closed comment "cali:\w+; Led elsewhere/);
+    expect(shown).toContain("chain raw-cali-closed-out");
+    expect(tables.refused()).toMatchObject([{ kind: "rule", where: "ip calico raw-cali-OUTPUT, number 1" }]);
+  }, 30_000);
+
+  for (const variant of ["legacy", "nft"] as const)
+    test(`iptables-${variant}: a jump that names a set which is not there is led to the closed chain`, async () => {
+      await using host = await DataplaneHost.create(variant);
+      const table = new IptablesTable({
+        layer: "filter",
+        store: host.iptables(4, variant),
+        context: { config, version: 4, layer: "filter", features: ALL_FEATURES },
+        insertMode: "insert",
+        logger: silent,
+        postWriteMs: 0,
+        refreshMs: 0,
+      });
+      for (const each of chains) table.setChain(each);
+      table.setChain(hostChain("cali-OUTPUT", [askHostPolicy("cali-to-host-endpoint", inSet("source", "s:none"))]));
+      table.setHook("OUTPUT", "insert", [{ action: jump("cali-OUTPUT") }]);
+      await table.apply(new AbortController().signal);
+      const saved = host.namespace.run(`iptables-${variant}-save`, ["-t", "filter"]);
+      expect(saved).toMatch(/-A cali-OUTPUT .*Led elsewhere.* -j cali-to-host-closed/);
+      expect(saved).toMatch(/-A cali-to-host-closed .*-g cali-closed-out/);
+      expect(table.refused()).toMatchObject([{ kind: "rule", where: "iptables filter cali-OUTPUT, number 1" }]);
+    }, 30_000);
+});

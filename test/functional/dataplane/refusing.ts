@@ -1,5 +1,7 @@
 // Kernels that refuse what they are told to.
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
+import { LateRule } from "../../../src/dataplane/nft/prepared-chain.ts";
+import type { Match } from "../../../src/dataplane/rules/rule.ts";
 import { IptablesError, type NftChange, NftError, type NftRuleset } from "../../../src/kernel/index.ts";
 
 /** A ruleset whose kernel refuses the changes it is told to. */
@@ -31,6 +33,17 @@ export const withRuleset = (kernel: LinuxKernel, wrap: (ruleset: NftRuleset) => 
 
 export const hasExpression = (change: NftChange, kind: string) =>
   change.op === "appendRule" && change.rule.expressions.some((e) => e.kind === kind);
+
+/** A kernel that has no such match, whichever tool asks for it. */
+export const withoutMatch = (kernel: LinuxKernel, kind: Match["kind"], words: string | RegExp): LinuxKernel =>
+  kernel.rules.backend === "nftables"
+    ? withRuleset(kernel, (ruleset) =>
+        refusing(
+          ruleset,
+          (change) => change instanceof LateRule && change.tree.match?.some((m) => m.kind === kind) === true,
+        ),
+      )
+    : refusingText(kernel, words);
 
 /** iptables that refuses every text with these words in it, as where the kernel lacks something. */
 export function refusingText(kernel: LinuxKernel, words: string | RegExp): LinuxKernel {
