@@ -20,20 +20,27 @@ export function communitiesFunction(plan: BgpPlan, family: IpVersion): Lines {
   );
 }
 
-/** Announces whole blocks; what lies inside stays here, but for addresses that are just moving in. */
+/**
+ * Announces whole blocks; what lies inside stays here, but for addresses that are just moving in: theirs is the better
+ * metric. A pod's first route is the CNI plugin's and has none (0) until Felix' takes its place: were it taken for better,
+ * every pod that starts would be told to every peer and taken back.
+ */
 export function aggregationFunction(plan: BgpPlan, family: IpVersion): Lines {
   const entries = plan.aggregation.filter((entry) => isFamily(family)(entry.block));
   return block(
     "function calico_aggr()",
     entries.flatMap((entry) => [
-      `if (net = ${prefix(entry.block)}) then accept;`,
+      announcement(entry.block),
       ...block(`if (net ~ ${prefix(entry.block)}) then`, [
-        `if (defined(krt_metric) && krt_metric < ${entry.insideAcceptedWhenMetricBelow}) then accept;`,
+        `if (defined(krt_metric) && krt_metric > 0 && krt_metric < ${entry.insideAcceptedWhenMetricBelow}) then accept;`,
         "reject;",
       ]),
     ]),
   );
 }
+
+/** The line that has a block told. */
+export const announcement = (block: string): string => `if (net = ${prefix(block)}) then accept;`;
 
 export function exportFunction(plan: BgpPlan, family: IpVersion): Lines {
   return block("function calico_export_to_bgp_peers(bool internal_peer)", plan.bgpExport[family].flatMap(stepLines));

@@ -70,9 +70,14 @@ export class ConfigurationFile {
     return this.#isRead;
   }
 
+  /** As it is in place. */
+  get text(): string | undefined {
+    return readIfThere(this.#file);
+  }
+
   /** @throws ConfigurationRefused; BirdRefused or BirdUnreachable when the file is in place but BIRD has not read it */
   async install(text: string): Promise<Installed> {
-    if (readIfThere(this.#file) !== text) {
+    if (this.text !== text) {
       this.#isRead = false;
       await this.#put(text);
     } else if (this.#isRead) return "unchanged";

@@ -101,6 +101,38 @@ describe("the service", () => {
     await running;
   });
 
+  test("a block that is claimed is told beside the addresses inside, which are withheld only then", async () => {
+    const { datastore, birds, abort, until, read, run } = await start();
+    await datastore.apply(node("n1", "10.0.0.1") as never);
+    await datastore.apply(resource("IPPool", "p", { cidr: "192.168.0.0/16" }) as never);
+    const running = run();
+    await until(() => true);
+    const seen: { readonly isTold: boolean; readonly isWithheld: boolean }[] = [];
+    birds[4].reload = async () => {
+      const text = read("bird.cfg");
+      const isWithheld = text.includes("if (net ~ 192.168.7.0/26) then");
+      seen.push({ isTold: text.includes("route 192.168.7.0/26 blackhole;"), isWithheld });
+      return "reconfigured";
+    };
+    const cidr = parseCidr("192.168.7.0/26");
+    const key = { type: "blockAffinity", affinityType: "host", host: "n1", cidr } as const;
+    await datastore.apply({ key, value: { state: "confirmed", deleted: false } });
+    await until(({ aggregation }) => aggregation.length === 1);
+    await datastore.apply({ key, value: { state: "pendingDeletion", deleted: false } });
+    await until(({ aggregation }) => aggregation.length === 0);
+    await datastore.delete(key);
+    await until(({ staticBlackholes }) => staticBlackholes.length === 0);
+    expect(seen).toEqual([
+      { isTold: true, isWithheld: false },
+      { isTold: true, isWithheld: true },
+      { isTold: true, isWithheld: false },
+      { isTold: false, isWithheld: false },
+    ]);
+    expect(birds[6].reloads).toBe(1); // no block of that family
+    abort.abort();
+    await running;
+  });
+
   test("global and node peers that overlap stay one session over ten changes of a node", async () => {
     const { datastore, abort, until, run, plans, read } = await start();
     await datastore.apply(node("n1", "10.0.0.1") as never);

@@ -22,6 +22,7 @@ import { type LocalInputs, NoSuchNode, plan } from "../plan.ts";
 import type { BgpPlan } from "../plan-types.ts";
 import { serviceAddresses } from "../service-addresses.ts";
 import type { BgpState, Problem, SecretRef } from "../state.ts";
+import { withNewBlocksBeside } from "./claims.ts";
 import { type Bird, ConfigurationFile, ConfigurationRefused } from "./install.ts";
 import { LocalWorkloads } from "./local-workloads.ts";
 import { salvage } from "./salvage.ts";
@@ -229,6 +230,8 @@ export class BgpService {
       this.#logger.info("BIRD has read its configuration", { family, sessions, ms });
     };
     try {
+      const before = withNewBlocksBeside(made, family, file.text);
+      if (before !== undefined) await put(before);
       await put(made);
       return [];
     } catch (error) {

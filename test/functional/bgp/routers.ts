@@ -121,6 +121,16 @@ export class RouterNetwork implements AsyncDisposable {
     return child;
   }
 
+  /** The same, and what it says. */
+  listen(name: string, command: readonly string[], onText: (text: string) => void): ChildProcess {
+    const child = spawn("ip", ["netns", "exec", this.nameOf(name), ...command], {
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    child.stdout.setEncoding("utf8").on("data", onText);
+    this.#children.push(child);
+    return child;
+  }
+
   async put(kind: KindName, name: string, spec: object, labels?: Readonly<Record<string, string>>): Promise<void> {
     const metadata = { name, ...(labels === undefined ? {} : { labels }) };
     await this.datastore.apply({

@@ -4,7 +4,8 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { sessionCause } from "../../../src/bgp/index.ts";
-import { lookUntil } from "../../../src/lib/testing/eventually.ts";
+import { parseCidr } from "../../../src/lib/ip.ts";
+import { eventually, lookUntil } from "../../../src/lib/testing/eventually.ts";
 import { signatureCounts } from "../../../src/node/session-surroundings.ts";
 import { RouterNetwork } from "./routers.ts";
 
@@ -74,6 +75,58 @@ test.concurrent("NB-087 NB-083 reflectors by selector: six clients learn each ot
   await lookUntil(() => net.established("c5", 4), has("10.77.0.2"));
   expect(net.routes("c5", 4)).toContain("192.168.8.0/26 via 10.77.0.8 dev eth0");
 }, 90_000);
+
+test.concurrent("NB-107 NB-116 of a block's addresses only those that move in are told: a pod's first route, the CNI plugin's, is not", async () => {
+  await using net = await RouterNetwork.create();
+  await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+  for (const number of [1, 2]) await net.addNode(`n${number}`, number, { families: [4] });
+  await lookUntil(
+    () => net.routes("n2", 4),
+    (text) => text.includes("192.168.1.0/26"),
+  );
+  net.ip("n1", "link add cali1 type veth peer name pod");
+  for (const link of ["cali1", "pod"]) net.ip("n1", `link set ${link} up`);
+  net.ip("n1", "route add 192.168.1.1/32 dev cali1 scope link"); // as the CNI plugin leaves it
+  net.ip("n1", "route add 192.168.1.2/32 dev cali1 scope link proto 80 metric 1024"); // as Felix has it
+  net.ip("n1", "route add 192.168.1.3/32 dev cali1 scope link proto 80 metric 512"); // moving in
+  net.ip("n1", "route add 192.168.77.1/32 dev cali1 scope link proto 80 metric 1024"); // of nobody's block
+  const told = await lookUntil(
+    () => net.routes("n2", 4),
+    (text) => ["192.168.1.3 ", "192.168.77.1 "].every((address) => text.includes(address)),
+  );
+  expect(told).not.toMatch(/192\.168\.1\.[12] /);
+}, 60_000);
+
+test.concurrent("NB-107 a block claimed for a pod that is there already is told before the pod's own route is taken back", async () => {
+  await using net = await RouterNetwork.create();
+  await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+  for (const number of [1, 2]) await net.addNode(`n${number}`, number, { families: [4] });
+  await lookUntil(
+    () => net.routes("n2", 4),
+    (text) => text.includes("192.168.1.0/26"),
+  );
+  let seen = "";
+  const listener = net.listen("n2", ["ip", "monitor", "route"], (text) => (seen += text));
+  let tries = 0;
+  await eventually(() => {
+    net.ip("n2", `route add blackhole 198.18.${tries++}.0/24`); // until it listens
+    return seen !== "";
+  });
+  net.ip("n1", "link add cali1 type veth peer name pod");
+  for (const link of ["cali1", "pod"]) net.ip("n1", `link set ${link} up`);
+  net.ip("n1", "route add 192.168.77.1/32 dev cali1 scope link proto 80 metric 1024");
+  await eventually(() => seen.includes("192.168.77.1 via 10.77.0.1"));
+  const key = { type: "blockAffinity", affinityType: "host", host: "n1", cidr: parseCidr("192.168.77.0/26") } as const;
+  await net.datastore.apply({ key, value: { state: "confirmed", deleted: false } });
+  await eventually(() => seen.includes("Deleted 192.168.77.1 via"));
+  listener.kill();
+  const ours = seen.split("\n").filter((line) => line.includes("192.168.77."));
+  expect(ours.map((line) => line.split(" via ")[0])).toEqual([
+    "192.168.77.1",
+    "192.168.77.0/26",
+    "Deleted 192.168.77.1",
+  ]);
+}, 60_000);
 
 test.concurrent("NB-113 NB-106 a pool that Felix routes stays out of BIRD's kernel, and disabled export stays at home", async () => {
   await using net = await RouterNetwork.create();
