@@ -38,7 +38,8 @@ export async function lockFile(
   }
 }
 
-function isAt(path: string, fd: number): boolean {
+/** Whether the file that is open is the one at the path. */
+export function isAt(path: string, fd: number): boolean {
   const { ino, dev } = fstatSync(fd);
   const there = statSync(path, { throwIfNoEntry: false });
   return there?.ino === ino && there.dev === dev;
@@ -47,7 +48,7 @@ function isAt(path: string, fd: number): boolean {
 const MAKE_FOLDER_TRIES = 3;
 
 /** The folder may be removed by another between its making and ours. */
-function openLock(path: string): number {
+export function openLock(path: string): number {
   for (let tries = 0; ; tries++) {
     try {
       return openSync(path, "a", 0o600);

@@ -4,13 +4,11 @@
 // Before a reply that takes its time a space is sent every second, by the thread that works on it: who asked can tell work
 // from death, also from work that does not end. Whose asker has gone meanwhile, because we were stopped for a while, is not
 // begun any more.
-import { chmodSync, mkdirSync, rmSync, writeSync } from "node:fs";
-import { dirname } from "node:path";
+import { writeSync } from "node:fs";
 import { succeed } from "./netlink-error.ts";
 import type { RequestWorkerMessage, RequestWorkerStart } from "./request-worker.ts";
+import { SocketPlace } from "./socket-place.ts";
 import { allocate, close, eventfd, poll, send } from "./sys.ts";
-import { isListening } from "./unix-client.ts";
-import { listenUnix } from "./unix-socket.ts";
 import { workerUrl } from "./worker-url.ts";
 
 const MAX_REQUEST_BYTES = 4 << 20;
@@ -19,6 +17,8 @@ const SIGN_INTERVAL_MS = 1000;
 /** Who has worked for three minutes will not end. */
 const MOST_SIGNS = 180;
 
+/** How often who stands in looks whether its place is still its own, if nobody tells it. */
+const LOOK_INTERVAL_MS = 1000;
 const SIGN_OF_LIFE = Uint8Array.of(0x20);
 
 export interface ReceivedRequest {
@@ -27,6 +27,8 @@ export interface ReceivedRequest {
   readonly descriptor?: number;
   /** Whether who asked still waits for the reply. */
   readonly isAwaited: () => boolean;
+  /** The process that asked; absent when it is none that we can see. */
+  readonly pid?: number;
 }
 
 export interface RequestServerOptions {
@@ -36,39 +38,49 @@ export interface RequestServerOptions {
   readonly onFailure: (why: Error) => void;
   /** How often a sign of life is sent. */
   readonly signIntervalMs?: number;
+  /** For who only stands in at the path: called, perhaps more than once, when another process answers there now. */
+  readonly onReplaced?: () => void;
 }
 
 export class RequestServer implements AsyncDisposable {
   readonly #options: RequestServerOptions;
-  readonly #listenFd: number;
+  readonly #place: SocketPlace;
   readonly #wakeFd: number;
   readonly #worker: Worker;
   readonly #closed = Promise.withResolvers<void>();
   readonly #running = new Set<Promise<void>>();
+  #watch: Timer | undefined;
   #isClosing = false;
 
+  /** @throws PlaceTaken */
   constructor(options: RequestServerOptions) {
     this.#options = options;
-    this.#listenFd = takePath(options.path);
+    this.#place = SocketPlace.take(options.path, options.onReplaced !== undefined);
     this.#wakeFd = succeed(eventfd(), "make a descriptor to wake a thread");
     this.#worker = new Worker(workerUrl("kernel/request-worker"));
     this.#worker.onmessage = (event: MessageEvent<RequestWorkerMessage>) => this.#receive(event.data);
     this.#worker.onerror = (event) => this.#end(event.message);
     const start: RequestWorkerStart = {
-      listenFd: this.#listenFd,
+      listenFd: this.#place.fd,
       wakeFd: this.#wakeFd,
       uid: process.getuid?.() ?? 0,
       maxBytes: MAX_REQUEST_BYTES,
       maxMs: MAX_REQUEST_MS,
     };
     this.#worker.postMessage(start);
+    if (options.onReplaced !== undefined) this.#watch = setInterval(() => this.#lookForOther(), LOOK_INTERVAL_MS);
+  }
+
+  #lookForOther(): void {
+    if (!this.#isClosing && !this.#place.isOurs()) this.#options.onReplaced?.();
   }
 
   /** Takes no more requests; those under way are answered. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#isClosing) {
       this.#isClosing = true;
-      rmSync(this.#options.path, { force: true });
+      clearInterval(this.#watch);
+      this.#place.leave();
       writeSync(this.#wakeFd, Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0));
     }
     await this.#closed.promise;
@@ -77,14 +89,20 @@ export class RequestServer implements AsyncDisposable {
 
   #receive(message: RequestWorkerMessage): void {
     if (message.type === "closed") return this.#end(message.failure);
-    const { connection, text, descriptor } = message;
+    const { connection, text, descriptor, pid } = message;
     const isAwaited = (): boolean => !isHungUp(connection);
+    if (this.#watch !== undefined) this.#lookForOther();
     if (!isAwaited()) {
       if (descriptor !== undefined) close(descriptor);
       close(connection);
       return;
     }
-    const request = { text, isAwaited, ...(descriptor === undefined ? {} : { descriptor }) };
+    const request = {
+      text,
+      isAwaited,
+      ...(pid === 0 ? {} : { pid }),
+      ...(descriptor === undefined ? {} : { descriptor }),
+    };
     const answering = this.#answer(connection, request);
     this.#running.add(answering);
     void answering.finally(() => this.#running.delete(answering));
@@ -97,6 +115,8 @@ export class RequestServer implements AsyncDisposable {
       if (++sent === MOST_SIGNS) clearInterval(signs);
     }, this.#options.signIntervalMs ?? SIGN_INTERVAL_MS);
     try {
+      // Who stood in here may still be at work for the same client's last request: one after the other.
+      if (this.#place.predecessor !== undefined) await this.#place.predecessor;
       const encoded = new TextEncoder().encode(await this.#options.onRequest(request));
       const bytes = allocate(encoded.length);
       bytes.set(encoded);
@@ -114,7 +134,8 @@ export class RequestServer implements AsyncDisposable {
     const isOurWish = this.#isClosing;
     this.#isClosing = true;
     this.#worker.terminate();
-    close(this.#listenFd);
+    clearInterval(this.#watch);
+    close(this.#place.fd);
     close(this.#wakeFd);
     this.#closed.resolve();
     if (!isOurWish) this.#options.onFailure(new Error(`the socket's thread ended: ${failure ?? "no reason given"}`));
@@ -125,14 +146,4 @@ export class RequestServer implements AsyncDisposable {
 function isHungUp(connection: number): boolean {
   const events = poll([{ fd: connection, events: 0 }], 0);
   return typeof events !== "number" && events[0] !== 0;
-}
-
-/** Binds the path. What a dead process left there is taken over; a living one is not pushed aside. */
-function takePath(path: string): number {
-  mkdirSync(dirname(path), { recursive: true });
-  if (isListening(path)) throw new Error(`${path}: another process listens there already`);
-  rmSync(path, { force: true });
-  const fd = listenUnix(path);
-  chmodSync(path, 0o600);
-  return fd;
 }

@@ -3,7 +3,7 @@
 import { closeSync } from "node:fs";
 import { EINTR, errnoName } from "./errno.ts";
 import { accept, close, pollReadable } from "./sys.ts";
-import { peerUid, receivePiece } from "./unix-socket.ts";
+import { peerOf, receivePiece } from "./unix-socket.ts";
 
 export interface RequestWorkerStart {
   readonly listenFd: number;
@@ -17,10 +17,17 @@ export interface RequestWorkerStart {
 }
 
 export type RequestWorkerMessage =
-  | { readonly type: "request"; readonly connection: number; readonly descriptor?: number; readonly text: string }
+  | {
+      readonly type: "request";
+      readonly connection: number;
+      readonly pid: number;
+      readonly descriptor?: number;
+      readonly text: string;
+    }
   | { readonly type: "closed"; readonly failure?: string };
 
 interface Reading {
+  readonly pid: number;
   readonly chunks: Uint8Array[];
   readonly since: number;
   bytes: number;
@@ -41,19 +48,22 @@ self.onmessage = (event: MessageEvent<RequestWorkerStart>) => {
   post(failure === undefined ? { type: "closed" } : { type: "closed", failure });
 };
 
+/** When it shall end, who has connected already is still read and handed over. */
 function serve(start: RequestWorkerStart): string | undefined {
   const readings = new Map<number, Reading>();
+  let closingSince: number | undefined;
   for (;;) {
     const connections = [...readings.keys()];
-    const ready = pollReadable(
-      [start.wakeFd, start.listenFd, ...connections],
-      connections.length > 0 ? start.maxMs : -1,
-    );
+    const isClosing = closingSince !== undefined;
+    const waitMs = connections.length > 0 ? start.maxMs : isClosing ? 0 : -1;
+    const ready = pollReadable([isClosing ? start.listenFd : start.wakeFd, start.listenFd, ...connections], waitMs);
     if (typeof ready === "number") {
       if (ready === -EINTR) continue;
       return `poll: ${errnoName(-ready)}`;
     }
-    if (ready.includes(0)) {
+    if (closingSince === undefined) {
+      if (ready.includes(0)) closingSince = performance.now();
+    } else if (connections.length + ready.length === 0 || performance.now() - closingSince > start.maxMs) {
       for (const [fd, reading] of readings) drop(fd, reading);
       return undefined;
     }
@@ -62,7 +72,10 @@ function serve(start: RequestWorkerStart): string | undefined {
       for (const [fd, reading] of accepted) // mostly all of it has come with the connection
         if (!readSome(fd, reading, start.maxBytes)) readings.set(fd, reading);
       // With no descriptor left nobody can be let in, and the socket stays readable: asking at once again would spin.
-      if (accepted.length === 0) pollReadable([start.wakeFd], FULL_PAUSE_MS);
+      if (accepted.length === 0) {
+        if (isClosing) Bun.sleepSync(FULL_PAUSE_MS);
+        else pollReadable([start.wakeFd], FULL_PAUSE_MS);
+      }
     }
     for (const index of ready) {
       const fd = index < 2 ? undefined : connections[index - 2];
@@ -84,7 +97,8 @@ function acceptAll(start: RequestWorkerStart): [fd: number, reading: Reading][] 
   for (;;) {
     const fd = accept(start.listenFd);
     if (fd < 0) return accepted;
-    if (peerUid(fd) === start.uid) accepted.push([fd, { chunks: [], since: performance.now(), bytes: 0 }]);
+    const { pid, uid } = peerOf(fd);
+    if (uid === start.uid) accepted.push([fd, { pid, chunks: [], since: performance.now(), bytes: 0 }]);
     else close(fd);
   }
 }
@@ -108,6 +122,7 @@ function readSome(fd: number, reading: Reading, maxBytes: number): boolean {
       post({
         type: "request",
         connection: fd,
+        pid: reading.pid,
         ...(reading.descriptor === undefined ? {} : { descriptor: reading.descriptor }),
         text: new TextDecoder().decode(Buffer.concat(reading.chunks)),
       });

@@ -2,7 +2,7 @@
 // take longer than all they do.
 import { EAGAIN, EINTR, errnoName } from "./errno.ts";
 import { SyscallError } from "./netlink-error.ts";
-import { allocate, type Bytes, POLLIN, POLLOUT, poll, read, write } from "./sys.ts";
+import { allocate, type Bytes, close, dup, openReadOnly, POLLIN, POLLOUT, poll, read, write } from "./sys.ts";
 
 /** Everything until the end of standard input, as text. */
 export function readStandardInput(): string {
@@ -14,6 +14,14 @@ export function readStandardInput(): string {
   });
   if (typeof bytes === "number") throw new SyscallError("read standard input", errnoName(-bytes));
   return new TextDecoder().decode(bytes);
+}
+
+/** Whatever standard input was is open here no longer. */
+export function leaveStandardInput(): void {
+  const nothing = openReadOnly("/dev/null");
+  if (nothing < 0) throw new SyscallError("open /dev/null", errnoName(-nothing));
+  dup(nothing, 0);
+  close(nothing);
 }
 
 /**

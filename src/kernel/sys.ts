@@ -61,6 +61,8 @@ const SIGNATURES = {
   close: { args: ["i32"], returns: "i32" },
   flock: { args: ["i32", "i32"], returns: "i32" },
   eventfd: { args: ["u32", "i32"], returns: "i32" },
+  memfd_create: { args: ["buffer", "u32"], returns: "i32" },
+  dup3: { args: ["i32", "i32", "i32"], returns: "i32" },
   setns: { args: ["i32", "i32"], returns: "i32" },
   unshare: { args: ["i32"], returns: "i32" },
   mount: { args: ["buffer", "buffer", "buffer", "u64", "buffer"], returns: "i32" },
@@ -174,6 +176,10 @@ export const tryLock = (fd: number): number => outcome(libc("flock")(fd, 2 | 4))
 
 /** A descriptor that becomes readable once 8 bytes are written to it: how one thread wakes another from poll(). */
 export const eventfd = (): number => outcome(libc("eventfd")(0, SOCK_CLOEXEC));
+/** A file that has no name and goes with the last who has it open. */
+export const memfd = (name: string): number => outcome(libc("memfd_create")(cString(name), 1)); // MFD_CLOEXEC
+/** What `fd` is becomes what `target` is too. */
+export const dup = (fd: number, target: number): number => outcome(libc("dup3")(fd, target, 0));
 
 /** Waits until one of the descriptors is readable; the indexes of those that are (or have failed). */
 export function pollReadable(fds: readonly number[], timeoutMs: number): number[] | number {

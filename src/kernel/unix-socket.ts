@@ -69,9 +69,10 @@ function descriptorsIn({ view }: sys.PinnedMemory): number[] {
   return descriptors;
 }
 
-/** Who is on the other side. */
-export function peerUid(fd: number): number {
+/** Who is on the other side; its process is 0 when it is none that we can see. */
+export function peerOf(fd: number): { readonly pid: number; readonly uid: number } {
   const credentials = sys.allocate(12); // ucred: pid, uid, gid
   succeed(sys.getsockopt(fd, sys.SOL_SOCKET, SO_PEERCRED, credentials), "ask who connected");
-  return new DataView(credentials.buffer).getUint32(4, true);
+  const view = new DataView(credentials.buffer);
+  return { pid: view.getInt32(0, true), uid: view.getUint32(4, true) };
 }

@@ -1,0 +1,116 @@
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import { RequestServer } from "./request-server.ts";
+import { PlaceTaken } from "./socket-place.ts";
+import { StandIn } from "./stand-in.ts";
+
+let folder = "";
+let path = "";
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "socket-place-"));
+  path = join(folder, "sock");
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+function serve(says: string | (() => Promise<string>), onReplaced?: () => void): RequestServer {
+  const onRequest = typeof says === "string" ? async () => says : says;
+  return new RequestServer({
+    path,
+    onRequest,
+    onFailure: () => {},
+    ...(onReplaced === undefined ? {} : { onReplaced }),
+  });
+}
+
+function ask(): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  let heard = "";
+  const socket = connect({ path, allowHalfOpen: true }, () => socket.end("?"));
+  socket.on("data", (chunk: Buffer) => (heard += chunk.toString()));
+  socket.on("error", (error) => resolve(error.message));
+  socket.on("end", () => resolve(heard.trim()));
+  return promise;
+}
+
+test("one that is to stay takes the place of a stand-in, which answers what it had begun; then comes the other's turn", async () => {
+  const standIn = StandIn.claim(path)!;
+  const replaced = Promise.withResolvers<void>();
+  const work = Promise.withResolvers<string>();
+  const first = serve(() => work.promise, replaced.resolve);
+  const begun = ask();
+  await Bun.sleep(100); // it has been taken up
+  await using _second = serve("second");
+  await replaced.promise; // long before it would look by itself
+  const waiting = ask();
+  const ended = first[Symbol.asyncDispose]();
+  const early = await Promise.race([waiting, Bun.sleep(100)]);
+  expect(early).toBeUndefined();
+  work.resolve("first");
+  expect(await begun).toBe("first");
+  await ended;
+  standIn[Symbol.dispose]();
+  expect(await waiting).toBe("second");
+  expect(readdirSync(folder)).toEqual(["sock"]);
+});
+
+test("a stand-in takes nobody's place, and one that is to stay none but a stand-in's", async () => {
+  await using _first = serve("first");
+  const standIn = StandIn.claim(path)!;
+  expect(() => serve("stand-in", () => {})).toThrow(PlaceTaken);
+  standIn[Symbol.dispose]();
+  expect(() => serve("second")).toThrow(PlaceTaken);
+  expect(await ask()).toBe("first");
+});
+
+test("who ends does not take away what another has put there", async () => {
+  const standIn = StandIn.claim(path)!;
+  const first = serve("first", () => {});
+  await using _second = serve("second");
+  await first[Symbol.asyncDispose]();
+  standIn[Symbol.dispose]();
+  expect(await ask()).toBe("second");
+});
+
+test("who has connected before a server ends is answered", async () => {
+  const server = serve("still");
+  expect(await ask()).toBe("still");
+  const sockets = Array.from({ length: 20 }, () => connect({ path, allowHalfOpen: true }));
+  const heard = sockets.map(
+    (socket) => new Promise<string>((resolve) => socket.on("data", (chunk: Buffer) => resolve(chunk.toString()))),
+  );
+  await Promise.all(sockets.map((socket) => new Promise((resolve) => socket.on("connect", resolve))));
+  const ended = server[Symbol.asyncDispose]();
+  expect(existsSync(path)).toBeFalse();
+  for (const socket of sockets) socket.end("?");
+  expect(await Promise.all(heard)).toEqual(sockets.map(() => "still"));
+  await ended;
+});
+
+test("who connects and says nothing does not keep a server from ending", async () => {
+  const server = serve("x");
+  expect(await ask()).toBe("x");
+  const socket = connect({ path, allowHalfOpen: true });
+  await new Promise((resolve) => socket.on("connect", resolve));
+  const began = performance.now();
+  await server[Symbol.asyncDispose]();
+  expect(performance.now() - began).toBeLessThan(5000);
+  socket.destroy();
+});
+
+test("the right to stand in is one process's, goes with its end, and leaves no file", () => {
+  const first = StandIn.claim(path)!;
+  expect([StandIn.claim(path), StandIn.isClaimed(path)]).toEqual([undefined, true]);
+  expect(StandIn.adopt(path, first.fd)?.fd).toBe(first.fd);
+  expect([StandIn.adopt(path, 0), StandIn.adopt(path, 9999)]).toEqual([undefined, undefined]);
+  first[Symbol.dispose]();
+  expect([StandIn.isClaimed(path), readdirSync(folder)]).toEqual([false, []]);
+  const program = `import { StandIn } from ${JSON.stringify(join(import.meta.dir, "stand-in.ts"))};
+    StandIn.claim(process.env.SOCKET); process.kill(process.pid, "SIGKILL");`;
+  Bun.spawnSync([process.execPath, "-e", program], { env: { ...process.env, SOCKET: path } });
+  expect(StandIn.isClaimed(path)).toBeFalse();
+  using _second = StandIn.claim(path)!;
+  expect(StandIn.isClaimed(path)).toBeTrue();
+});
