@@ -12,10 +12,12 @@ export interface PluginLog extends Disposable {
   readonly logger: Logger;
 }
 
+const levelOf = (settings: LogSettings): LogLevel => LEVELS[settings.level.toLowerCase()] ?? "info";
+
 export function openLog(settings: LogSettings, now: () => Date): PluginLog {
   const lines: string[] = [];
   const logger = createLogger({
-    level: LEVELS[settings.level.toLowerCase()] ?? "info",
+    level: levelOf(settings),
     now,
     write: (record) => lines.push(`${formatText(record)}\n`),
   });
@@ -32,6 +34,12 @@ export function openLog(settings: LogSettings, now: () => Date): PluginLog {
       if (settings.filePath !== "") appendToFile(settings, text, now());
     },
   };
+}
+
+/** The same file without a standard error, for who lives longer: each line is written when it comes. */
+export function fileLogger(settings: LogSettings, now: () => Date): Logger {
+  const level = settings.filePath === "" ? "none" : levelOf(settings);
+  return createLogger({ level, now, write: (record) => appendToFile(settings, `${formatText(record)}\n`, now()) });
 }
 
 /** Best effort: a full disk must not fail a pod. */

@@ -49,6 +49,11 @@ const wrong = [
   { config: { nodename: 5 }, says: "nodename: want text" },
   { config: { datastore_timeout_seconds: -1 }, says: "datastore_timeout_seconds: want 1 to 86400 seconds, got -1" },
   { config: { datastore_timeout_seconds: 9_999_999 }, says: "datastore_timeout_seconds: want 1 to 86400 seconds" },
+  { config: { service_idle_seconds: -1 }, says: "service_idle_seconds: want 1 to 3600 seconds, got -1" },
+  { config: { service_idle_seconds: 3601 }, says: "service_idle_seconds: want 1 to 3600 seconds, got 3601" },
+  { config: { service_idle_seconds: 1.5 }, says: "service_idle_seconds: want an integer" },
+  { config: { service_idle_seconds: "60" }, says: "service_idle_seconds: want an integer" },
+  { config: { service_idle_seconds: true }, says: "service_idle_seconds: want an integer" },
 ];
 for (const { config, says } of wrong)
   test(`CI-008 a wrong type is named: ${says}`, () =>
@@ -108,4 +113,10 @@ test("CI-008 the API root is cut where the API begins, and the kubernetes sectio
   expect(root({ policy: { k8s_api_root: "https://k" }, kubernetes: { k8s_api_root: "https://other" } })).toBe(
     "https://other",
   );
+});
+
+test("calls start no service unless the configuration says how long it shall wait", () => {
+  const seconds = (config: object) => parseNetConf({ name: "n", ...config }).serviceIdleSeconds;
+  const given = [{}, { service_idle_seconds: 0 }, { service_idle_seconds: null }, { service_idle_seconds: 1 }];
+  expect([...given, { service_idle_seconds: 3600 }].map(seconds)).toEqual([0, 0, 0, 1, 3600]);
 });

@@ -32,6 +32,8 @@ export interface NetConf {
   readonly mesosLabels: readonly { readonly key: string; readonly value: string }[];
   /** How long the datastore may take to answer. */
   readonly datastoreTimeoutSeconds: number;
+  /** How long a service that a call starts waits for the next one; 0: calls start none. */
+  readonly serviceIdleSeconds: number;
 }
 
 export interface DatastoreSettings {
@@ -140,7 +142,8 @@ export function parseNetConf(config: JsonObject): NetConf {
     },
     dataplaneOptions: top.raw("dataplane_options") as JsonObject | undefined,
     mesosLabels: mesosLabels(top),
-    datastoreTimeoutSeconds: top.seconds("datastore_timeout_seconds") || 10,
+    datastoreTimeoutSeconds: top.seconds("datastore_timeout_seconds", DAY_SECONDS) || 10,
+    serviceIdleSeconds: top.seconds("service_idle_seconds", HOUR_SECONDS),
   };
 }
 
@@ -155,7 +158,8 @@ function mesosLabels(top: Reader): { key: string; value: string }[] {
   return labels.objects("labels").map((label) => ({ key: label.text("key"), value: label.text("value") }));
 }
 
-const DAY_SECONDS = 86_400;
+const HOUR_SECONDS = 3600;
+const DAY_SECONDS = 24 * HOUR_SECONDS;
 /** May hold a token or a password: not shown, whatever it is. */
 const SECRETIVE: ReadonlySet<string> = new Set(["policy", "k8s_auth_token", "etcd_endpoints"]);
 
@@ -191,9 +195,9 @@ class Reader {
     return value;
   }
   /** A time that a timer can keep. */
-  seconds(name: string): number {
+  seconds(name: string, most: number): number {
     const value = this.integer(name);
-    if (value < 0 || value > DAY_SECONDS) throw this.#wrong(name, `1 to ${DAY_SECONDS} seconds`, value);
+    if (value < 0 || value > most) throw this.#wrong(name, `1 to ${most} seconds`, value);
     return value;
   }
   texts(name: string): readonly string[] {

@@ -4,6 +4,7 @@ import { chooseDatastore, type Datastore, openDatastore } from "../datastore/ind
 import { Ipam, IpamMemory } from "../ipam/index.ts";
 import { NetworkNamespace } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
+import { asksKubernetes } from "./access.ts";
 import { apiConfig } from "./api-config.ts";
 import { ROLLBACK_SHARE } from "./attach.ts";
 import type { CniContext } from "./context.ts";
@@ -61,7 +62,6 @@ export function buildContext(
   const { request, conf, store, env, memory = new IpamMemory(), ...rest } = parts;
   const kubernetes = once(parts.kubernetes ?? (() => openKubernetes(conf, env)));
   const identity = identify(request, conf);
-  const asksKubernetes = conf.policy.type === "k8s" || conf.kubernetes.kubeconfig !== "";
   return {
     ...rest,
     request,
@@ -72,7 +72,7 @@ export function buildContext(
     memory,
     kubernetes,
     namespaceLabels: async () => {
-      if (identity.orchestrator !== "k8s" || !asksKubernetes) return undefined;
+      if (identity.orchestrator !== "k8s" || !asksKubernetes(conf)) return undefined;
       return (await (await kubernetes()).namespace(identity.namespace)).metadata.labels;
     },
   };

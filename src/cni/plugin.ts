@@ -33,8 +33,7 @@ export async function runPlugin(program: CniProgram, argv: readonly string[], gi
       return 0;
     }
     request = parseRequest(program, env, input ?? readInput());
-    print(await runRequest(request, mark, isServiceSilent));
-    mark("result printed");
+    await runRequest(request, mark, isServiceSilent);
     return 0;
   } catch (error) {
     print(JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));
@@ -42,7 +41,7 @@ export async function runPlugin(program: CniProgram, argv: readonly string[], gi
   }
 }
 
-async function runRequest(request: CniRequest, mark: MarkStep, isServiceSilent: boolean): Promise<string> {
+async function runRequest(request: CniRequest, mark: MarkStep, isServiceSilent: boolean): Promise<void> {
   const conf = parseNetConf(request.config);
   const now = (): Date => new Date();
   const { openLog } = await import("./log.ts");
@@ -51,11 +50,17 @@ async function runRequest(request: CniRequest, mark: MarkStep, isServiceSilent: 
   const { runCommand } = await import("./commands.ts");
   try {
     if (isServiceSilent) throw serviceIsSilent(request);
-    return await runCommand(await openContext({ request, conf, env: process.env, log: log.logger, now, mark }));
+    print(await runCommand(await openContext({ request, conf, env: process.env, log: log.logger, now, mark })));
   } catch (error) {
     log.logger.error(`${request.command} failed`, { containerID: request.containerId, error });
     throw error;
   }
+  mark("result printed");
+  if (conf.serviceIdleSeconds === 0) return;
+  const { startService, wantsService } = await import("./start-service.ts");
+  if (!wantsService(request, conf)) return;
+  startService(request, conf, process.env, log.logger);
+  mark("service started");
 }
 
 const serviceIsSilent = ({ command }: CniRequest): CniError =>

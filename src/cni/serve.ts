@@ -6,15 +6,19 @@ import { describeError, type Logger } from "../lib/log.ts";
 import { screenLogger } from "../lib/screen-log.ts";
 import { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
 
-const USAGE = `calico cni-service [--socket PATH]\n  answers CNI plugins on PATH (${SERVICE_SOCKET})\n`;
+const USAGE = `calico cni-service [--socket PATH] [--idle SECONDS]
+  answers CNI plugins on PATH (${SERVICE_SOCKET})
+  with --idle for the datastore of the network configuration on standard input, until nobody has asked for so long
+`;
 
 export async function main(argv: readonly string[]): Promise<number> {
-  let values: { readonly socket?: string; readonly help?: boolean };
+  let values: { readonly socket?: string; readonly idle?: string; readonly help?: boolean };
   try {
     ({ values } = parseArgs({
       args: [...argv],
-      options: { socket: { type: "string" }, help: { type: "boolean", short: "h" } },
+      options: { socket: { type: "string" }, idle: { type: "string" }, help: { type: "boolean", short: "h" } },
     }));
+    if (values.idle !== undefined && !/^[1-9]\d{0,3}$/.test(values.idle)) throw new RangeError("--idle");
   } catch {
     writeSync(2, USAGE);
     return 2;
@@ -22,6 +26,10 @@ export async function main(argv: readonly string[]): Promise<number> {
   if (values.help === true) {
     writeSync(1, USAGE);
     return 0;
+  }
+  if (values.idle !== undefined) {
+    const { serveOnDemand } = await import("./on-demand.ts");
+    return serveOnDemand(values.socket ?? SERVICE_SOCKET, Number(values.idle));
   }
   const log = screenLogger("info");
   try {
@@ -36,7 +44,7 @@ export async function main(argv: readonly string[]): Promise<number> {
 async function serve(path: string, log: Logger): Promise<void> {
   const config = chooseDatastore(configFromEnvironment(process.env), { env: process.env });
   const store = await openDatastore(withServiceRates(config));
-  await using _service = startCniService({ store, log, path });
+  await using _service = startCniService({ store, datastore: config, log, path });
   log.info("The CNI service listens", { path, datastore: store.name });
   await new Promise<void>((resolve) => {
     for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => resolve());

@@ -71,9 +71,14 @@ function escaped(text: string): string {
 function socketPath(calls: BriefCalls): string {
   if (!calls.inputHas('"service_socket"')) return SERVICE_SOCKET;
   try {
-    const named = (JSON.parse(calls.input) as { service_socket?: unknown } | null)?.service_socket;
-    return typeof named === "string" ? named : SERVICE_SOCKET;
+    return socketNamed(JSON.parse(calls.input) as { service_socket?: unknown } | null);
   } catch {
     return ""; // not for the service to complain about
   }
+}
+
+/** Empty: nobody is to be asked. */
+export function socketNamed(config: { readonly service_socket?: unknown } | null): string {
+  const named = config?.service_socket;
+  return typeof named === "string" ? named : SERVICE_SOCKET;
 }

@@ -7,11 +7,11 @@ import { LinkRemover, NetworkNamespace, type ReceivedRequest, RequestServer, Sys
 import { createLogger, describeError, type Logger } from "../lib/log.ts";
 import { runCommand } from "./commands.ts";
 import { asCniError, errorReply } from "./error.ts";
-import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
 import { identify } from "./identity.ts";
 import { agentKubernetes, readerOf } from "./kubernetes-client.ts";
 import { type NetConf, parseNetConf } from "./net-conf.ts";
+import { agentScope, notForServices, type Scope } from "./scope.ts";
 import { buildContext, deadlineOf } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
 import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
@@ -35,15 +35,33 @@ export function withServiceRates(config: DatastoreConfig): DatastoreConfig {
 
 export interface CniServiceOptions {
   readonly store: Datastore;
+  /** Where the store is, as far as that must be told from others of its kind. */
+  readonly datastore?: DatastoreConfig;
   readonly log: Logger;
   /** The agent's own way to the API; absent: what the environment names, else what the network configuration does. */
   readonly kubernetes?: () => Promise<KubernetesApi>;
   readonly path?: string;
   readonly env?: Environment;
   readonly now?: () => Date;
+  /** Of one that only stands in until an agent comes. */
+  readonly standIn?: StandInOptions;
 }
 
-/** Listens until it is disposed of. */
+interface StandInOptions {
+  /** Which requests are its own. */
+  readonly scope: Scope;
+  /** Where the lines about a network's calls go. */
+  readonly logOf: (conf: NetConf) => Logger;
+  /** Held while a request is answered. */
+  readonly attend: (request: CniRequest, conf: NetConf) => Disposable;
+  /** Another process answers at the path now. */
+  readonly onReplaced: () => void;
+}
+
+/**
+ * Listens until it is disposed of.
+ * @throws PlaceTaken
+ */
 export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const memory = new IpamMemory();
   const gathered = gathering(options.store, memory);
@@ -57,6 +75,7 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
     kubernetes,
     warm,
     memory,
+    scope: options.standIn?.scope ?? agentScope(options.store.name, options.datastore),
     hostLock: lock.take,
     turns: new Turns(),
     remover: new LinkRemover(),
@@ -65,6 +84,7 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
     path: options.path ?? SERVICE_SOCKET,
     onRequest: (request) => answer(all, request),
     onFailure: (error) => options.log.error("The CNI service failed", { error }),
+    ...(options.standIn === undefined ? {} : { onReplaced: options.standIn.onReplaced }),
   });
   const closing = new AbortController();
   const stage = { store: gathered, recall: memory.recall, answer: onStage, signal: closing.signal };
@@ -93,6 +113,7 @@ export function onStage(store: Datastore, request: ReceivedRequest): Promise<str
       kubernetes: undefined,
       warm: new WarmNodes({ store, log }, undefined),
       memory: new IpamMemory(),
+      scope: () => undefined,
       hostLock: async () => ({ [Symbol.dispose]: () => {} }),
       turns: new Turns(),
       remover: new LinkRemover(),
@@ -146,6 +167,7 @@ type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
   readonly kubernetes: CniServiceOptions["kubernetes"] | undefined;
   readonly warm: WarmNodes;
   readonly memory: IpamMemory;
+  readonly scope: Scope;
   readonly hostLock: SharedLock["take"];
   readonly turns: Turns;
   readonly remover: LinkRemover;
@@ -155,8 +177,9 @@ type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
 const gathering = (store: Datastore, memory: IpamMemory): Datastore =>
   store.name === "etcdv3" ? GroupCommit.on(store, () => memory.passTurn()) : store;
 
-async function answer(options: AnswerOptions, { text, descriptor, isAwaited }: ReceivedRequest): Promise<string> {
+async function answer(options: AnswerOptions, { text, descriptor, isAwaited, pid }: ReceivedRequest): Promise<string> {
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
+  let { log } = options;
   let request: CniRequest | undefined;
   try {
     const line = text.indexOf("\n");
@@ -167,8 +190,15 @@ async function answer(options: AnswerOptions, { text, descriptor, isAwaited }: R
     mark("request received");
     request = parseRequest("calico", env, text.slice(line + 1));
     const conf = parseNetConf(request.config);
-    const declined = whyNot(options, request, conf);
-    if (declined !== undefined) return reply({ declined });
+    if (options.standIn !== undefined) log = options.standIn.logOf(conf);
+    const asked = { request, conf, pid };
+    const declined = notForServices(asked) ?? options.scope(asked);
+    if (declined !== undefined) {
+      const { command, containerId: containerID } = request;
+      log.debug("A CNI command is left to the plugin", { command, containerID, why: declined });
+      return reply({ declined });
+    }
+    using _attended = options.standIn?.attend(request, conf);
     // A plugin that gave up, or was killed, may have left an ADD under way: the DEL that follows must find all of it.
     const attachment = ["GC", "STATUS"].includes(request.command)
       ? undefined
@@ -188,7 +218,7 @@ async function answer(options: AnswerOptions, { text, descriptor, isAwaited }: R
       store: signal === undefined ? untimed : timedStore(untimed, signal),
       untimed,
       signal,
-      log: options.log,
+      log,
       now: options.now ?? (() => new Date()),
       env: options.env ?? process.env,
       // One after the other: pods of one host would only get in each other's way at the same block.
@@ -210,18 +240,9 @@ async function answer(options: AnswerOptions, { text, descriptor, isAwaited }: R
     if (timesFile !== "") setImmediate(() => void appendTimes(timesFile, env, times)); // behind the reply
     return reply(0, stdout);
   } catch (error) {
-    options.log.error("A CNI command failed", { command: request?.command, containerID: request?.containerId, error });
+    log.error("A CNI command failed", { command: request?.command, containerID: request?.containerId, error });
     return reply(1, JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));
   }
 }
 
 const reply = (head: ReplyHead, stdout = ""): string => `${JSON.stringify(head)}\n${stdout}\n`;
-
-/** What the plugin must do itself: call programs of the host, or speak to another datastore than ours. */
-function whyNot({ store }: AnswerOptions, request: CniRequest, conf: NetConf): string | undefined {
-  if (conf.ipam.type !== CALICO_IPAM) return `ipam.type ${conf.ipam.type} is a program of the host`;
-  if (conf.datastore.type !== "" && conf.datastore.type !== store.name)
-    return `the network is in ${conf.datastore.type}, the service in ${store.name}`;
-  if (request.command === "VERSION") return "VERSION needs no service";
-  return undefined;
-}

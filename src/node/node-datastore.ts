@@ -4,6 +4,7 @@ import {
   chooseDatastore,
   configFromEnvironment,
   type Datastore,
+  type DatastoreConfig,
   type Environment,
   openDatastore,
 } from "../datastore/index.ts";
@@ -12,6 +13,7 @@ import { NodeFailure } from "./failure.ts";
 
 export interface NodeDatastore extends AsyncDisposable {
   readonly store: Datastore;
+  readonly config: DatastoreConfig;
   /** Addresses come from the nodes' pod CIDRs, not from IPAM. */
   readonly usesPodCidrs: boolean;
 }
@@ -22,6 +24,7 @@ export async function openNodeDatastore(env: Environment): Promise<NodeDatastore
     const store = await openDatastore(withServiceRates(config)); // the CNI service is one of the parts
     return {
       store,
+      config,
       usesPodCidrs: config.type === "kubernetes" && config.usePodCidr,
       [Symbol.asyncDispose]: () => store.close(),
     };

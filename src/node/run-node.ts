@@ -4,7 +4,7 @@
 //                              └─► loops here: addresses, tunnels, readiness, CNI service
 import { join } from "node:path";
 import { keepTokenFresh, startCniService } from "../cni/index.ts";
-import type { Datastore, Environment } from "../datastore/index.ts";
+import type { Environment } from "../datastore/index.ts";
 import { Client } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
@@ -92,7 +92,7 @@ async function runLoops(
     ...(settings.backend === "bird" && settings.bgpMetrics.port > 0
       ? [loop("BGP metrics", () => serveBgpMetrics({ ...settings.bgpMetrics, log }, signal))]
       : []),
-    loop("CNI service", () => serveCni(store, log, signal)),
+    loop("CNI service", () => serveCni(opened, log, signal)),
     ...(needsTunnels(opened, settings)
       ? [loop("tunnel addresses", () => watchTunnels({ env, store, node: name, log }, signal))]
       : []),
@@ -108,8 +108,8 @@ async function runLoops(
 const needsTunnels = (opened: NodeDatastore, settings: NodeSettings): boolean =>
   !opened.usesPodCidrs && settings.backend !== "none";
 
-async function serveCni(store: Datastore, log: Logger, signal: AbortSignal): Promise<void> {
-  await using _service = startCniService({ store, log, path: join(RUN_FOLDER, "cni.sock") });
+async function serveCni({ store, config }: NodeDatastore, log: Logger, signal: AbortSignal): Promise<void> {
+  await using _service = startCniService({ store, datastore: config, log, path: join(RUN_FOLDER, "cni.sock") });
   await aborted(signal);
 }
 

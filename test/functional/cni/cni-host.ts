@@ -40,6 +40,8 @@ export interface CallOptions {
   readonly file?: string;
   /** Kills the plugin after so many milliseconds. */
   readonly killAfterMs?: number;
+  /** Runs it among the machine's own files instead of files of the host's own: all such calls see the same. */
+  readonly isAmongUs?: boolean;
   /** Kills it right after so many calls of one kind to the kernel (strace's names). */
   readonly killAfterCall?: { readonly name: string; readonly count: number };
 }
@@ -190,7 +192,7 @@ export class CniHost implements AsyncDisposable {
     const inject = kill && ["-e", `trace=${kill.name}`, "-e", `inject=${kill.name}:signal=SIGKILL:when=${kill.count}`];
     const child =
       inject === undefined
-        ? this.start(file, [], env)
+        ? (options.isAmongUs === true ? this.startAmongUs : this.start).call(this, file, [], env)
         : this.start("strace", ["-f", "-qq", "-o", "/dev/null", ...inject, file], env);
     const result = collect(child);
     child.stdin?.on("error", () => {});
@@ -209,12 +211,16 @@ export class CniHost implements AsyncDisposable {
     const folders = ["lib", "run"].map((name) => join(this.folder, name));
     for (const folder of [...folders, "/var/lib/calico", "/var/run/calico"]) mkdirSync(folder, { recursive: true });
     const script = 'mount --bind "$0" /var/lib/calico && mount --bind "$1" /var/run/calico && shift && exec "$@"';
-    const command = ["-m", "sh", "-c", script, ...folders, file, ...args];
+    return this.startAmongUs("unshare", ["-m", "sh", "-c", script, ...folders, file, ...args], env);
+  }
+
+  /** Starts a program inside the host's namespace, among the machine's own files. */
+  startAmongUs(file: string, args: readonly string[], env: Record<string, string | undefined> = {}): ChildProcess {
     const options = {
       env: { PATH: process.env["PATH"], ...env } as NodeJS.ProcessEnv,
       stdio: ["pipe", "pipe", "pipe"],
     };
-    const child = this.handle.run(() => spawn("unshare", command, options as never) as ChildProcess);
+    const child = this.handle.run(() => spawn(file, args, options as never) as ChildProcess);
     this.#children.push(child);
     return child;
   }

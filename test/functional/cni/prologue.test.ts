@@ -50,7 +50,7 @@ describe.skipIf(!canCompare)("prologue", () => {
     const socket = join(host.folder, "run/cni.sock"); // where the service usually is
     await startService(host, socket).ready;
     // Only the service knows the datastore: nothing succeeds without it.
-    const conf = { cniVersion: "1.1.0", service_socket: undefined, sqlite_path: join(host.folder, "empty.db") };
+    const conf = { cniVersion: "1.1.0", service_socket: undefined, sqlite_path: undefined };
     const answers = new Map<string, Map<string, unknown>>();
     for (const [name, file] of clients(host)) {
       const got = new Map<string, unknown>();

@@ -15,8 +15,8 @@ describe.skipIf(!canRun)("service", () => {
     await service.ready;
     expect(statSync(socket).mode & 0o777).toBe(0o600);
     const conf = { service_socket: socket, ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
-    // The plugin itself could not: it is told of a datastore that is not there, and only the service has the right one.
-    const served = { ...conf, sqlite_path: join(host.folder, "empty.db") };
+    // The plugin itself could not: the file that is used where none is named is empty, and only the service knows another.
+    const served = { ...conf, sqlite_path: undefined };
     const pod = host.pod("cid1");
     const added = await host.add(pod, { conf: served });
     expect(added.json).toMatchObject({ interfaces: [{ name: "calicid1" }], ips: [{ address: "10.65.0.128/32" }, {}] });
@@ -39,9 +39,8 @@ describe.skipIf(!canRun)("service", () => {
     const socket = join(host.folder, "run/cni.sock");
     const service = startService(host, socket);
     await service.ready;
-    const empty = join(host.folder, "empty.db");
     const pod = host.pod("cid2");
-    const conf = { service_socket: socket, sqlite_path: empty, comment: 'größer 网络 "{\\n'.repeat(30_000) };
+    const conf = { service_socket: socket, sqlite_path: undefined, comment: 'größer 网络 "{\\n'.repeat(30_000) };
     const env = { CNI_ARGS: "IgnoreUnknown=1;NOTE=größer", CNI_PATH: "/opt/größer" };
     expect(await host.add(pod, { conf, env })).toMatchObject({ code: 0 });
     expect(await host.del(pod, { conf, env })).toMatchObject({ code: 0, stdout: "" });
@@ -106,9 +105,7 @@ describe.skipIf(!canRun)("service", () => {
     // A new service takes the socket over.
     const next = startService(host, socket);
     await next.ready;
-    expect(
-      (await host.del(pod, { conf: { service_socket: socket, sqlite_path: join(host.folder, "empty.db") } })).code,
-    ).toBe(0);
+    expect((await host.del(pod, { conf: { service_socket: socket, sqlite_path: undefined } })).code).toBe(0);
     expect(await host.handles()).toEqual([]);
   });
 

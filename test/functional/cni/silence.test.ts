@@ -28,7 +28,7 @@ async function serve(host: CniHost, under: readonly string[] = []): Promise<Serv
   const conf = {
     cniVersion: "1.1.0",
     service_socket: socket,
-    sqlite_path: join(host.folder, "empty.db"),
+    sqlite_path: undefined,
     datastore_timeout_seconds: 60,
   };
   return { host, service, conf, files: [join(DIST, "calico"), file] };

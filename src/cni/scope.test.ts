@@ -1,0 +1,95 @@
+import { linkSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "bun:test";
+import type { DatastoreConfig } from "../datastore/index.ts";
+import { Belongings } from "./belongings.ts";
+import { parseNetConf } from "./net-conf.ts";
+import { agentScope, type Asked, notForServices, sameScope } from "./scope.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "cni-scope-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+const file = (name: string, text = ""): string => {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+};
+
+/** This process is the plugin, or one that cannot be seen. */
+const asked = (config: object, pid: number | undefined = process.pid): Asked =>
+  ({ request: { command: "ADD" }, conf: parseNetConf({ name: "n", ...config }), pid }) as Asked;
+const unseen = (config: object): Asked => ({ ...asked(config), pid: undefined });
+
+test("what is done by programs of the host is the plugin's", () => {
+  expect(notForServices(asked({ ipam: { type: "host-local" } }))).toContain("host-local");
+  expect(notForServices(asked({ ipam: { type: "calico-ipam" } }))).toBeUndefined();
+});
+
+describe("the agent's service answers", () => {
+  const etcd: DatastoreConfig = { type: "etcdv3", endpoints: ["http://a:2379", "http://b:2379/"] };
+  const cases: [name: string, config: object, isOurs: boolean][] = [
+    ["who names no datastore", {}, true],
+    ["who names its kind only", { datastore_type: "etcdv3" }, true],
+    [
+      "who names one of its endpoints",
+      { datastore_type: "etcdv3", etcd_endpoints: "http://c:2379, http://B:2379" },
+      true,
+    ],
+    ["not who names others", { datastore_type: "etcdv3", etcd_endpoints: "http://c:2379" }, false],
+    ["not who names them without saying of which kind", { etcd_endpoints: "http://c:2379" }, false],
+    ["not who names one of them with TLS", { etcd_endpoints: "https://a:2379" }, false],
+    ["not who finds them otherwise", { datastore_type: "etcdv3", etcd_discovery_srv: "example.org" }, false],
+    ["not who is in a file", { datastore_type: "sqlite" }, false],
+    ["who has certificates of other names", { etcd_endpoints: "http://a:2379", etcd_ca_cert_file: "/x" }, true],
+  ];
+  for (const [name, config, isOurs] of cases)
+    test(`on etcd ${name}`, () => {
+      const scope = agentScope("etcdv3", etcd);
+      expect([scope(asked(config)), scope(unseen(config))].map((why) => why === undefined)).toEqual([isOurs, isOurs]);
+    });
+
+  test("on SQLite who names its file, by whatever name, as long as it is that file", () => {
+    const path = file("agent.db");
+    const [other, same] = [file("other.db"), join(folder, "same.db")];
+    linkSync(path, same);
+    const scope = agentScope("sqlite", { type: "sqlite", path, isFallback: false });
+    const named = [undefined, path, same, other, join(folder, "none.db")].map((sqlite_path) => ({ sqlite_path }));
+    expect(named.map((config) => scope(asked(config)) === undefined)).toEqual([true, true, true, false, false]);
+    expect(named.map((config) => scope(unseen(config)) === undefined)).toEqual([true, true, false, false, false]);
+    renameSync(other, path);
+    expect(named.map((config) => scope(asked(config)) === undefined)).toEqual(named.map(() => false));
+  });
+
+  test("who is of a process that is gone", () =>
+    expect(agentScope("etcdv3", etcd)(asked({}, 1 << 22))).toBeUndefined());
+});
+
+describe("a service that a plugin has started", () => {
+  const config = { datastore_type: "sqlite", sqlite_path: "/a/calico.db" };
+  test("answers who reaches the same, and is seen to be in the same place", () => {
+    const scope = sameScope(parseNetConf({ name: "n", ...config }));
+    expect(scope(asked({ ...config, mtu: 1300 }))).toBeUndefined();
+    expect(scope(asked({ ...config, sqlite_path: "/b/calico.db" }))).toContain("another datastore");
+    expect(scope(asked({}))).toContain("another datastore");
+    expect(scope(asked({ datastore_type: "none" }))).toContain("cannot be told");
+    expect(scope(unseen(config))).toContain("another network namespace");
+    expect(scope(asked(config, 1 << 22))).toContain("another network namespace");
+  });
+
+  test("ends when what it was started from is replaced", () => {
+    const [program, certificate, database] = [file("exe"), file("cert", "1"), file("db")];
+    const of = () => new Belongings("/proc/self/exe", [certificate], database);
+    let belongings = of();
+    writeFileSync(database, "grows");
+    expect(belongings.whatChanged()).toBeUndefined();
+    writeFileSync(certificate, "renewed");
+    expect(belongings.whatChanged()).toBe(`${certificate} has changed`);
+    belongings = of();
+    renameSync(file("new.db"), database);
+    expect(belongings.whatChanged()).toBe(`${database} is another file`);
+    belongings = of();
+    rmSync(certificate);
+    expect(belongings.whatChanged()).toBe(`${certificate} has changed`);
+    expect(new Belongings(program, [], undefined).whatChanged()).toBe("the executable was replaced");
+  });
+});

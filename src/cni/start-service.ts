@@ -1,0 +1,59 @@
+// Starting the node-local service where no agent answers and the network's configuration wishes it
+// (`service_idle_seconds`): the last thing a plugin does, when its own answer is printed. What it starts has nothing of the
+// caller: no session, no descriptor, no folder, no environment but where programs lie. Many plugins at once start one.
+import { BUILD } from "../lib/build.ts";
+import { describeError, type Logger } from "../lib/log.ts";
+import { isListening, memoryFile, StandIn } from "../kernel/index.ts";
+import { accessOf } from "./access.ts";
+import type { NetConf } from "./net-conf.ts";
+import type { CniRequest, Environment } from "./request.ts";
+import { socketNamed } from "./service-client.ts";
+
+/** For which commands a service is worth it: STATUS is asked all the time, whether there are pods or not. */
+const STARTING: ReadonlySet<string> = new Set(["ADD", "DEL", "CHECK", "GC"]);
+
+export const wantsService = ({ program, command }: CniRequest, conf: NetConf): boolean =>
+  conf.serviceIdleSeconds > 0 && program === "calico" && STARTING.has(command);
+
+/** Never fails and never waits: without a service the next call is as this one was. */
+export function startService(request: CniRequest, conf: NetConf, env: Environment, log: Logger): void {
+  try {
+    const why = tryStart(request, conf, env);
+    if (why !== undefined) log.debug("No CNI service was started", { why });
+  } catch (error) {
+    log.debug("The CNI service could not be started", { error: describeError(error) });
+  }
+}
+
+function tryStart({ config }: CniRequest, conf: NetConf, env: Environment): string | undefined {
+  const path = socketNamed(config);
+  if (path === "") return "the configuration wants none";
+  if (!path.startsWith("/")) return "the socket's path does not begin at the root";
+  if (BUILD.isSource) return "this is no executable that could be one";
+  if (accessOf(conf, env) !== accessOf(conf, {})) return "part of how the datastore is reached is in the environment";
+  if (isListening(path)) return "one is there";
+  const standIn = StandIn.claim(path);
+  if (standIn === undefined) return "one is being started";
+  try {
+    using input = memoryFile("calico-cni", JSON.stringify(config));
+    const command = ["cni-service", "--idle", String(conf.serviceIdleSeconds), "--socket", path];
+    const child = Bun.spawn([process.execPath, ...command], {
+      argv0: "calico",
+      stdio: [input.fd, "ignore", "ignore", standIn.fd],
+      cwd: "/",
+      env: placesOf(env),
+      detached: true,
+    });
+    child.unref();
+    return undefined; // the right is the child's now, and goes with this process's end
+  } catch (error) {
+    standIn[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** For a program that a kubeconfig names. */
+function placesOf(env: Environment): Record<string, string> {
+  const named = ["PATH", "HOME"].map((name) => [name, env[name]] as const);
+  return Object.fromEntries(named.filter(([, value]) => value !== undefined)) as Record<string, string>;
+}
