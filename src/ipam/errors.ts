@@ -43,8 +43,11 @@ export class NoQualifiedPool extends IpamError {
 
 export class NoPoolForNode extends IpamError {
   override readonly name = "NoPoolForNode";
-  constructor(readonly host: string) {
-    super(`no configured Calico pools for node ${host}`);
+  constructor(
+    readonly host: string,
+    detail = "",
+  ) {
+    super(`no configured Calico pools for node ${host}${detail}`);
   }
 }
 

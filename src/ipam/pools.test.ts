@@ -75,7 +75,11 @@ test("CI-060 a pool that is marked unusable, disabled or going is not used", () 
 test("what excluded all pools is said", () => {
   expect(() => choosePools([], request())).toThrow(NoQualifiedPool);
   expect(() => choosePools([rack], request())).toThrow(NoPoolForNode);
-  expect(() => choosePools([rack], request())).toThrow("no configured Calico pools for node n1");
+  expect(() => choosePools([], request())).toThrow("qualified ippool: there is no IPv4 pool");
+  expect(() => choosePools([disabled], request())).toThrow(`: pool ${disabled.name} is disabled or being deleted`);
+  expect(() => choosePools([rack], request())).toThrow(
+    `no configured Calico pools for node n1: pool ${rack.name} is for nodes with ${rack.nodeSelector}`,
+  );
   expect(() => choosePools([tunnels], request())).toThrow("no pools match the required use (Workload)");
   expect(() => choosePools(all, request({ pools: [disabled.cidr] }))).toThrow(PoolNotUsable);
   expect(() => choosePools(all, request({ pools: [parseCidr("fd00::/48")] }))).toThrow(WrongPoolFamily);

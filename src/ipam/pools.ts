@@ -68,12 +68,30 @@ export interface PoolRequest {
   readonly longestBlock: number;
 }
 
+const MOST_NAMED = 4;
+
+/** `: pool a is disabled, pool b …`: what keeps each from serving the request, for who has to put it right. */
+function excluded(pools: readonly IpamPool[], request: PoolRequest): string {
+  if (pools.length === 0) return `: there is no IPv${request.version} pool`;
+  const reasons = pools.slice(0, MOST_NAMED).map((pool) => `pool ${pool.name} ${exclusion(pool, request)}`);
+  if (pools.length > MOST_NAMED) reasons.push(`and ${pools.length - MOST_NAMED} more`);
+  return `: ${reasons.join(", ")}`;
+}
+
+function exclusion(pool: IpamPool, request: PoolRequest): string {
+  if (!pool.enabled) return "is disabled or being deleted";
+  if (pool.blockSize > request.longestBlock) return `has blocks of /${pool.blockSize}, too small for this host`;
+  if (!pool.automatic) return "serves only who names it (assignmentMode Manual)";
+  if (!selectsNode(pool, request.nodeLabels)) return `is for nodes with ${pool.nodeSelector}`;
+  return `is for namespaces with ${pool.namespaceSelector}`;
+}
+
 /** The pools to draw from, in order; throws when there are none, saying what excluded them. */
 export function choosePools(pools: readonly IpamPool[], request: PoolRequest): IpamPool[] {
   const wrong = request.pools.find((cidr) => ipVersion(cidr) !== request.version);
   if (wrong !== undefined) throw new WrongPoolFamily(wrong, request.version);
   const enabled = pools.filter((pool) => pool.enabled && pool.blockSize <= request.longestBlock);
-  if (enabled.length === 0) throw new NoQualifiedPool();
+  if (enabled.length === 0) throw new NoQualifiedPool(excluded(pools, request));
   const chosen =
     request.pools.length > 0
       ? request.pools.map((cidr) => {
@@ -84,7 +102,7 @@ export function choosePools(pools: readonly IpamPool[], request: PoolRequest): I
       : enabled.filter(
           (pool) => pool.automatic && selectsNode(pool, request.nodeLabels) && selectsNamespace(pool, request),
         );
-  if (chosen.length === 0) throw new NoPoolForNode(request.host);
+  if (chosen.length === 0) throw new NoPoolForNode(request.host, excluded(pools, request));
   const usable = chosen.filter((pool) => pool.allowedUses.includes(request.use));
   if (usable.length === 0) throw new NoQualifiedPool(`, no pools match the required use (${request.use})`);
   return usable;
