@@ -1,5 +1,6 @@
 // calicoctl doctor: what is wrong with the cluster, and with this host when it is a node, with cause, evidence and fix.
 // Exit 0 nothing found, 3 something, 1 could not look, 2 asked wrongly.
+import { Ipam } from "../../ipam/index.ts";
 import type { Resource } from "../../model/index.ts";
 import { openStore } from "../client.ts";
 import type { Call } from "../command.ts";
@@ -44,9 +45,22 @@ async function readDatastore(call: Call): Promise<ClusterFacts> {
     }),
   );
   const affinities = await datastore.list({ type: "blockAffinity", affinityType: "host" });
+  const pools = await new Ipam({ datastore }).utilization().then(
+    (read) => read.pools,
+    (error: Error) => {
+      skip(error);
+      return [];
+    },
+  );
   return clusterFacts(
     lists.flat(),
     affinities.items.map(({ key, value }) => ({ host: key.host, cidr: key.cidr, affinity: value })),
+    new Map(
+      pools.map(({ cidr, capacity, available }) => [
+        cidr,
+        { capacity: Number(capacity), available: Number(available) },
+      ]),
+    ),
   );
 }
 

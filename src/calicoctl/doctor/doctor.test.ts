@@ -5,72 +5,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import type { BirdSession } from "../../bgp/index.ts";
-import { parseNetwork, tryParseAddress } from "../../lib/ip.ts";
-import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
+import type { KindName, Resource } from "../../model/index.ts";
+import { healthy, link, node, peer, PODS, pool, resource, session, THREE } from "../testing/healthy.ts";
 import { examine } from "./examine.ts";
-import { clusterFacts, type HostFacts, type HostLink, type StoredBlock } from "./facts.ts";
+import { clusterFacts, type HostFacts, type StoredBlock } from "./facts.ts";
 import type { Finding } from "./finding.ts";
 import { planAll } from "./plans.ts";
 import { printFindings } from "./print.ts";
 import { readRefused, refusedNote } from "./host-refused.ts";
 
-const resource = (kind: KindName, name: string, spec: object, labels: Record<string, string> = {}, more: object = {}) =>
-  ({ apiVersion: API_VERSION, kind, metadata: { name, labels }, spec, ...more }) as Resource;
-const node = (
-  name: string,
-  address: string,
-  bgp: object = {},
-  labels: Record<string, string> = {},
-  spec: object = {},
-) => resource("Node", name, { bgp: { ipv4Address: address, ...bgp }, ...spec }, labels);
-const pool = (name: string, cidr: string, spec: object = {}) => resource("IPPool", name, { cidr, ...spec });
-const peer = (name: string, spec: object) => resource("BGPPeer", name, spec);
 const meshOff = resource("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false });
-const PODS = pool("pods", "10.65.0.0/16");
-const THREE = [node("n1", "10.0.0.1/24"), node("n2", "10.0.0.2/24"), node("n3", "10.0.0.3/24")];
-
-const link = (name: string, ...networks: string[]): HostLink => ({
-  name,
-  mtu: 1500,
-  isUp: true,
-  networks: networks.map(parseNetwork),
-});
-const healthy: HostFacts = {
-  node: "n1",
-  links: [link("lo", "127.0.0.1/8"), link("eth0", "10.0.0.1/24")],
-  sysctl: (path) =>
-    ({ "net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1", "net/ipv4/conf/all/rp_filter": "0" })[path],
-  hasModule: () => true,
-  routesToPodGateway: true,
-  pathMtu: new Map(),
-  iptables: { legacy: undefined, nft: undefined },
-  hasCalicoNftTable: undefined,
-  neighbourTable: { 4: undefined, 6: undefined },
-  birds: { 4: undefined, 6: undefined },
-  surroundings: () => ({}),
-  planProblems: [],
-  refused: [],
-  parts: [],
-};
-const session = (neighbor: string, over: Partial<BirdSession>): BirdSession => ({
-  name: `Node_${neighbor.replaceAll(".", "_")}`,
-  kind: "node",
-  neighbor: tryParseAddress(neighbor),
-  port: undefined,
-  state: "start",
-  since: "10:00:00",
-  bgpState: "Active",
-  info: "Active",
-  lastError: undefined,
-  neighborAs: 64512,
-  localAs: 64512,
-  imported: 0,
-  exported: 0,
-  updatesReceived: 0,
-  isAwaited: false,
-  ...over,
-});
-
 const look = (resources: readonly Resource[], host?: HostFacts, blocks: readonly StoredBlock[] = []) =>
   examine(clusterFacts(resources, blocks), host);
 const ids = (findings: readonly Finding[]) => findings.map(({ id }) => id);

@@ -8,7 +8,9 @@ import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterfac
 import { asMismatches, isolatedNodes, leftOut, matchNothing, shadowedPeers, silentReflectors } from "./peerings.ts";
 import { notUsed } from "./not-used.ts";
 import { planAll, type Plans } from "./plans.ts";
-import { overlappingPools, poolsOnHosts, poolsOnServices, tooFewBlocks } from "./pools.ts";
+import { foreignFilters } from "./host-filters.ts";
+import { missingRoutes } from "./host-routes.ts";
+import { fullPools, nodesWithoutPool, overlappingPools, poolsOnHosts, poolsOnServices, tooFewBlocks } from "./pools.ts";
 
 export function examine(cluster: ClusterFacts, host?: HostFacts): readonly Finding[] {
   const plans = planAll(cluster);
@@ -26,6 +28,8 @@ export function examine(cluster: ClusterFacts, host?: HostFacts): readonly Findi
     ...poolsOnHosts(cluster, host),
     ...poolsOnServices(cluster),
     ...tooFewBlocks(cluster),
+    ...nodesWithoutPool(cluster),
+    ...fullPools(cluster),
     ...notUsed(cluster),
   ];
   found.push(...leftOut(cluster, plans, new Set(found.map(({ object }) => object)), host));
@@ -39,7 +43,6 @@ function* examineHost(
   host: HostFacts,
   found: readonly Finding[],
 ): Generator<Finding> {
-  const isTold = ({ node, peer }: Finding) => node === host.node && peer !== undefined;
   yield* partsDown(host);
   yield* sysctlFaults(cluster, host);
   yield* missingFeatures(cluster, host);
@@ -49,7 +52,24 @@ function* examineHost(
   yield* mixedBackends(host);
   yield* fullConntrack(host);
   yield* fullNeighbourTable(host);
-  yield* sessionsDown(cluster, plans, host, new Set(found.filter(isTold).map(({ peer }) => peer ?? "")));
+  yield* foreignFilters(cluster, host);
+  yield* missingRoutes(cluster, host);
+  yield* sessionsDown(cluster, plans, host, toldNeighbours(host, found));
+}
+
+/** Neighbours with whom a session is down for a reason that a finding of its own has. */
+function toldNeighbours(host: HostFacts, found: readonly Finding[]): ReadonlySet<string> {
+  const told = new Set<string>();
+  for (const { id, node, peer, address } of found) {
+    if (node === host.node && peer !== undefined) told.add(peer);
+    if (id !== "address-not-on-host" || address === undefined) continue;
+    // Without its own address this host speaks with nobody; another one's is nobody's.
+    if (node !== host.node) told.add(address);
+    else
+      for (const { neighbor } of host.birds[address.includes(":") ? 6 : 4]?.sessions ?? [])
+        if (neighbor !== undefined) told.add(neighbor);
+  }
+  return told;
 }
 
 const rank = ({ severity }: Finding): number => (severity === "error" ? 0 : 1);

@@ -30,6 +30,7 @@ import {
 } from "../../model/index.ts";
 import type { StoredBlock } from "../input/cluster.ts";
 import type { RefusedPart } from "./host-refused.ts";
+import type { FilterChain } from "./packet-filters.ts";
 import { judge, JUDGED_KINDS, type NotUsed } from "./not-used.ts";
 
 export type { StoredBlock };
@@ -52,9 +53,16 @@ export interface PoolFacts {
   readonly ipip: boolean;
   readonly vxlan: boolean;
   readonly disabled: boolean;
+  /** Its blocks are told to no BGP peer. */
+  readonly unannounced: boolean;
   readonly uses: readonly string[];
   readonly nodeSelector: string;
   readonly matches: Matcher;
+}
+
+export interface PoolFill {
+  readonly capacity: number;
+  readonly available: number;
 }
 
 /** What a BGPPeer says, in its own words. */
@@ -79,6 +87,8 @@ export interface ClusterFacts {
   readonly reported: ReadonlyMap<string, ReportedStatus>;
   readonly strictAffinity: boolean;
   readonly blocks: readonly { readonly host: string; readonly cidr: Cidr }[];
+  /** How many addresses pools have and can still give, by CIDR, where it was asked. */
+  readonly fill: ReadonlyMap<Cidr, PoolFill>;
   /** Resources that agents do not use as they are written. */
   readonly notUsed: readonly NotUsed[];
 }
@@ -96,11 +106,27 @@ export interface RuleCount {
   readonly all: number;
 }
 
+/** The way the kernel would send a packet. */
+export interface KernelRoute {
+  readonly type: string;
+  readonly destination: Cidr;
+}
+
 export interface NeighbourTable {
   readonly entries: number;
   readonly limit: number;
   /** How often it was full since the machine started. */
   readonly overflows: number;
+}
+
+export interface HostPart {
+  readonly name: string;
+  readonly isRunning: boolean;
+  readonly detail: string;
+  /** Its process is there, and does nothing. */
+  readonly isStuck?: boolean;
+  /** Where the usual advice does not do. */
+  readonly fix?: string;
 }
 
 /** The host we run on, which is a node. What could not be read is undefined, and nothing is concluded from it. */
@@ -111,10 +137,14 @@ export interface HostFacts {
   readonly hasModule: (name: string) => boolean;
   /** Whether a route leads to the address pods know as their gateway. */
   readonly routesToPodGateway: boolean | undefined;
+  /** The way into other nodes' blocks, undefined where there is none; blocks that were not looked up are missing. */
+  readonly blockRoutes: ReadonlyMap<Cidr, KernelRoute | undefined>;
   /** MTU of the way to other nodes, by their names. */
   readonly pathMtu: ReadonlyMap<string, number>;
   readonly iptables: Readonly<Record<"legacy" | "nft", RuleCount | undefined>>;
   readonly hasCalicoNftTable: boolean | undefined;
+  /** Chains on the packets' way that are not Calico's. */
+  readonly filters: readonly FilterChain[];
   readonly neighbourTable: Readonly<Record<IpVersion, NeighbourTable | undefined>>;
   readonly birds: Readonly<
     Record<IpVersion, { readonly routerId: string; readonly sessions: readonly BirdSession[] } | undefined>
@@ -125,7 +155,7 @@ export interface HostFacts {
   /** What the kernel refuses of the agent's rules. */
   readonly refused: readonly RefusedPart[];
   /** Parts of calico-node that ought to run: all of them, with those that do not. */
-  readonly parts: readonly { readonly name: string; readonly isRunning: boolean; readonly detail: string }[];
+  readonly parts: readonly HostPart[];
 }
 
 export const CLUSTER_KINDS = [
@@ -141,7 +171,11 @@ export const CLUSTER_KINDS = [
 ] as const satisfies readonly KindName[];
 
 /** From resources as they are stored: one that makes no sense is among the state's problems, the rest stands. */
-export function clusterFacts(resources: readonly Resource[], blocks: readonly StoredBlock[] = []): ClusterFacts {
+export function clusterFacts(
+  resources: readonly Resource[],
+  blocks: readonly StoredBlock[] = [],
+  fill: ClusterFacts["fill"] = new Map(),
+): ClusterFacts {
   const collector = new BgpCollector();
   for (const resource of resources) collector.setResource(resource.metadata.name, resource, resource.kind);
   const of = <K extends KindName>(kind: K): readonly ResourceOf<K>[] =>
@@ -164,6 +198,7 @@ export function clusterFacts(resources: readonly Resource[], blocks: readonly St
       const parsed = tryParseCidr(cidr);
       return parsed === undefined || affinity.deleted ? [] : [{ host, cidr: parsed }];
     }),
+    fill,
     notUsed: judge(resources),
   };
 }
@@ -197,6 +232,7 @@ function poolOf({ metadata, spec }: ResourceOf<"IPPool">): readonly PoolFacts[] 
       ipip: isOn(spec.ipipMode),
       vxlan: isOn(spec.vxlanMode),
       disabled: spec.disabled === true,
+      unannounced: spec.disableBGPExport === true,
       uses: spec.allowedUses ?? ["Workload", "Tunnel"],
       nodeSelector,
       matches,

@@ -119,13 +119,19 @@ export function* sessionsDown(
         problem: `${host.node} has no session with ${neighbor}: ${session.bgpState || session.state}`,
         cause,
         evidence: [`BIRD: ${describe(session)}`],
-        fix:
-          asFix(cluster, plans, host, session) ??
-          `calicoctl bgp plan ${host.node} shows why there is this session; calicoctl node status follows it`,
+        fix: asFix(cluster, plans, host, session) ?? bothEnds(cluster, host, session),
         node: host.node,
         peer: neighbor,
       };
     }
+}
+
+/** Where to look when the cause is not here. */
+function bothEnds(cluster: ClusterFacts, host: HostFacts, session: BirdSession): string {
+  const { neighbor = session.name, port = 179 } = session;
+  const other = nodesByAddress(cluster).get(neighbor);
+  const there = other === undefined ? `what ${neighbor} says of it` : `calicoctl doctor on node ${other}`;
+  return `look at the other end (${there}), and whether TCP port ${port} is open between the two in both directions; calicoctl bgp plan ${host.node} shows why there is this session`;
 }
 
 /** Which number to change where, when two AS numbers keep a session down. */
@@ -161,16 +167,18 @@ const describe = (session: BirdSession): string =>
   }`;
 
 export function* partsDown(host: HostFacts): Generator<Finding> {
-  for (const { name, isRunning, detail } of host.parts)
+  for (const { name, isRunning, isStuck, detail, fix } of host.parts)
     if (!isRunning)
       yield {
         id: "part-not-running",
         severity: "error",
         object: `host ${host.node}`,
-        problem: `${name} does not run on ${host.node}`,
+        problem: `${name} ${isStuck === true ? "runs and does nothing" : "does not run"} on ${host.node}`,
         cause: detail,
         evidence: ["/var/run/calico/supervisor.json and the host's processes"],
-        fix: "look at its last lines in /var/log/calico or `journalctl -u calico-node`; calicoctl node diags collects them",
+        fix:
+          fix ??
+          "look at its last lines in /var/log/calico or `journalctl -u calico-node`; calicoctl node diags collects them",
         node: host.node,
       };
 }

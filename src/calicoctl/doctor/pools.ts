@@ -1,7 +1,7 @@
 // Whether pools keep out of each other's way, of the hosts' and the services' addresses, and have blocks for all nodes.
-import { type Cidr, cidrContains, cidrLength, cidrsOverlap, maskCidr, tryParseCidr } from "../../lib/ip.ts";
+import { type Cidr, cidrContains, cidrLength, cidrsOverlap, ipVersion, maskCidr, tryParseCidr } from "../../lib/ip.ts";
 import { type ClusterFacts, type HostFacts, type PoolFacts, poolCovers } from "./facts.ts";
-import { type Finding, listed, plural } from "./finding.ts";
+import { type Finding, listed, patch, plural } from "./finding.ts";
 
 export function* overlappingPools(cluster: ClusterFacts): Generator<Finding> {
   for (const [i, a] of cluster.pools.entries())
@@ -102,6 +102,55 @@ const poolFault = (pool: PoolFacts, id: string) => ({
   fix: `make a pool elsewhere, disable this one (spec.disabled: true), move its pods, delete it`,
   setting: `IPPool(${pool.name}) spec.disabled: true`,
 });
+
+/** Nodes on which no pod gets an address of a family that there are pools for. */
+export function* nodesWithoutPool(cluster: ClusterFacts): Generator<Finding> {
+  for (const version of [4, 6] as const) {
+    const pools = cluster.pools.filter(({ cidr, uses }) => ipVersion(cidr) === version && uses.includes("Workload"));
+    const enabled = pools.filter(({ disabled }) => !disabled);
+    const without = [...cluster.nodes.values()].filter((node) => !enabled.some((pool) => poolCovers(pool, node)));
+    if (pools.length === 0 || without.length === 0) continue;
+    const names = without.map(({ name }) => name);
+    yield {
+      id: "no-pool-for-node",
+      severity: "error",
+      object: names.length === 1 ? `Node(${names[0]})` : "IPPools",
+      problem: `no IPv${version} pool gives addresses to pods on ${listed(names)}`,
+      cause: `new pods there stay in ContainerCreating, and the CNI plugin says "cannot find a qualified ippool" or "no configured Calico pools"; pods that run keep their addresses`,
+      evidence: pools
+        .slice(0, 8)
+        .map(({ name, disabled, nodeSelector }) =>
+          disabled ? `IPPool(${name}) is disabled` : `IPPool(${name}) is for nodes with ${nodeSelector}`,
+        ),
+      fix:
+        enabled.length === 0
+          ? `${patch("ippool", pools[0]?.name ?? "", { disabled: false })}, or add a pool`
+          : "correct nodeSelector of a pool or the labels of the nodes, or add a pool for them",
+      ...(names.length === 1 && names[0] !== undefined ? { node: names[0] } : {}),
+      setting: enabled.length === 0 ? "IPPool spec.disabled: false" : "IPPool spec.nodeSelector",
+    };
+  }
+}
+
+const NEARLY_FULL = 0.95;
+
+export function* fullPools(cluster: ClusterFacts): Generator<Finding> {
+  for (const pool of cluster.pools) {
+    const fill = cluster.fill.get(pool.cidr);
+    if (fill === undefined || pool.disabled || fill.available > fill.capacity * (1 - NEARLY_FULL)) continue;
+    const isFull = fill.available <= 0;
+    yield {
+      id: "pool-full",
+      severity: isFull ? "error" : "warning",
+      object: `IPPool(${pool.name})`,
+      problem: `pool ${pool.name} (${pool.cidr}) has ${isFull ? "no address" : `${fill.available} of ${fill.capacity} addresses`} left`,
+      cause: `when it is empty new pods stay in ContainerCreating: "No IPs available in pools: [${pool.cidr}]"`,
+      evidence: [`${fill.capacity - fill.available} of ${fill.capacity} addresses are in use or reserved`],
+      fix: "add a pool (calicoctl apply; pods take from any that fits); calicoctl ipam check finds addresses that nobody uses",
+      setting: `IPPool(${pool.name}) spec.cidr`,
+    };
+  }
+}
 
 export function* tooFewBlocks(cluster: ClusterFacts): Generator<Finding> {
   for (const pool of cluster.pools) {

@@ -1,18 +1,23 @@
 // Reads the host we run on. Nothing here changes anything, and what cannot be read is left undefined.
 import { spawnSync } from "node:child_process";
+import { statSync } from "node:fs";
 import { release } from "node:os";
 import { BIRD_SOCKETS, bgpSessions, connectBird, parseProtocols, parseStatus } from "../../bgp/index.ts";
 import { NetworkNamespace, openRouteKernel, type RouteKernel, withNamespace } from "../../kernel/index.ts";
-import { type IpVersion, parseAddress } from "../../lib/ip.ts";
+import { cidrAddress, type IpVersion, parseAddress } from "../../lib/ip.ts";
 import { readIfThere } from "../../lib/whole-file.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
 import { readRefused } from "./host-refused.ts";
-import type { ClusterFacts, HostFacts, NeighbourTable, RuleCount } from "./facts.ts";
+import type { ClusterFacts, HostFacts, HostPart, NeighbourTable, RuleCount } from "./facts.ts";
+import { type FilterChain, parseLegacySave, parseNftTable } from "./packet-filters.ts";
 
 const NODENAME_FILE = "/var/lib/calico/nodename";
 const SUPERVISOR_FILE = "/var/run/calico/supervisor.json";
+/** Felix touches it every ten seconds. */
+const ALIVE_FILE = "/var/run/calico/felix-alive";
+const SILENT_MS = 35_000;
 /** What pods are told is their gateway. */
 const POD_GATEWAY = parseAddress("169.254.1.1");
 const TOOL_TIMEOUT_MS = 10_000;
@@ -26,6 +31,8 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
   const { readPlanInForce, readSurroundings } = await loadSurroundings();
   using kernel = openRouteKernel();
   const links = kernel.links.list();
+  const tables = toolOutput("nft", ["list", "tables"]);
+  const legacy = toolOutput("iptables-legacy-save", []);
   const addresses = Map.groupBy(kernel.addresses.list(), ({ link }) => link);
   return {
     node,
@@ -38,9 +45,11 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     sysctl: (path) => readIfThere(`/proc/sys/${path}`)?.trim(),
     hasModule: moduleFinder(kernelFiles(release())),
     routesToPodGateway: kernel.routes.lookup(POD_GATEWAY) !== undefined,
+    blockRoutes: blockRoutes(kernel, node, cluster),
     pathMtu: pathMtus(kernel, node, cluster),
-    iptables: { legacy: countRules("iptables-legacy-save"), nft: countRules("iptables-nft-save") },
-    hasCalicoNftTable: toolOutput("nft", ["list", "tables"])?.includes(" calico\n"),
+    iptables: { legacy: countRules(legacy), nft: countRules(toolOutput("iptables-nft-save", [])) },
+    hasCalicoNftTable: tables?.includes(" calico\n"),
+    filters: [...nftFilters(tables ?? ""), ...parseLegacySave("ip", legacy ?? "")],
     neighbourTable: { 4: neighbourTable(kernel, 4), 6: neighbourTable(kernel, 6) },
     birds: { 4: await readBird(4), 6: await readBird(6) },
     surroundings: readSurroundings(),
@@ -48,6 +57,14 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     refused: readRefused(),
     parts: readParts(),
   };
+}
+
+/** More are not needed to see that some are missing. */
+const MOST_BLOCKS = 5000;
+
+function blockRoutes(kernel: RouteKernel, node: string, { blocks }: ClusterFacts): HostFacts["blockRoutes"] {
+  const others = blocks.filter(({ host }) => host !== node).slice(0, MOST_BLOCKS);
+  return new Map(others.map(({ cidr }) => [cidr, kernel.routes.lookup(cidrAddress(cidr))]));
 }
 
 function pathMtus(kernel: RouteKernel, node: string, cluster: ClusterFacts): ReadonlyMap<string, number> {
@@ -66,8 +83,16 @@ function pathMtus(kernel: RouteKernel, node: string, cluster: ClusterFacts): Rea
   return found;
 }
 
-function countRules(tool: string): RuleCount | undefined {
-  const text = toolOutput(tool, []);
+/** Tables of Calico and kube-proxy are passed over. */
+function nftFilters(tables: string): readonly FilterChain[] {
+  return [...tables.matchAll(/^table (ip|ip6|inet) (\S+)$/gm)].flatMap(([, family = "", table = ""]) => {
+    if (/^(calico|kube-proxy)/.test(table)) return [];
+    const text = toolOutput("nft", ["list", "table", family, table]) ?? "";
+    return parseNftTable(family as FilterChain["family"], table, text);
+  });
+}
+
+function countRules(text: string | undefined): RuleCount | undefined {
   if (text === undefined) return undefined;
   const rules = text.split("\n").filter((line) => line.startsWith("-A "));
   return {
@@ -129,12 +154,14 @@ async function readBird(version: IpVersion): Promise<HostFacts["birds"][IpVersio
   }
 }
 
-function readParts(): HostFacts["parts"] {
+function readParts(): readonly HostPart[] {
   const text = readIfThere(SUPERVISOR_FILE);
+  const here = processesHere();
   if (text === undefined) {
     // Somebody else's supervision: at least Felix must be there.
-    const isRunning = processesHere().some(isFelix);
-    return [{ name: "felix", isRunning, detail: "no process of that name is there" }];
+    const felix = here.find(isFelix);
+    if (felix !== undefined) return [partOf("felix", felix.pid, "it is running")];
+    return [{ name: "felix", isRunning: false, detail: "no process of that name is there" }];
   }
   const { pid, children } = JSON.parse(text) as {
     readonly pid: number;
@@ -145,17 +172,56 @@ function readParts(): HostFacts["parts"] {
       readonly lastExit?: { readonly code: number | null; readonly signal: string | null; readonly at: string };
     }[];
   };
-  const alive = new Set(processesHere().map((each) => each.pid));
+  const alive = new Set(here.map((each) => each.pid));
   if (!alive.has(pid))
     return [
-      { name: "calico-node", isRunning: false, detail: `its process ${pid} has ended; nothing supervises the rest` },
+      {
+        name: "calico-node",
+        isRunning: false,
+        detail: `its process ${pid} has ended; nothing supervises the rest, which works on as it is`,
+        fix: "start it again (systemctl start calico-node, or the pod); its last lines in /var/log/calico or `journalctl -u calico-node` say why it ended",
+      },
     ];
-  return children.map(({ name, state, pid: own, lastExit }) => ({
+  const own = partOf("calico-node", pid, "it is running");
+  return [
+    ...(own.isRunning ? [] : [own]),
+    ...children.map(({ name, state, pid: child, lastExit }): HostPart => {
+      if (state === "running" && child !== undefined && alive.has(child)) return partOf(name, child, `it is ${state}`);
+      const detail =
+        lastExit === undefined
+          ? `it is ${state}`
+          : `it is ${state}, and ended last with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`;
+      return { name, isRunning: false, detail };
+    }),
+  ];
+}
+
+/** A process that is there: unless it was stopped, or says nothing any more. */
+function partOf(name: string, pid: number, detail: string): HostPart {
+  const state = /\) (\S)/.exec(readIfThere(`/proc/${pid}/stat`) ?? "")?.[1];
+  if (state === "T" || state === "t")
+    return {
+      name,
+      isRunning: false,
+      isStuck: true,
+      detail: `its process ${pid} is stopped (${state === "T" ? "SIGSTOP" : "by a debugger"}): what is in the kernel stays, nothing new gets there`,
+      fix: `kill -CONT ${pid}, or restart calico-node`,
+    };
+  const silentMs = name === "felix" ? silence() : undefined;
+  if (silentMs === undefined || silentMs < SILENT_MS) return { name, isRunning: true, detail };
+  return {
     name,
-    isRunning: state === "running" && own !== undefined && alive.has(own),
-    detail:
-      lastExit === undefined
-        ? `it is ${state}`
-        : `it is ${state}, and ended last with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`,
-  }));
+    isRunning: false,
+    isStuck: true,
+    detail: `its process ${pid} is there and has given no sign of life for ${Math.round(silentMs / 1000)} s: it hangs, or the machine gives it no time`,
+    fix: `calicoctl node diags keeps what is to be seen; then restart calico-node`,
+  };
+}
+
+function silence(): number | undefined {
+  try {
+    return Date.now() - statSync(ALIVE_FILE).mtimeMs;
+  } catch {
+    return undefined; // it has not begun, or writes its files elsewhere
+  }
 }

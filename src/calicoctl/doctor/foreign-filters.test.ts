@@ -1,0 +1,129 @@
+// Packet filters of others: what is read of them, and which of them are told.
+import { describe, expect, test } from "bun:test";
+import { healthy, node, pool, PODS, session, THREE } from "../testing/healthy.ts";
+import { examine } from "./examine.ts";
+import { clusterFacts, type HostFacts } from "./facts.ts";
+import type { Finding } from "./finding.ts";
+import { type FilterChain, parseLegacySave, parseNftTable } from "./packet-filters.ts";
+
+const nft = (lines: string, family: FilterChain["family"] = "inet", table = "fw") =>
+  parseNftTable(family, table, `table ${family} ${table} {\n${lines}\n}\n`);
+const chain = (name: string, hook: string, policy: string, ...rules: string[]) =>
+  `\tchain ${name} {\n\t\ttype filter hook ${hook} priority filter; policy ${policy};\n${rules.map((rule) => `\t\t${rule}\n`).join("")}\t}`;
+const told = (filters: readonly FilterChain[], more: Partial<HostFacts> = {}, resources = [PODS, ...THREE]) =>
+  examine(clusterFacts(resources), { ...healthy, ...more, filters }).filter(({ id }) => id === "foreign-filter");
+const sessions = (state: string): Partial<HostFacts> => ({
+  birds: {
+    4: {
+      routerId: "10.0.0.1",
+      sessions: [session("10.0.0.2", { state, bgpState: state === "up" ? "Established" : "Connect" })],
+    },
+    6: undefined,
+  },
+});
+
+describe("reading", () => {
+  test("a table: base chains with hook, policy and the rules they lead to", () => {
+    const [read, ...others] = nft(
+      [
+        "\tset bad {\n\t\ttype ipv4_addr\n\t\telements = { 10.1.1.1 }\n\t}",
+        chain("f", "forward", "drop", "ct state established accept", "jump more"),
+        "\tchain more {\n\t\ttcp dport 5432 counter packets 3 bytes 180 drop\n\t\tjump f\n\t}",
+      ].join("\n"),
+    );
+    expect(others).toEqual([]);
+    expect(read).toMatchObject({ where: "table inet fw, chain f", hook: "forward", drops: true, entersCalico: false });
+    expect(read?.rules.map(({ verdict, isDirect }) => [verdict, isDirect])).toEqual([
+      ["accept", true],
+      [undefined, true],
+      ["drop", false],
+      [undefined, false],
+    ]);
+  });
+
+  test("a counter or a comment is no condition, and a comment no verdict", () => {
+    const [read] = nft(
+      chain(
+        "f",
+        "forward",
+        "accept",
+        'counter packets 5 bytes 420 drop comment "all"',
+        'tcp dport 1 comment "drop" accept',
+      ),
+    );
+    expect(read?.rules.map(({ verdict, isBare }) => [verdict, isBare])).toEqual([
+      ["drop", true],
+      ["accept", false],
+    ]);
+  });
+
+  test("iptables-legacy-save", () => {
+    const [input, forward] = parseLegacySave(
+      "ip",
+      "# Generated\n*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [7:420]\n:MINE - [0:0]\n-A FORWARD -j MINE\n-A MINE -p tcp --dport 22 -j ACCEPT\nCOMMIT\n",
+    );
+    expect(input).toMatchObject({ hook: "input", drops: false, rules: [] });
+    expect(forward).toMatchObject({ where: "filter FORWARD", hook: "forward", drops: true });
+    expect(forward?.rules.map(({ verdict }) => verdict)).toEqual([undefined, "accept"]);
+  });
+});
+
+describe("findings", () => {
+  const only = (found: readonly Finding[]) => {
+    expect(found).toHaveLength(1);
+    return found[0]!;
+  };
+
+  test("a chain on forward that drops everything breaks pods", () => {
+    const found = only(told(nft(chain("f", "forward", "drop"))));
+    expect(found).toMatchObject({ severity: "error", setting: "table inet fw, chain f" });
+    expect(found.evidence[0]).toBe("hook forward, policy drop");
+    expect(found.fix).toContain('nft insert rule inet fw f iifname "cali*" accept');
+    expect(only(told(nft(chain("f", "forward", "accept", "counter packets 0 bytes 0 drop")))).severity).toBe("error");
+  });
+
+  test("Docker's FORWARD DROP is told with iptables' commands, a chain with exceptions as a warning", () => {
+    const docker = nft(chain("FORWARD", "forward", "drop", 'oifname "docker0" accept'), "ip", "filter");
+    const found = only(told(docker));
+    expect(found.severity).toBe("warning");
+    expect(found.fix).toContain("iptables -I FORWARD -i cali+ -j ACCEPT");
+    expect(told(nft(chain("FORWARD", "forward", "drop"), "ip6", "filter"))).toEqual([]); // the node has no IPv6
+  });
+
+  test("nothing is told where pods are let through, or Calico's own chains come first", () => {
+    const fine = [
+      chain("f", "forward", "accept"),
+      chain("f", "forward", "drop", 'iifname "cali*" accept', 'oifname "cali*" accept'),
+      chain("f", "forward", "drop", "ip saddr 10.65.0.0/16 accept"),
+      chain("f", "forward", "drop", "accept"),
+      chain("f", "forward", "drop", "jump cali-FORWARD"),
+      chain("f", "forward", "accept", "ip saddr 192.0.2.7 drop", 'iifname "docker0" drop'),
+      chain("i", "input", "drop", "tcp dport 22 accept"),
+    ];
+    for (const each of fine) expect(told(nft(each), sessions("up"))).toEqual([]);
+  });
+
+  test("rules that name pods' interfaces or addresses", () => {
+    for (const rule of ['iifname "cali1234abcd" drop', "ip daddr 10.65.3.0/24 reject", "ip saddr 10.0.0.0/8 drop"]) {
+      const found = only(told(nft(chain("p", "prerouting", "accept", rule))));
+      expect(found).toMatchObject({ severity: "error", evidence: [rule] });
+    }
+  });
+
+  test("BGP: a rule that drops its port, and a policy that lets nothing in while a session is down", () => {
+    const dropping = nft(chain("i", "input", "accept", "tcp dport 179 drop"));
+    expect(only(told(dropping, sessions("start"))).problem).toContain("BGP (tcp port 179)");
+    expect(told(dropping)).toEqual([]); // no BIRD here
+    const closed = nft(chain("i", "input", "drop", "tcp dport 22 accept"));
+    expect(only(told(closed, sessions("start"))).evidence).toContain("no session with 10.0.0.2");
+    expect(told(nft(chain("i", "input", "drop", "tcp dport bgp accept")), sessions("start"))).toEqual([]);
+  });
+
+  test("the overlay: VXLAN's port is not let in", () => {
+    const overlay = [pool("pods", "10.65.0.0/16", { vxlanMode: "Always" }), node("n1", "10.0.0.1/24")];
+    const found = only(told(nft(chain("i", "input", "drop", "tcp dport 22 accept")), {}, overlay));
+    expect(found).toMatchObject({ severity: "warning" });
+    expect(found.fix).toContain("udp dport 4789 accept");
+    expect(told(nft(chain("i", "input", "drop", "ip saddr 10.0.0.0/24 accept")), {}, overlay)).toEqual([]);
+  });
+});

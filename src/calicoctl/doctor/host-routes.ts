@@ -1,0 +1,60 @@
+// Whether this host's kernel knows a way into the blocks of the other nodes.
+import { cidrContains, ipVersion } from "../../lib/ip.ts";
+import type { ClusterFacts, HostFacts, KernelRoute, PoolFacts } from "./facts.ts";
+import { type Finding, listed, patch, plural } from "./finding.ts";
+
+/** One finding for all blocks of a pool that are missing for the same reason. */
+export function* missingRoutes(cluster: ClusterFacts, host: HostFacts): Generator<Finding> {
+  const missing = [...host.blockRoutes].flatMap(([cidr, route]) => {
+    if (leadsInto(route)) return [];
+    const pool = cluster.pools.find((each) => cidrContains(each.cidr, cidr));
+    const owner = cluster.blocks.find((block) => block.cidr === cidr)?.host;
+    const node = cluster.nodes.get(owner ?? "");
+    const address = node?.networks[ipVersion(cidr)]?.address;
+    const session = host.birds[ipVersion(cidr)]?.sessions.find(({ neighbor }) => neighbor === address);
+    const isOurs = pool?.vxlan === true || pool?.ipip === true;
+    // A node we do not speak with directly may be reached by the way of a router's default route.
+    if (pool === undefined || node === undefined || (!isOurs && session?.state !== "up")) return [];
+    return [{ cidr, pool, node: node.name, route }];
+  });
+  for (const [pool, blocks] of Map.groupBy(missing, (each) => each.pool)) {
+    const nodes = [...new Set(blocks.map(({ node }) => node))];
+    yield {
+      id: "no-route-to-block",
+      severity: "error",
+      object: `host ${host.node}`,
+      problem: `${host.node} has no route to ${plural(blocks.length, "block")} of pool ${pool.name} on ${listed(nodes)}: pods here do not reach the pods there`,
+      ...reason(pool, host),
+      evidence: blocks
+        .slice(0, 4)
+        .map(({ cidr, node, route }) => `${cidr} of ${node}: ${route === undefined ? "no route" : described(route)}`),
+      node: host.node,
+    };
+  }
+}
+
+function leadsInto(route: KernelRoute | undefined): boolean {
+  return route !== undefined && !route.destination.endsWith("/0") && route.type === "unicast";
+}
+
+const described = ({ type, destination }: KernelRoute): string =>
+  destination.endsWith("/0") ? "the default route only" : `${type} ${destination}`;
+
+function reason(pool: PoolFacts, { node }: HostFacts): Pick<Finding, "cause" | "fix" | "setting"> {
+  if (pool.unannounced && !pool.vxlan)
+    return {
+      cause: `IPPool ${pool.name} has disableBGPExport: nodes tell nobody of its blocks, not even each other`,
+      fix: `${patch("ippool", pool.name, { disableBGPExport: false })}; to hide them from routers only, use a BGPFilter on those peers`,
+      setting: `IPPool(${pool.name}) spec.disableBGPExport: false`,
+    };
+  if (pool.vxlan || pool.ipip)
+    return {
+      cause: "the agent writes these routes by itself, and has not: it does not work, or the tunnel is not there",
+      fix: "calicoctl node status, ip -d link show type vxlan, and the agent's log; restarting calico-node writes them again",
+    };
+  return {
+    cause:
+      "the BGP session with the node is up, so either it does not announce the block (its calico-node, or a filter there) or it is refused here",
+    fix: `calicoctl bgp plan NODE of both says what one announces and the other takes; birdc -s /var/run/calico/bird.ctl show route all on ${node} shows what came, a BGPFilter with importV4 or exportV4 may reject it`,
+  };
+}

@@ -1,0 +1,110 @@
+// Faults made on purpose on a host of a lab: doctor tells each one's cause, and nothing once it is mended.
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { Finding } from "../../../src/calicoctl/doctor/finding.ts";
+import { down } from "../../../src/lab/down.ts";
+import type { Lab } from "../../../src/lab/lab.ts";
+import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
+import { datastoreEnvironment, rolePath } from "../../../src/lab/programs.ts";
+import { openTerminal } from "../../../src/lab/terminal.ts";
+import { up } from "../../../src/lab/up.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
+
+if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
+const quiet = openTerminal({ quiet: true });
+const options: LabOptions = { ...DEFAULT_OPTIONS, name: "testfaults", nodes: 2, podsPerNode: 1 };
+let lab: Lab;
+
+beforeAll(async () => {
+  lab = await up(options, quiet);
+}, 90_000);
+afterAll(() => down(options.name, quiet), 30_000);
+
+function run(...command: string[]): string {
+  const { code, stdout, stderr } = lab.host("node1").run(command, {
+    environment: datastoreEnvironment(lab.options, lab.plan),
+  });
+  if (code !== 0 && code !== 3) throw new Error(`${command.join(" ")}: ${stderr}`);
+  return stdout;
+}
+
+function doctor(): readonly Finding[] {
+  const { findings } = JSON.parse(run(rolePath("calicoctl"), "doctor", "-o", "json")) as {
+    readonly findings: readonly Finding[];
+  };
+  return findings;
+}
+
+const felix = (): string => {
+  const { children } = JSON.parse(run("cat", "/var/run/calico/supervisor.json")) as {
+    readonly children: readonly { readonly name: string; readonly pid: number }[];
+  };
+  return String(children.find(({ name }) => name === "felix")?.pid);
+};
+const patch = (spec: object) =>
+  run(rolePath("calicoctl"), "patch", "ippool", "default-ipv4-ippool", "-p", JSON.stringify({ spec }));
+
+const FAULTS: readonly { name: string; id: string; says: RegExp; make: () => void; mend: () => void }[] = [
+  {
+    name: "a foreign table drops what is forwarded",
+    id: "foreign-filter",
+    says: /table inet fw, chain f.*drops forwarded packets/,
+    make: () =>
+      run("nft", "add table inet fw; add chain inet fw f { type filter hook forward priority 0; policy drop; }"),
+    mend: () => run("nft", "delete table inet fw"),
+  },
+  {
+    name: "iptables' FORWARD is DROP, as Docker leaves it",
+    id: "foreign-filter",
+    says: /table ip filter, chain FORWARD.*drops forwarded packets/,
+    make: () => run("iptables-nft", "-P", "FORWARD", "DROP"),
+    mend: () => run("iptables-nft", "-P", "FORWARD", "ACCEPT"),
+  },
+  {
+    name: "a firewall drops BGP",
+    id: "foreign-filter",
+    says: /drops BGP \(tcp port 179\)/,
+    make: () =>
+      run(
+        "nft",
+        "add table inet fw; add chain inet fw i { type filter hook input priority 0; }; add rule inet fw i tcp dport 179 counter drop",
+      ),
+    mend: () => run("nft", "delete table inet fw"),
+  },
+  {
+    name: "the only pool is disabled",
+    id: "no-pool-for-node",
+    says: /no IPv4 pool gives addresses to pods on node1 and node2/,
+    make: () => patch({ disabled: true }),
+    mend: () => patch({ disabled: false }),
+  },
+  {
+    name: "blocks are told to nobody",
+    id: "no-route-to-block",
+    says: /node1 has no route to 1 block of pool default-ipv4-ippool on node2/,
+    make: () => patch({ disableBGPExport: true }),
+    mend: () => patch({ disableBGPExport: false }),
+  },
+  {
+    name: "the agent is stopped",
+    id: "part-not-running",
+    says: /felix runs and does nothing on node1/,
+    make: () => run("kill", "-STOP", felix()),
+    mend: () => run("kill", "-CONT", felix()),
+  },
+];
+
+test("a lab without faults has no findings", async () => {
+  await eventually(() => doctor().length === 0);
+}, 30_000);
+
+for (const { name, id, says, make, mend } of FAULTS)
+  test(name, async () => {
+    make();
+    try {
+      const found = await eventually(() => doctor().find((each) => each.id === id));
+      expect(found.problem).toMatch(says);
+    } finally {
+      mend();
+    }
+    await eventually(() => doctor().length === 0);
+  }, 60_000);
