@@ -65,7 +65,24 @@ test("FD-124 the class decides, then the newest interface; a down interface does
   table.set("localWorkload", wanted("cali2"));
   expect(apply()).toEqual(["delete 10.0.0.1/32", "replace 10.0.0.1/32 dev 7"]);
   table.onInterface({ type: "interfaceState", name: "cali2", index: 7, state: "down" });
+  expect(apply()).toEqual(["delete 10.0.0.1/32 dev 7", "replace 10.0.0.1/32 dev 5"]);
+});
+
+test("FD-124 the route of an interface that lost its carrier goes, and comes back with it; connections go on", () => {
+  const { table, up, apply, forgotten } = open();
+  up("cali1", 5);
+  table.set("localWorkload", wanted("cali1"));
   expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5"]);
+  table.onInterface({ type: "interfaceState", name: "cali1", index: 5, state: "down" });
+  expect(apply()).toEqual(["delete 10.0.0.1/32 dev 5"]);
+  expect(apply()).toEqual([]);
+  up("cali1", 5);
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5"]);
+  // Off and on again before we looked: the kernel dropped it.
+  table.onInterface({ type: "interfaceState", name: "cali1", index: 5, state: "down" });
+  up("cali1", 5);
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5"]);
+  expect(forgotten).toEqual([]);
 });
 
 test("FD-126 connections of an address that moved or went are forgotten", () => {

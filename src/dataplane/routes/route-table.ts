@@ -159,13 +159,14 @@ export class RouteTable implements Reconciler {
       this.#interfaces.set(name, { index, isUp: state === "up", firstSeen });
       this.#names.set(index, name);
     }
-    // The kernel drops an interface's routes when it goes down or away: what we knew of them no longer holds.
-    if (state !== "up" || before?.index !== index)
-      for (const [key, route] of this.#actual)
-        if (route.link === (before?.index ?? index)) {
-          this.#actual.delete(key);
-          this.#dirty.add(key);
-        }
+    // The kernel drops an interface's routes when it is switched off or goes away, and keeps them when only the carrier is
+    // lost. So those of one that is down are deleted, in case they are there, and when it is back none is taken for granted.
+    const isNews = state === "gone" || before?.index !== index || (state === "up" && !before.isUp);
+    for (const [key, route] of this.#actual)
+      if (route.link === (before?.index ?? index) && (isNews || state === "down")) {
+        if (isNews) this.#actual.delete(key);
+        this.#dirty.add(key);
+      }
     for (const key of this.#keysOfInterface.get(name) ?? []) this.#dirty.add(key);
   }
 
@@ -214,7 +215,7 @@ export class RouteTable implements Reconciler {
         const hasOtherWay = this.#hasOtherWay(actual);
         if (this.#known.has(key) && !hasOtherWay) deletions.push(change);
         else late.push({ key, change });
-        if (!hasOtherWay) this.#noteMove(actual, undefined, moved);
+        if (!hasOtherWay && !this.#isDown(actual)) this.#noteMove(actual, undefined, moved);
       } else if (actual === undefined || !isSame(wanted, actual)) {
         // A route that changes its type or interface is not replaced in place by every kernel: it is removed first.
         if (actual !== undefined && (actual.link !== wanted.link || actual.type !== (wanted.type ?? "unicast")))
@@ -356,8 +357,14 @@ export class RouteTable implements Reconciler {
   }
 
   #deleteKey(route: Route): RouteChange["route"] {
-    const { destination, priority } = route;
-    return { destination, table: this.#options.table, priority };
+    const { destination, priority, link } = route;
+    // It may be gone already: one to the same place by another way is not meant.
+    const only = link !== undefined && this.#isDown(route) ? { link } : {};
+    return { destination, table: this.#options.table, priority, ...only };
+  }
+
+  #isDown({ link }: Route): boolean {
+    return link !== undefined && this.#interfaces.get(this.#names.get(link) ?? "")?.isUp === false;
   }
 
   /** An address whose packets now go elsewhere must not keep old connections. */
