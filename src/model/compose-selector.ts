@@ -7,6 +7,7 @@ import {
   negate,
   parseSelector,
   prefixLabels,
+  printSelector,
   type Selector,
   tryParseSelector,
 } from "./selector.ts";
@@ -76,10 +77,11 @@ export function entitySelector(of: EntitySelectors, namespace: string | undefine
 
 /** `all()` = any namespace, `global()` = what is in none. */
 function ruleNamespaces(text: string): Selector {
-  return mapLeaves(prefixLabels(parseSelector(text), NAMESPACE_PREFIX), (leaf) => {
+  const namespaces = mapLeaves(prefixLabels(parseSelector(text), NAMESPACE_PREFIX), (leaf) => {
     if (leaf.kind === "all") return IN_A_NAMESPACE;
     return leaf.kind === "global" ? negate(IN_A_NAMESPACE) : leaf;
   });
+  return readAgain(namespaces);
 }
 
 function serviceAccountSelector(accounts: EntitySelectors["serviceAccounts"]): Selector | undefined {
@@ -89,14 +91,17 @@ function serviceAccountSelector(accounts: EntitySelectors["serviceAccounts"]): S
       ? undefined
       : { kind: "in", label: SERVICE_ACCOUNT_LABEL, values: sortedSet(accounts.names) };
   if (accounts.selector === undefined) return byName;
-  const byLabels = prefixLabels(parseSelector(accounts.selector), SERVICE_ACCOUNT_PREFIX);
+  const byLabels = readAgain(prefixLabels(parseSelector(accounts.selector), SERVICE_ACCOUNT_PREFIX));
   return byName === undefined ? byLabels : conjunction([byLabels, byName]);
 }
 
 function prefixedSelector(text: string | undefined, prefix: string): Selector | undefined {
   const parsed = text === undefined ? undefined : tryParseSelector(text);
-  return parsed === undefined ? undefined : prefixLabels(parsed, prefix);
+  return parsed === undefined ? undefined : readAgain(prefixLabels(parsed, prefix));
 }
+
+/** With a prefix it is printed and read once more before sets are named after it: a double negation cancels out. */
+const readAgain = (selector: Selector): Selector => parseSelector(printSelector(selector));
 
 const join = (current: Selector | undefined, added: Selector): Selector =>
   current === undefined ? added : conjunction([current, added]);

@@ -6,7 +6,7 @@ import type { JsonReader } from "../lib/json-reader.ts";
 import type { Json } from "../lib/lossless-json.ts";
 import { type EntitySelectors, entitySelector } from "./compose-selector.ts";
 import type { Rule, RulePort, RuleProtocol, RuleSide } from "./derived.ts";
-import { parseSelector, printSelector } from "./selector.ts";
+import { parseSelector, writeSelector } from "./selector.ts";
 import { isValueError, type ReportProblem } from "./value-error.ts";
 
 const ACTIONS: ReadonlyMap<unknown, Rule["action"]> = new Map([
@@ -109,10 +109,10 @@ function convertSide(entity: JsonReader, namespace: string | undefined, attempt:
   const service = attempt(() => serviceOf(entity));
   const selector = attempt(() => {
     const composed = entitySelector(original, namespace);
-    return composed === undefined ? undefined : printSelector(composed);
+    return composed === undefined ? undefined : writeSelector(composed);
   });
   const notSelector = attempt(() =>
-    original.notSelector === undefined ? undefined : printSelector(parseSelector(original.notSelector)),
+    original.notSelector === undefined ? undefined : writeSelector(parseSelector(original.notSelector)),
   );
   const shown = {
     ...optional("selector", original.selector),

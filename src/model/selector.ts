@@ -14,5 +14,5 @@ export {
 export { compileSelector, type LabelLookup, lookupIn, type Matcher, matchesSelector } from "./selector/compile.ts";
 export { SelectorError } from "./selector/lex.ts";
 export { parseSelector, tryParseSelector } from "./selector/parse.ts";
-export { hashedId, lengthLimitedId, printSelector, selectorId, uniqueId } from "./selector/print.ts";
+export { hashedId, lengthLimitedId, printSelector, selectorId, uniqueId, writeSelector } from "./selector/print.ts";
 export { type LabelRestriction, type LabelRestrictions, labelRestrictions } from "./selector/restrictions.ts";

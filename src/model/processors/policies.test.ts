@@ -28,6 +28,12 @@ describe("DM-054 a namespaced policy's selector", () => {
       '((a == "b" && projectcalico.org/namespace == "ns1") && (pcsa.role == "x" && has(pcsa.y)))',
     ],
     [{ serviceAccountSelector: "all()" }, '(projectcalico.org/namespace == "ns1" && all())'],
+    // Written so that it reads as the same again: sets are named after it. With a prefix it was read twice before.
+    [{ selector: "!(!has(a))" }, '(!(!has(a)) && projectcalico.org/namespace == "ns1")'],
+    [
+      { selector: "all()", serviceAccountSelector: "!(!has(a))" },
+      '((all() && projectcalico.org/namespace == "ns1") && has(pcsa.a))',
+    ],
     [
       { selector: "a == 'b'", serviceAccountSelector: "rub bish" },
       '(a == "b" && projectcalico.org/namespace == "ns1")',

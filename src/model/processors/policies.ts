@@ -9,7 +9,7 @@ import { policyKindOf } from "../policy-key.ts";
 import { DEFAULT_TIER } from "../policy-names.ts";
 import type { Labels, Resource } from "../resource.ts";
 import { convertRules } from "../rule-conversion.ts";
-import { printSelector, tryParseSelector } from "../selector.ts";
+import { tryParseSelector, writeSelector } from "../selector.ts";
 import type { ReportProblem } from "../value-error.ts";
 import {
   convertOrReport,
@@ -76,7 +76,7 @@ function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem
     ...(order === undefined ? {} : { order }),
     inboundRules: rules(ingress),
     outboundRules: rules(egress),
-    selector: printSelector(selector),
+    selector: writeSelector(selector),
     ...(spec.flag("doNotTrack") === true ? { untracked: true } : {}),
     ...(spec.flag("preDNAT") === true ? { preDnat: true } : {}),
     ...(spec.flag("applyOnForward") === true ? { applyOnForward: true } : {}),

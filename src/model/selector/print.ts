@@ -1,4 +1,4 @@
-// The canonical text of a selector (equal selectors print alike, and printing inverts parsing) and the names made of it.
+// The canonical text of a selector (equal selectors print alike) and the names made of it.
 import { foldSelector, type Selector, type SelectorLeaf } from "./ast.ts";
 import { SelectorError } from "./lex.ts";
 
@@ -12,10 +12,16 @@ const OPERATOR_TEXT = {
   notIn: "not in",
 } as const;
 
-export function printSelector(selector: Selector): string {
+export const printSelector = (selector: Selector): string => print(selector, (operand) => `!${operand}`);
+
+/** Text that reads as this very selector again: in the canonical one a double negation would cancel out. */
+export const writeSelector = (selector: Selector): string =>
+  print(selector, (operand) => (operand.startsWith("!") ? `!(${operand})` : `!${operand}`));
+
+function print(selector: Selector, not: (operand: string) => string): string {
   return foldSelector<string>(selector, {
     leaf: printLeaf,
-    not: (operand) => `!${operand}`,
+    not,
     list: (kind, operands) => {
       // Ropes, joined once at the end: `join` would copy deep nests again at every level.
       let text = "(";
