@@ -32,12 +32,7 @@ export class RouteFacts {
 
   /** Whether there is anything to tell the dataplane. */
   get isRoute(): boolean {
-    return (
-      (this.pool !== undefined && (this.pool.type !== "none" || this.pool.natOutgoing)) ||
-      this.blockNode !== undefined ||
-      this.hosts.length > 0 ||
-      this.refs.length > 0
-    );
+    return this.pool !== undefined || this.blockNode !== undefined || this.hosts.length > 0 || this.refs.length > 0;
   }
 }
 
@@ -116,7 +111,7 @@ export class RouteTable {
 
   setSent(facts: RouteFacts, sent: RouteUpdate | undefined): void {
     facts.sent = sent;
-    if (sent === undefined && !facts.isRoute && facts.pool === undefined) this.#trie(facts.cidr).delete(facts.cidr);
+    if (sent === undefined && !facts.isRoute) this.#trie(facts.cidr).delete(facts.cidr);
   }
 
   #change(cidr: Cidr, change: (facts: RouteFacts) => void): void {

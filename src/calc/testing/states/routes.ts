@@ -134,7 +134,10 @@ export const routeStates: readonly NamedState[] = [
       pool("10.0.0.0/16", { allowedUses: ["LoadBalancer"] }),
       pool("11.0.0.0/16", { allowedUses: ["LoadBalancer"], masquerade: true }),
     ],
-    want: { routes: { "11.0.0.0/16": "none cidrInfo natOutgoing" }, others: ["pool 10.0.0.0-16", "pool 11.0.0.0-16"] },
+    want: {
+      routes: { "10.0.0.0/16": "none cidrInfo", "11.0.0.0/16": "none cidrInfo natOutgoing" },
+      others: ["pool 10.0.0.0-16", "pool 11.0.0.0-16"],
+    },
   },
   {
     name: "both families",
