@@ -74,7 +74,7 @@ export function matchText(m: Match, context: MatchContext): string {
     case "limit":
       return `-m limit --limit ${m.rate} --limit-burst ${m.burst}`;
     case "connectionsAbove":
-      return `-p tcp --syn -m connlimit --connlimit-above ${m.count} --connlimit-mask 0`;
+      return `-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN -m connlimit --connlimit-above ${m.count} --connlimit-mask 0`;
     case "arpReply":
       throw new Error("iptables sees no ARP packets");
     default:
