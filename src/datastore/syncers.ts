@@ -88,6 +88,8 @@ function felixLeaderKinds(datastore: Datastore, options: SyncerOptions): readonl
     resources("Node", felixNodeProcessor({ usePodCidr })),
     resources("BGPConfiguration", passThroughOf("BGPConfiguration")),
     resources("BGPPeer", passThroughOf("BGPPeer")),
+    // OpenStack's driver writes them to etcd.
+    resources("LiveMigration", passThroughOf("LiveMigration")),
     ...(usePodCidr ? [] : [stored({ type: "block" })]),
     ...(datastore.name === "kubernetes"
       ? [
@@ -95,7 +97,6 @@ function felixLeaderKinds(datastore: Datastore, options: SyncerOptions): readonl
           resources("KubernetesClusterNetworkPolicy", policyProcessor),
           resources("KubernetesEndpointSlice", passThroughOf("KubernetesEndpointSlice")),
           resources("KubernetesService", passThroughOf("KubernetesService")),
-          resources("LiveMigration", passThroughOf("LiveMigration")),
         ]
       : []),
   ];

@@ -439,6 +439,20 @@ test("DM-105 DM-106 of the Kubernetes datastore felix also hears policies, endpo
   expect([...listener.values.values()]).toEqual(expect.arrayContaining([service.value, slice.value]));
 });
 
+test("LiveMigrations are followed wherever they are kept: OpenStack writes them to etcd", async () => {
+  const store = await openSqliteInMemory();
+  const migration = { source: { workloadEndpoint: { hostname: "h", orchestratorID: "openstack", workloadID: "w" } } };
+  await store.create(resource("LiveMigration", "m", migration, "ns") as never);
+  const listener = new Listener();
+  const abort = new AbortController();
+  const running = createSyncer("felix", store).run(listener, abort.signal);
+  await listener.until(() => listener.status === "in-sync");
+  abort.abort();
+  await running;
+  await store.close();
+  expect([...listener.values.values()]).toContainEqual(expect.objectContaining({ kind: "LiveMigration" }));
+});
+
 test("what could not be read from the first is told by its key, as what turns unreadable later is", async () => {
   let db: Database | undefined;
   const store = await openSqliteInMemory({ onOpen: (opened) => (db = opened) });
