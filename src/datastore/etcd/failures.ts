@@ -1,19 +1,9 @@
 // What etcd's status codes mean to us. The texts matched here are etcd's own and part of its API: the codes alone do
 // not tell a wrong password from a malformed request.
+import { AttemptFailed } from "../../lib/attempt-failed.ts";
 import { Compacted, type DatastoreError, DatastoreFailure, Unauthorized, ValidationFailed } from "../errors.ts";
 
-/** One try on one endpoint came to nothing; another endpoint or a later moment may do better. */
-export class AttemptFailed extends Error {
-  override readonly name = "AttemptFailed";
-  /** @param reached whether the request may have been carried out */
-  constructor(
-    readonly reason: string,
-    readonly reached: boolean,
-    options?: ErrorOptions,
-  ) {
-    super(reason, options);
-  }
-}
+export { AttemptFailed };
 
 /** Nothing was heard in the time there was, which may have been short: says less than any other failure. */
 export class AttemptTimedOut extends AttemptFailed {}

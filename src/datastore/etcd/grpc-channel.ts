@@ -4,14 +4,22 @@
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { checkServerIdentity, connect as connectTls, TLSSocket } from "node:tls";
+import { type CallHandlers, GrpcCall } from "../../lib/grpc-call.ts";
 import { checkTls } from "./certificates.ts";
 import type { Endpoint, TlsMaterial } from "./endpoints.ts";
-import { AttemptFailed, AttemptTimedOut, connectionFailure } from "./failures.ts";
-import { type CallHandlers, type CallTarget, GrpcCall } from "./grpc-call.ts";
+import { AttemptFailed, AttemptTimedOut, connectionFailure, failureOf } from "./failures.ts";
 
 /** A connection that does not come about in this time is tried anew by whoever asks next. */
 const CONNECT_MS = 10_000;
 const KEEP_ALIVE_MS = 30_000;
+
+export interface CallTarget {
+  readonly path: string;
+  /** Of a session; empty for none. */
+  readonly token: string;
+  /** The revision it asks for, which some refusals are about. */
+  readonly revision?: number | undefined;
+}
 
 export interface CallLimits {
   readonly budgetMs: number;
@@ -121,7 +129,13 @@ class Connection {
     return !this.#isRetired && !this.#session.closed && !this.#session.destroyed;
   }
 
-  call(target: CallTarget, { onMessage, onEnd }: CallHandlers): GrpcCall {
+  call({ path, token, revision = 0 }: CallTarget, { onMessage, onEnd }: CallHandlers): GrpcCall {
+    const target = {
+      path,
+      ...(token === "" ? {} : { headers: { token } }),
+      server: "etcd",
+      refused: (code: number, message: string) => failureOf(code, message, revision),
+    };
     const call = new GrpcCall(this.#session, target, {
       onMessage,
       onEnd: (failure) => {

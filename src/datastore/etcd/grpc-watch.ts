@@ -1,9 +1,9 @@
 // One watch stream over gRPC. Asks for a sign of life when the server has been silent: a connection whose other end
 // vanished would stay silent for ever.
+import type { CallHandlers, GrpcCall } from "../../lib/grpc-call.ts";
 import { Compacted, Unavailable } from "../errors.ts";
 import type { EtcdWatchStream } from "./api.ts";
 import { AttemptFailed, failureOf, TokenExpired } from "./failures.ts";
-import type { CallHandlers, GrpcCall } from "./grpc-call.ts";
 import {
   decodeWatchResponse,
   encodeWatchRequest,

@@ -1,7 +1,7 @@
 // One gRPC call as an HTTP/2 request: messages with their lengths before them, the outcome in the last headers.
 // https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from "node:http2";
-import { AttemptFailed, failureOf } from "./failures.ts";
+import { AttemptFailed } from "./attempt-failed.ts";
 
 /** Before each message: whether it is compressed, and its length. */
 const HEAD_BYTES = 5;
@@ -15,10 +15,11 @@ export interface CallHandlers {
 
 export interface CallTarget {
   readonly path: string;
-  /** Of a session; empty for none. */
-  readonly token: string;
-  /** The revision it asks for, which some refusals are about. */
-  readonly revision?: number | undefined;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** What should answer there, for when something else does: `etcd`. */
+  readonly server: string;
+  /** What a status other than OK means there. */
+  readonly refused: (code: number, message: string) => Error;
 }
 
 export class GrpcCall {
@@ -42,7 +43,7 @@ export class GrpcCall {
         ":path": target.path,
         "content-type": "application/grpc",
         te: "trailers",
-        ...(target.token === "" ? {} : { token: target.token }),
+        ...target.headers,
       });
     } catch (error) {
       throw new AttemptFailed("the connection was lost", false, { cause: error });
@@ -140,12 +141,14 @@ export class GrpcCall {
     const { code, message } = this.#outcome ?? {};
     if (code === undefined || message === undefined) {
       if (this.#stream.closed || this.#stream.destroyed) this.#lose();
-    } else this.#end(code === OK ? undefined : failureOf(code, message, this.#target.revision ?? 0));
+    } else this.#end(code === OK ? undefined : this.#target.refused(code, message));
   }
 
   #lose(cause?: Error): void {
     if (this.#httpStatus !== 200 && this.#httpStatus !== 0)
-      return this.#end(new AttemptFailed(`HTTP status ${this.#httpStatus}: is this etcd?`, true, { cause }));
+      return this.#end(
+        new AttemptFailed(`HTTP status ${this.#httpStatus}: is this ${this.#target.server}?`, true, { cause }),
+      );
     const wasTaken = this.#stream.rstCode !== constants.NGHTTP2_REFUSED_STREAM;
     this.#end(new AttemptFailed("the connection was lost", wasTaken, { cause }));
   }
