@@ -24,7 +24,8 @@ import type { KubeApi } from "../datastore/index.ts";
 let root = "";
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), "install-"));
-  for (const folder of ["host/opt/cni/bin", "image/bin", "account"]) mkdirSync(join(root, folder), { recursive: true });
+  for (const folder of ["host/opt/cni/bin", "host/etc", "image/bin", "account"])
+    mkdirSync(join(root, folder), { recursive: true });
   put("image/calico", "program v1", 0o755);
   put("image/bin/portmap", "portmap", 0o755);
   put("image/bin/bandwidth", "bandwidth", 0o755);
@@ -57,6 +58,16 @@ function install(env: Record<string, string> = {}, token?: string): void {
     ...(token === undefined ? {} : { token }),
   });
 }
+
+test("CI-078 nothing is made where nothing of the host is mounted", () => {
+  rmSync(join(root, "host/opt"), { recursive: true });
+  expect(() => install()).toThrow("mount the host's CNI directory");
+  mkdirSync(join(root, "host/opt/cni/bin"), { recursive: true });
+  rmSync(join(root, "host/etc"), { recursive: true });
+  expect(() => install()).toThrow(/etc\/cni\/net\.d is not there/);
+  expect(readdirSync(join(root, "host"))).toEqual(["opt"]);
+  expect(readdirSync(join(root, "host/opt/cni/bin"))).toEqual([]);
+});
 
 test("CI-078 programs, kubeconfig and configuration with their defaults", () => {
   install(IN_POD);

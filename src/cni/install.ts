@@ -41,10 +41,10 @@ export interface InstallOptions {
 export function installCni(options: InstallOptions): void {
   const { env, log } = options;
   const place = { ...PLACE, ...options.place };
-  const netDir = join(place.hostRoot, "etc/cni/net.d");
-  mkdirSync(netDir, { recursive: true });
+  const directories = programDirectories(place, env);
+  const netDir = configDirectory(place);
   const tlsFiles = installTls(env, netDir);
-  installPrograms(place, env, log);
+  installPrograms(place, directories, env, log);
   const token = options.token ?? readIfThere(join(place.serviceAccount, "token"))?.trim() ?? "";
   const server = apiServerUrl(env);
   if (server !== undefined && token !== "") {
@@ -86,25 +86,39 @@ export function copySecrets(source: string, target: string): void {
   }
 }
 
-function installPrograms(place: InstallPlace, env: Environment, log: Logger): void {
-  const mayUpdate = env["UPDATE_CNI_BINARIES"] !== "false";
-  const skipped = new Set((env["SKIP_CNI_BINARIES"] ?? "").split(",").map((name) => name.trim()));
+/** Made only where the host is: without its folders all would go to the container's own, and nobody would notice. */
+function configDirectory({ hostRoot }: InstallPlace): string {
+  const directory = join(hostRoot, "etc/cni/net.d");
+  if (existsSync(directory)) return directory;
+  if (!existsSync(join(hostRoot, "etc")))
+    throw new InstallError(`${directory} is not there: mount the host's CNI configuration directory`);
+  mkdirSync(directory, { recursive: true });
+  return directory;
+}
+
+const mayUpdate = (env: Environment): boolean => env["UPDATE_CNI_BINARIES"] !== "false";
+
+/** Where programs go; none when they are there and shall stay. */
+function programDirectories(place: InstallPlace, env: Environment): readonly string[] {
   const directories = ["opt/cni/bin", "secondary-bin-dir"].map((name) => join(place.hostRoot, name));
   const writable = directories.filter(isWritable);
   const isThere = (directory: string): boolean =>
     ["calico", "calico-ipam"].every((name) => existsSync(join(directory, name)));
-  if (writable.length === 0) {
-    if (!mayUpdate && directories.some(isThere)) return;
+  if (writable.length === 0 && (mayUpdate(env) || !directories.some(isThere)))
     throw new InstallError(`none of ${directories.join(", ")} can be written: mount the host's CNI directory`);
-  }
-  for (const directory of writable) {
+  return writable;
+}
+
+function installPrograms(place: InstallPlace, directories: readonly string[], env: Environment, log: Logger): void {
+  const skipped = new Set((env["SKIP_CNI_BINARIES"] ?? "").split(",").map((name) => name.trim()));
+  for (const directory of directories) {
+    const keeps = (path: string): boolean => !mayUpdate(env) && existsSync(path);
     const calico = join(directory, "calico");
-    if (mayUpdate || !existsSync(calico))
-      log.info("Program", { path: calico, outcome: installProgram(place.program, calico) });
-    if (mayUpdate || !existsSync(join(directory, "calico-ipam"))) installLink(calico, join(directory, "calico-ipam"));
+    if (!keeps(calico)) log.info("Program", { path: calico, outcome: installProgram(place.program, calico) });
+    if (!keeps(join(directory, "calico-ipam"))) installLink(calico, join(directory, "calico-ipam"));
     for (const name of extraPrograms(place.extras)) {
       const target = join(directory, name);
-      if (skipped.has(name) || (!mayUpdate && existsSync(target))) continue;
+      if (skipped.has(name) || keeps(target)) continue;
       installProgram(join(place.extras, name), target);
     }
   }
