@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Database } from "bun:sqlite";
@@ -191,6 +191,18 @@ test("a migration that fails leaves the file as it was", async () => {
   expect(version()).toBe(known);
   expect(db.query("SELECT name FROM sqlite_schema WHERE name = 'extra'").all()).toEqual([]);
   db.close();
+});
+
+test("a file that must be there is not made", async () => {
+  using place = scratch();
+  for (const file of [place.file, join(place.file, "a/b.db")]) {
+    const failure = await openSqlite(file, { mustExist: true }).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(Unavailable);
+    expect(String(failure)).toContain(`datastore ${file} is unavailable: there is no such file; the node agent or`);
+    expect(existsSync(place.file)).toBeFalse();
+  }
+  await (await openSqlite(place.file)).close();
+  await (await openSqlite(place.file, { mustExist: true })).close();
 });
 
 test("a place where no file can be is told by the file's name", async () => {

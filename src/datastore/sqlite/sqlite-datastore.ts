@@ -37,6 +37,8 @@ import { SqliteWatch } from "./watch.ts";
 export interface SqliteOptions {
   /** Called for each stored entry that does not parse. */
   readonly onUnreadable?: (error: UnreadableEntry) => void;
+  /** Never creates the file. */
+  readonly mustExist?: boolean;
   /** How long a write waits for other writers. */
   readonly timeoutMs?: number;
   readonly now?: () => number;
@@ -48,15 +50,17 @@ export interface SqliteOptions {
 
 const TIMEOUT_MS = 10_000;
 
-/** Opens the file, creating or migrating it when needed. */
+/** Opens the file, creating (unless it must exist) or migrating it when needed. */
 export async function openSqliteFile(file: string, options: SqliteOptions = {}): Promise<SqliteDatastore> {
   const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
-    createPrivately(file);
+    if (options.mustExist !== true) {
+      mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
+      createPrivately(file);
+    }
     accessSync(file, constants.R_OK | constants.W_OK); // SQLite would say only that it cannot open it
   } catch (error) {
-    throw new Unavailable(file, whyNot(error), { cause: error });
+    throw new Unavailable(file, whyNot(error, options), { cause: error });
   }
   return retryBusy({ file, timeoutMs }, () => {
     const db = new Database(file, OPEN_FLAGS);
@@ -73,9 +77,12 @@ export async function openSqliteFile(file: string, options: SqliteOptions = {}):
   });
 }
 
-function whyNot(error: unknown): string {
-  const isForbidden = (error as NodeJS.ErrnoException).code === "EACCES";
-  if (isForbidden) return "this user may not read and write it; run as root, or name another file (CALICO_SQLITE_PATH)";
+function whyNot(error: unknown, { mustExist = false }: SqliteOptions): string {
+  const { code } = error as NodeJS.ErrnoException;
+  if (mustExist && (code === "ENOENT" || code === "ENOTDIR"))
+    return "there is no such file; the node agent or calicoctl makes it, so start that first or name the file it uses";
+  if (code === "EACCES")
+    return "this user may not read and write it; run as root, or name another file (CALICO_SQLITE_PATH)";
   return error instanceof Error ? error.message : String(error);
 }
 
