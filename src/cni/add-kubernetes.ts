@@ -2,9 +2,10 @@
 // old container's addresses go with its own DEL.
 import type { Also } from "../ipam/index.ts";
 import { type IpAddress, type IpNetwork, ipVersion, tryParseCidr } from "../lib/ip.ts";
-import { type Attached, attach, checkDataplane, finish, hostNameOf, resultFor, rollingBack } from "./attach.ts";
+import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack } from "./attach.ts";
 import { book, canStoreEarly, randomMac } from "./booking.ts";
 import type { CniContext } from "./context.ts";
+import { foreignDataplane } from "./dataplane-options.ts";
 import type { EndpointDraft, StoredEndpoint, WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate } from "./gated-store.ts";
@@ -16,7 +17,7 @@ import { cidrText, type CniResult, hostNetwork } from "./result.ts";
 
 export async function addKubernetes(context: CniContext, mtu: number): Promise<CniResult> {
   const { conf, identity, request } = context;
-  checkDataplane(conf.dataplaneOptions);
+  foreignDataplane(conf); // one there is not is refused before anything is taken
   const routes = containerRoutes(request.config, conf.includeDefaultRoutes);
   const reading = conf.policy.type === "k8s" ? readPod(context) : Promise.resolve(undefined);
   reading.catch(() => {}); // what the gates say comes first
@@ -54,7 +55,12 @@ export async function addKubernetes(context: CniContext, mtu: number): Promise<C
     await begun;
     const facts = await reading;
     const hwAddr = facts?.wishes.hwAddr ?? ownMac;
-    const plan = { mtu, booking, routes, hostRoutes: true };
+    const workload = {
+      labels: facts?.labels ?? {},
+      annotations: facts?.annotations ?? {},
+      ports: facts?.ports ?? [],
+    };
+    const plan = { mtu, booking, routes, hostRoutes: true, workload };
     const attached = await attach(context, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
     await finish(context, await booking, draftOf(facts, attached));
     return resultFor(context, { ...attached, mtu });

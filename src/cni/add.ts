@@ -5,9 +5,10 @@
 // while IPAM works: round trips to the datastore are most of what a pod waits for. `booking.ts` has them in one place.
 import { tryParseNetwork } from "../lib/ip.ts";
 import { addKubernetes } from "./add-kubernetes.ts";
-import { type Attached, attach, checkDataplane, finish, hostNameOf, resultFor, rollingBack } from "./attach.ts";
+import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack } from "./attach.ts";
 import { book, canStoreEarly, randomMac } from "./booking.ts";
 import type { CniContext } from "./context.ts";
+import { foreignDataplane } from "./dataplane-options.ts";
 import { defaultRoutes } from "./datapath.ts";
 import { addProfile, type EndpointDraft, type StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
@@ -67,12 +68,13 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
   });
   try {
     if (conf.dataplaneOptions !== undefined) {
-      await booking; // who asks for another dataplane is refused when the container has its addresses
-      checkDataplane(conf.dataplaneOptions);
+      await booking; // who asks for a dataplane there is not is refused when the container has its addresses
+      foreignDataplane(conf);
     }
     return await rollingBack(here, booking, async (undo) => {
       await begun;
-      const plan = { mtu, booking, routes: defaultRoutes(), hostRoutes: true };
+      const workload = { labels, annotations: {}, ports: [] };
+      const plan = { mtu, booking, routes: defaultRoutes(), hostRoutes: true, workload };
       const attached = await attach(here, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
       await finish(here, await booking, draftOf(attached));
       return resultFor(here, { ...attached, mtu });

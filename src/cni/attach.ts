@@ -3,9 +3,10 @@ import { type NetworkNamespace, openRouteKernel, removeLink } from "../kernel/in
 import type { IpNetwork } from "../lib/ip.ts";
 import type { Booking } from "./booking.ts";
 import type { CniContext } from "./context.ts";
+import { foreignDataplane, isForeign } from "./dataplane-options.ts";
 import { type AddressRequest, Wire, type WireRequest } from "./datapath.ts";
-import { deleteEndpoint, type EndpointDraft, writeEndpoint } from "./endpoint.ts";
-import { CniError, INTERNAL } from "./error.ts";
+import { deleteEndpoint, type EndpointDraft, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
+import type { ForeignWorkload } from "./grpc-dataplane.ts";
 import { hostInterfaceName } from "./identity.ts";
 import { ipamDel } from "./ipam-delegation.ts";
 import { onStore } from "./ipam-plugin.ts";
@@ -31,11 +32,15 @@ export interface AttachPlan extends Omit<AddressRequest, "addresses" | "allowIpF
   readonly hwAddr?: string;
   /** Addresses on their way. */
   readonly booking: Promise<Booking>;
+  /** What a dataplane that is not ours is told of the workload. */
+  readonly workload: Pick<ForeignWorkload, "labels" | "annotations" | "ports">;
 }
 
 /** Makes the wire while the addresses are being assigned, and joins the two. */
 export async function attach(context: CniContext, undo: Undo, plan: AttachPlan): Promise<Attached> {
   const { conf } = context;
+  const foreign = foreignDataplane(conf);
+  if (foreign !== undefined) return (await import("./attach-foreign.ts")).attachForeign(context, undo, plan, foreign);
   const hostName = hostNameOf(context);
   using netns = context.openNetns();
   using host = openRouteKernel();
@@ -88,10 +93,13 @@ export async function finish(context: CniContext, booking: Booking, draft: Endpo
   context.mark("endpoint stored");
 }
 
-/** What takes back a step that was done. */
+/** What takes back a wire that was made. */
 export type Undo = (() => Promise<void>)[];
 
-/** Runs the steps of an ADD; when one fails, those before it are taken back, and so are the addresses. */
+/**
+ * Runs the steps of an ADD. When one fails the wire goes, then the endpoint and the addresses: an address is free when
+ * nobody has it. What cannot be undone is left to DEL, with all that was to be undone after it.
+ */
 export async function rollingBack<T>(
   context: CniContext,
   booking: Promise<Booking>,
@@ -107,32 +115,24 @@ export async function rollingBack<T>(
       ({ stored }) => ({ stored }),
       (reason: unknown) => ({ reason }),
     );
-    if (!("reason" in booked)) {
-      const signal = AbortSignal.timeout(rollbackMs(context.conf));
-      const late = onStore(context, timedStore(context.untimed ?? context.store, signal));
-      undo.unshift(() => ipamDel(late, signal));
-      const { stored } = booked;
-      if (stored !== undefined) undo.unshift(async () => void (await deleteEndpoint(late.store, stored)));
+    try {
+      for (const step of undo) await step();
+      if (!("reason" in booked)) await giveBack(context, booked.stored);
+    } catch (second) {
+      context.log.error("Could not undo all of a failed ADD; its DEL will", { error: second });
     }
-    for (const step of undo)
-      try {
-        await step();
-      } catch (second) {
-        context.log.error("Could not undo all of a failed ADD; its DEL will", { error: second });
-      }
     throw "reason" in booked ? booked.reason : error;
   }
 }
 
-const rollbackMs = (conf: NetConf): number => conf.datastoreTimeoutSeconds * ROLLBACK_SHARE * 1000;
-
-export function checkDataplane(options: Readonly<Record<string, unknown>> | undefined): void {
-  const type = options?.["type"];
-  if (type === undefined) return;
-  if (type !== "grpc") throw new CniError(INTERNAL, `invalid dataplane type: ${String(type)}`);
-  if (typeof options?.["socket"] !== "string") throw new CniError(INTERNAL, "GRPC dataplane socket not configured");
-  throw new CniError(INTERNAL, "the gRPC dataplane is not supported; remove dataplane_options");
+async function giveBack(context: CniContext, stored: StoredEndpoint | undefined): Promise<void> {
+  const signal = AbortSignal.timeout(rollbackMs(context.conf));
+  const late = onStore(context, timedStore(context.untimed ?? context.store, signal));
+  if (stored !== undefined) await deleteEndpoint(late.store, stored);
+  await ipamDel(late, signal);
 }
+
+const rollbackMs = (conf: NetConf): number => conf.datastoreTimeoutSeconds * ROLLBACK_SHARE * 1000;
 
 /**
  * The pod's own interface is told where the version of the specification can carry its MTU and there is one to tell;
@@ -143,7 +143,8 @@ export function resultFor(
   made: Omit<Attached, "networks"> & { readonly mtu: number },
 ): CniResult {
   const { hostName, mac, mtu, assigned } = made;
-  const ips = assigned.ips.map((ip) => ({ address: hostNetwork(ip.address) }));
+  // How the pod has its addresses is for those to say who made its wire: ours has each alone in its network.
+  const ips = assigned.ips.map(({ address }) => ({ address: isForeign(conf) ? address : hostNetwork(address) }));
   const isFull = request.cniVersion === "1.1.0" || (request.cniVersion === "1.0.0" && mtu > 0);
   // Routes another address manager gave are handed on; ours only names the block, which the short form never had.
   const isOurs = conf.ipam["type"] === "calico-ipam";

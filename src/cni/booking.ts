@@ -4,6 +4,7 @@ import type { Presumption } from "../datastore/index.ts";
 import type { Also } from "../ipam/index.ts";
 import { cidrAddress, type Cidr, type IpNetwork } from "../lib/ip.ts";
 import type { CniContext } from "./context.ts";
+import { isForeign } from "./dataplane-options.ts";
 import { type EndpointDraft, endpointEntry, findEndpoint, type StoredEndpoint } from "./endpoint.ts";
 import { checkDatastoreReady, waitForReadinessGates } from "./gates.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
@@ -33,7 +34,7 @@ export type StoreWith = (draft: (addresses: readonly IpNetwork[]) => EndpointDra
 
 /** Before an endpoint can be stored with its addresses its interface must be known, and that includes its MAC. */
 export const canStoreEarly = ({ conf, store }: CniContext): boolean =>
-  store.together !== undefined && conf.ipam.type === CALICO_IPAM && conf.deviceType !== "netkit";
+  store.together !== undefined && conf.ipam.type === CALICO_IPAM && conf.deviceType !== "netkit" && !isForeign(conf);
 
 /** A workload is new: nearly always so, and the write is refused when it is not. */
 const NEW_WORKLOAD: Presumption = {

@@ -2,8 +2,9 @@
 import { add } from "./add.ts";
 import { check } from "./check.ts";
 import type { CniContext } from "./context.ts";
+import { foreignDataplane } from "./dataplane-options.ts";
 import { del } from "./del.ts";
-import { asCniError, CniError, NOT_AVAILABLE } from "./error.ts";
+import { notAvailable } from "./error.ts";
 import { collectGarbage } from "./garbage.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { assignAddresses, releaseAddresses } from "./ipam-plugin.ts";
@@ -77,8 +78,9 @@ async function status(context: CniContext): Promise<void> {
   try {
     if (context.request.program === "calico") checkNodenameFile(context.conf);
     await checkDatastoreReady(context.store, gateSignal(context));
+    const foreign = context.request.program === "calico" ? foreignDataplane(context.conf) : undefined;
+    if (foreign !== undefined) await (await import("./grpc-dataplane.ts")).reachForeignDataplane(foreign);
   } catch (error) {
-    const { message } = asCniError(error);
-    throw new CniError(NOT_AVAILABLE, message, "no pod can be attached now", { cause: error });
+    throw notAvailable(error);
   }
 }

@@ -3,6 +3,7 @@
 import type { Also } from "../ipam/index.ts";
 import { hasErrno, removeLink } from "../kernel/index.ts";
 import type { CniContext } from "./context.ts";
+import { foreignDataplane, isForeign } from "./dataplane-options.ts";
 import { deleteEndpoint, deletionOf, getEndpoint, type StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
@@ -14,6 +15,7 @@ import { legacyHandle, onStore, releaseAddresses } from "./ipam-plugin.ts";
 const DELETE_ATTEMPTS = 6;
 
 export async function del(context: CniContext): Promise<void> {
+  await removeForeignWire(context);
   if (context.store.together !== undefined && context.conf.ipam.type === CALICO_IPAM) await delTogether(context);
   else await delInSteps(context);
 }
@@ -101,9 +103,19 @@ async function deleteOwnEndpoint(context: CniContext): Promise<void> {
 const changedTooOften = (): CniError =>
   new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
 
+/** First of all, unlike our own: a server may refuse, and then the pod still has its addresses. */
+async function removeForeignWire(context: CniContext): Promise<void> {
+  const foreign = foreignDataplane(context.conf);
+  if (foreign === undefined) return;
+  await checkDatastoreReady(context.store, gateSignal(context));
+  const { deleteForeignWire } = await import("./grpc-dataplane.ts");
+  await deleteForeignWire(foreign, context.request);
+  context.mark("wire gone");
+}
+
 async function removeInterface(context: CniContext): Promise<void> {
   const { request } = context;
-  if (request.netns === "") return;
+  if (request.netns === "" || isForeign(context.conf)) return;
   try {
     using netns = context.openNetns();
     // With it go the host's end and routes. Whatever is gone already is fine.

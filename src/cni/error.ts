@@ -47,6 +47,10 @@ export function asCniError(error: unknown): CniError {
   return new CniError(INTERNAL, describeError(error), undefined, { cause: error });
 }
 
+/** The answer of a STATUS that found something amiss. */
+export const notAvailable = (error: unknown): CniError =>
+  new CniError(NOT_AVAILABLE, asCniError(error).message, "no pod can be attached now", { cause: error });
+
 export function errorReply(error: CniError, cniVersion?: string): ErrorReply {
   return {
     ...(cniVersion === undefined ? {} : { cniVersion }),

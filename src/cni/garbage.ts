@@ -5,6 +5,7 @@ import { openRouteKernel, removeLink } from "../kernel/index.ts";
 import { UnknownHandle } from "../ipam/index.ts";
 import { workloadEndpointPrefix } from "../model/index.ts";
 import type { CniContext } from "./context.ts";
+import { isForeign } from "./dataplane-options.ts";
 import { deleteEndpoint, getEndpoint, type StoredEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, DECODING_FAILURE } from "./error.ts";
 import { checkDatastoreReady } from "./gates.ts";
@@ -134,7 +135,7 @@ async function removeEndpoints(
     }
     log.info("Removing the endpoint of a container that is gone", { endpoint: found.stored.key.name, containerID });
     if (!(await deleteEndpoint(store, found))) kept.add(interfaceName);
-    else if (interfaceName !== "") await removeLink(interfaceName);
+    else if (interfaceName !== "" && !isForeign(conf)) await removeLink(interfaceName);
   }
   return kept;
 }

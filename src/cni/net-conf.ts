@@ -140,7 +140,7 @@ export function parseNetConf(config: JsonObject): NetConf {
       fileMaxAgeDays: top.integer("log_file_max_age") || 30,
       fileMaxCount: top.integer("log_file_max_count") || 10,
     },
-    dataplaneOptions: top.raw("dataplane_options") as JsonObject | undefined,
+    dataplaneOptions: top.has("dataplane_options") ? top.json("dataplane_options") : undefined,
     mesosLabels: mesosLabels(top),
     datastoreTimeoutSeconds: top.seconds("datastore_timeout_seconds", DAY_SECONDS) || 10,
     serviceIdleSeconds: top.seconds("service_idle_seconds", HOUR_SECONDS),
@@ -208,6 +208,10 @@ class Reader {
   }
   object(name: string): Reader {
     return new Reader(this.#asObject(name, this.raw(name) ?? {}), `${this.#path}${name}.`);
+  }
+  /** As it came. */
+  json(name: string): JsonObject {
+    return this.#asObject(name, this.raw(name));
   }
   objects(name: string): Reader[] {
     const value = this.raw(name) ?? [];

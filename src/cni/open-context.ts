@@ -8,7 +8,8 @@ import { asksKubernetes } from "./access.ts";
 import { apiConfig } from "./api-config.ts";
 import { ROLLBACK_SHARE } from "./attach.ts";
 import type { CniContext } from "./context.ts";
-import { CniError, INVALID_NETNS } from "./error.ts";
+import { FOREIGN_ANSWER_SECONDS, isForeign } from "./dataplane-options.ts";
+import { CniError, INVALID_NETNS, notAvailable } from "./error.ts";
 import { GATE_TIMEOUT_SECONDS } from "./gates.ts";
 import { identify } from "./identity.ts";
 import { openKubernetes } from "./kubernetes-client.ts";
@@ -30,8 +31,11 @@ export async function openContext(options: {
   const config = chooseDatastore(apiConfig(conf, env), { env });
   const store = await openDatastore(config, {
     oneShot: true,
+    mustExist: true, // pods cannot be attached to a cluster that was made a moment ago
     timeoutMs: conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000,
     onUnreadable: (error) => log.warn("Skipped what cannot be read in the datastore", { error }),
+  }).catch((error: unknown) => {
+    throw request.command === "STATUS" ? notAvailable(error) : error;
   });
   mark("datastore opened");
   const openNetns = (): NetworkNamespace => NetworkNamespace.open(request.netns);
@@ -82,7 +86,8 @@ export function buildContext(
 export function deadlineOf(store: Datastore, request: CniRequest, conf: NetConf): Deadline | undefined {
   if (store.name === "kubernetes" || request.command === "GC") return undefined;
   const gates = conf.readinessGates.length * GATE_TIMEOUT_SECONDS;
-  return new Deadline(store, gates + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
+  const others = gates + (isForeign(conf) ? FOREIGN_ANSWER_SECONDS : 0);
+  return new Deadline(store, others + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
 }
 
 /** What the first question has, where not all have one time together. */

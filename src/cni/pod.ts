@@ -9,6 +9,7 @@ type EndpointPort = NonNullable<ResourceOf<"WorkloadEndpoint">["spec"]["ports"]>
 
 export interface PodFacts {
   readonly labels: Labels;
+  readonly annotations: Labels;
   readonly ports: readonly EndpointPort[];
   readonly profiles: readonly string[];
   readonly generateName?: string;
@@ -38,6 +39,7 @@ export function podFacts(
       ...baseLabels(identity),
       ...(account !== "" && account.length < 63 ? { "projectcalico.org/serviceaccount": account } : {}),
     },
+    annotations,
     ports: [...(spec.containers ?? []), ...(spec.initContainers ?? [])].flatMap((c) =>
       (c.ports ?? []).flatMap(endpointPort),
     ),

@@ -16,6 +16,8 @@ export interface ResultAddress {
   readonly address: IpNetwork;
   /** Index into `interfaces`. */
   readonly interface?: number;
+  /** Of the assigner's choice; a pod's own gateway is another. */
+  readonly gateway?: IpAddress;
 }
 export interface ResultRoute {
   readonly destination: IpNetwork;
@@ -118,9 +120,11 @@ function parseModern(object: JsonObject): CniResult {
   const ips = asList(object["ips"], "ips").map((value): ResultAddress => {
     const item = asObject(value, "ips");
     const index = item["interface"];
+    const gateway = typeof item["gateway"] === "string" ? tryParseAddress(item["gateway"]) : undefined;
     return {
       address: asNetwork(item["address"], "ips[].address"),
       ...(typeof index === "number" ? { interface: index } : {}),
+      ...given("gateway", gateway),
     };
   });
   return { interfaces, ips, routes: parseRoutes(object["routes"]) };
@@ -132,7 +136,8 @@ function parseLegacy(object: JsonObject): CniResult {
   for (const name of ["ip4", "ip6"] as const) {
     if (object[name] === undefined || object[name] === null) continue;
     const family = asObject(object[name], name);
-    ips.push({ address: asNetwork(family["ip"], `${name}.ip`) });
+    const gateway = typeof family["gateway"] === "string" ? tryParseAddress(family["gateway"]) : undefined;
+    ips.push({ address: asNetwork(family["ip"], `${name}.ip`), ...given("gateway", gateway) });
     routes.push(...parseRoutes(family["routes"]));
   }
   return { interfaces: [], ips, routes };

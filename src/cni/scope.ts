@@ -1,5 +1,6 @@
 // Which requests a service answers: those to which the plugin itself would give the same answer. All others it declines,
 // and the plugin does them.
+import { isForeign } from "./dataplane-options.ts";
 import { readFileSync, readlinkSync, statSync } from "node:fs";
 import type { DatastoreConfig, EtcdConfig } from "../datastore/index.ts";
 import { accessOf } from "./access.ts";
@@ -19,6 +20,7 @@ export type Scope = (asked: Asked) => string | undefined;
 /** Both kinds of service: programs of the host are called by the plugin. */
 export function notForServices({ request, conf }: Asked): string | undefined {
   if (conf.ipam.type !== CALICO_IPAM) return `ipam.type ${conf.ipam.type} is a program of the host`;
+  if (isForeign(conf)) return "the dataplane's socket is one of the host";
   if (request.command === "VERSION") return "VERSION needs no service";
   return undefined;
 }

@@ -13,7 +13,9 @@ export async function testDatastore(stdin: string, env: Environment, print: (tex
   try {
     const conf = parseNetConf(JSON.parse(stdin) as JsonObject);
     const config = chooseDatastore(apiConfig(conf, env), { env });
-    await checkDatastoreReady(await openDatastore(config, { oneShot: true, timeoutMs: TEST_TIMEOUT_MS }));
+    await checkDatastoreReady(
+      await openDatastore(config, { oneShot: true, mustExist: true, timeoutMs: TEST_TIMEOUT_MS }),
+    );
     if (conf.kubernetes.kubeconfig !== "") await (await openKubernetes(conf, env)).version();
     return 0;
   } catch (error) {

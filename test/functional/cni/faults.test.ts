@@ -1,6 +1,6 @@
 // What goes wrong: the right code on standard output, and nothing left behind.
 import { describe, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { parseCidr } from "../../../src/lib/ip.ts";
@@ -39,6 +39,30 @@ describe.skipIf(!canRun)("failures of ADD", () => {
     host.kernel.routes.add({ destination: parseCidr("10.65.0.128/32"), link: host.kernel.links.get("other")!.index });
     const run = await host.add(host.pod());
     expect(run.json["msg"]).toContain("route to 10.65.0.128/32 by other");
+    await isClean(host);
+  });
+
+  test("an embedded datastore that is not there is not made: the runtime may come back when it is", async () => {
+    await using host = await CniHost.create();
+    const sqlite_path = join(host.folder, "none/calico.db");
+    const conf = { cniVersion: "1.1.0", sqlite_path };
+    const msg = expect.stringContaining(
+      `datastore ${sqlite_path} is unavailable: there is no such file; the node agent`,
+    );
+    const pod = host.pod();
+    for (const command of ["ADD", "DEL", "CHECK"])
+      expect(await host.call(command, pod, { conf })).toMatchObject({ code: 1, json: { code: 11, msg } });
+    for (const command of ["ADD", "DEL"])
+      expect(await host.call(command, pod, { conf, program: "calico-ipam" })).toMatchObject({
+        code: 1,
+        json: { code: 11, msg },
+      });
+    for (const program of ["calico", "calico-ipam"] as const)
+      expect(await host.call("STATUS", undefined, { conf, program })).toMatchObject({
+        code: 1,
+        json: { code: 50, msg },
+      });
+    expect(existsSync(join(host.folder, "none"))).toBeFalse();
     await isClean(host);
   });
 

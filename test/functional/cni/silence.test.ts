@@ -24,7 +24,7 @@ async function serve(host: CniHost, under: readonly string[] = []): Promise<Serv
   await service.ready;
   const file = join(host.folder, "plugin");
   symlinkSync(join(DIST, "calico"), file);
-  // Only the service knows the datastore: who did its work instead would fail otherwise than with code 11.
+  // Only the service knows the datastore: who did its work instead would fail otherwise than by its silence.
   const conf = {
     cniVersion: "1.1.0",
     service_socket: socket,
@@ -45,6 +45,7 @@ const stateOf = async (host: CniHost) => [
   [...(await host.all("WorkloadEndpoint")).keys()],
 ];
 const STRACE = ["strace", "-f", "-qq", "-o", "/dev/null", "-e"];
+const SILENT = "the node's CNI service accepts connections but does not answer";
 const NOTHING = [[], [], [], []];
 
 describe.skipIf(!canRun)("a silent service", () => {
@@ -67,7 +68,7 @@ describe.skipIf(!canRun)("a silent service", () => {
         json: {
           cniVersion: "1.1.0",
           code: 11,
-          msg: "the node's CNI service accepts connections but does not answer",
+          msg: SILENT,
         },
       });
     service.child.kill("SIGCONT");
@@ -90,7 +91,8 @@ describe.skipIf(!canRun)("a silent service", () => {
     using own = new DisposableStack();
     own.defer(() => process.kill(pid, "SIGKILL")); // the host ends strace, which would leave it alone
     await eventually(() => /\) [tT] /.test(readFileSync(`/proc/${pid}/stat`, "utf8")));
-    for (const run of await Promise.all(adding)) expect(run).toMatchObject({ code: 1, json: { code: 11 } });
+    for (const run of await Promise.all(adding))
+      expect(run).toMatchObject({ code: 1, json: { code: 11, msg: SILENT } });
     const before = await waiting(host);
     const deleting = pods.map(({ pod, file }) => host.del(pod, { conf, file }));
     await eventually(async () => (await waiting(host)) === before + pods.length);
