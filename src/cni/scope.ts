@@ -1,9 +1,9 @@
 // Which requests a service answers: those to which the plugin itself would give the same answer. All others it declines,
 // and the plugin does them.
-import { isForeign } from "./dataplane-options.ts";
 import { readFileSync, readlinkSync, statSync } from "node:fs";
 import type { DatastoreConfig, EtcdConfig } from "../datastore/index.ts";
 import { accessOf } from "./access.ts";
+import { isForeign } from "./dataplane-options.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { DatastoreSettings, NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
