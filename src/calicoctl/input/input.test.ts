@@ -204,6 +204,11 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     text: good.replace("GlobalNetworkSet", "globalnetworksets"),
     want: /document 1, line 2: kind: Unknown resource type \(globalnetworksets\) .*: did you mean GlobalNetworkSet\?/,
   },
+  {
+    name: "a time without unit",
+    text: "apiVersion: projectcalico.org/v3\nkind: FelixConfiguration\nmetadata: {name: default}\nspec:\n  routeRefreshInterval: 0\n",
+    want: /line 5: spec\.routeRefreshInterval: want a duration such as 90s|line 5: spec\.routeRefreshInterval = '0' \(want a duration/,
+  },
   { name: "an alias without anchor", text: "a: *b\n", want: /line 1: (not YAML: .*|alias b has no anchor before it)/ },
   {
     name: "aliases without end",

@@ -101,7 +101,8 @@ interface Swap {
 function otherReading(node: ScalarNode): unknown {
   if (/^(y|yes|on)$/i.test(node.text)) return true;
   if (/^(n|no|off)$/i.test(node.text)) return false;
-  return typeof node.value === "number" ? node.text : undefined;
+  // A bare number that is no text as it is read is none as it was written either: a time of 0 has no unit.
+  return typeof node.value === "number" && String(node.value) !== node.text ? node.text : undefined;
 }
 
 function* reformattedNumbers(node: Node, path: Path = []): Generator<{ node: ScalarNode; path: Path }> {

@@ -164,6 +164,9 @@ test("FelixConfiguration: defaults, durations, enums of any case, ports and rang
     [{ bpfPSNATPorts: 0 }, "spec.bpfPSNATPorts"],
     [{ bpfLogFilters: { "a b": "x" } }, "spec.bpfLogFilters"],
     [{ featureDetectOverride: "A=true,B=perhaps" }, "spec.featureDetectOverride"],
+    [{ featureGates: 'a == "b"' }, "spec.featureGates"],
+    [{ featureGates: " a = b" }, "spec.featureGates"],
+    [{ featureGates: "a" }, "spec.featureGates"],
     [{ iptablesRefreshInterval: "-1s" }, "spec.iptablesRefreshInterval"],
     [{ bpfConntrackTimeouts: { udpTimeout: "-1s" } }, "spec.bpfConntrackTimeouts.udpTimeout"],
     [{ healthTimeoutOverrides: [{ name: "a", timeout: 1 }] }, "spec.healthTimeoutOverrides[0].timeout"],
@@ -173,6 +176,9 @@ test("FelixConfiguration: defaults, durations, enums of any case, ports and rang
   ] as const;
   for (const [more, field] of bad)
     expect(await wrongFields("FelixConfiguration", more, { metadata: { name: "default" } })).toEqual([field]);
+  // What only looks like a negative time is none.
+  const odd = { bpfDisableGROForIfaces: "-1s", logFilePath: "-5m", featureGates: "A=b,C_d=e," };
+  expect((await resource("FelixConfiguration", { spec: odd })).spec).toMatchObject(odd);
 });
 
 test("FelixConfiguration: what older programs stored is read, limits or not", async () => {

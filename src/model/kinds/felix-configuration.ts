@@ -1,5 +1,6 @@
 // FelixConfiguration: the node agent's settings for the cluster (`default`), one node (`node.<name>`), or the nodes a
 // selector picks. What each setting does is told where the agent declares it; here is only its form in the API.
+import type * as z from "zod/mini";
 import { isDnsLabel, isInterface } from "../formats.ts";
 import { parseDuration } from "../duration.ts";
 import { parsePort } from "../numbers.ts";
@@ -29,6 +30,7 @@ import {
   text,
   uint32,
   initial,
+  isDuration,
 } from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext, type Stored } from "./kind.ts";
 
@@ -45,7 +47,7 @@ const routePriority = () => pointer(integer(1, 2147483646));
 const keyValues = () =>
   field(
     matching(
-      (value) => value.split(",").every((item) => item.trim() === "" || /^[^=]+=.*$/.test(item)),
+      (value) => value.trim() === "" || value.split(",").every((item) => item === "" || /^\s*\w+=.*$/.test(item)),
       "want name=value pairs, joined by commas",
     ),
   );
@@ -330,15 +332,22 @@ function checkPorts(config: Spec, { report }: RuleContext): void {
   for (const [i, range] of (config.kubeNodePortRanges ?? []).entries()) check(["kubeNodePortRanges", i], range);
 }
 
+const isTime = (name: string): boolean => isDuration((spec.shape as Record<string, z.ZodMiniType>)[name]);
+
 /** What older programs stored is read as it is. */
 function checkNewValues(config: Spec, { report }: RuleContext): void {
-  const times = { ...config, ...config.bpfConntrackTimeouts };
-  for (const [name, value] of Object.entries(times))
-    if (typeof value === "string" && value.startsWith("-") && parseDuration(value) !== undefined)
-      report(name in config ? [name] : ["bpfConntrackTimeouts", name], value, "want no negative time");
+  const checkTime = (path: readonly string[], value: unknown) => {
+    if (typeof value === "string" && value.startsWith("-")) report(path, value, "want no negative time");
+  };
+  for (const [name, value] of Object.entries(config)) if (isTime(name)) checkTime([name], value);
+  for (const [name, value] of Object.entries(config.bpfConntrackTimeouts ?? {}))
+    checkTime(["bpfConntrackTimeouts", name], value);
   const features = config.featureDetectOverride;
   if (features !== undefined && !/^([\w-]+=(true|false|)(,|$))*$/.test(features))
     report(["featureDetectOverride"], features, "want name=true or name=false, joined by commas");
+  const gates = config.featureGates;
+  if (gates !== undefined && !/^([\w-]+=[^=]+,)*([\w-]+=[^=]+)?$/.test(gates))
+    report(["featureGates"], gates, "want name=value pairs, joined by commas");
 }
 
 function checkRouteTables(config: Spec, { report }: RuleContext): void {

@@ -145,9 +145,10 @@ export const regex = () =>
     }
   }, "want a regular expression");
 
+const DURATION = "want a duration such as 90s or 1m30s";
 export const duration = () =>
   extra(
-    matching((value) => parseDuration(value) !== undefined, "want a duration such as 90s or 1m30s"),
+    matching((value) => parseDuration(value) !== undefined, DURATION),
     {
       decode: (value) => {
         const ns = typeof value === "string" ? parseDuration(value) : undefined;
@@ -155,6 +156,12 @@ export const duration = () =>
       },
     },
   );
+
+/** Whether a field, optional or not, holds a duration. */
+export const isDuration = (schema: Schema | undefined): boolean =>
+  schema !== undefined &&
+  (extras.get(schema)?.wanted === DURATION ||
+    ("innerType" in schema._zod.def && isDuration(schema._zod.def["innerType"] as Schema)));
 
 export const asNumber = () =>
   extra(z.int().check(z.minimum(0), z.maximum(0xffffffff)), {
