@@ -173,7 +173,8 @@ function release(block: Block, ordinals: readonly number[], forgetNumbers: boole
   return pruned({
     ...block,
     allocations,
-    unallocated: [...block.unallocated, ...ordinals],
+    // Given back together, they are given out again in the order of their addresses, however they were named.
+    unallocated: [...block.unallocated, ...ordinals.toSorted((a, b) => a - b)],
     sequenceNumberForAllocation: forgetNumbers
       ? Object.fromEntries(Object.entries(numbers).filter(([ordinal]) => !given.has(ordinal)))
       : numbers,

@@ -27,6 +27,8 @@ test("CI-066 a prefix is claimed block by block, and what is another's is named"
   expect((await c.ipam.claimAffinity(pool, n1)).claimed).toHaveLength(3); // again: the same
   await expect(c.ipam.claimAffinity(parseCidr("10.99.0.0/24"), n1)).rejects.toThrow(NotInPool);
   await expect(c.ipam.claimAffinity(parseCidr("10.65.0.0/31"), n1)).rejects.toThrow(BlockTooSmall);
+  await c.pool("off", "10.66.0.0/28", { blockSize: 30, disabled: true });
+  await expect(c.ipam.claimAffinity(parseCidr("10.66.0.0/30"), n1)).rejects.toThrow(NotInPool);
 });
 
 test("CI-066 giving up leaves blocks in use, or refuses when they must be empty", async () => {

@@ -7,7 +7,7 @@ import type { HostReserved, Owner } from "./block.ts";
 import { BlockOrder } from "./block-order.ts";
 import { type Context, isLost } from "./context.ts";
 import { BlockClaimed, BlockTooSmall, IpamError, NotInPool } from "./errors.ts";
-import { poolAround, readPools } from "./pools.ts";
+import { type IpamPool, poolAround, readPools } from "./pools.ts";
 import type { StoredAffinity } from "./records.ts";
 
 export interface ClaimResult {
@@ -23,7 +23,7 @@ export async function claimPrefix(
   owner: Owner,
   reserved?: HostReserved,
 ): Promise<ClaimResult> {
-  const blockSize = await blockSizeAround(context, cidr);
+  const blockSize = await blockSizeAround(context, cidr, (pool) => pool.enabled);
   const claimed: Cidr[] = [];
   const failed: Cidr[] = [];
   for (const block of new BlockOrder({ cidr, blockSize }, owner.name, () => 0))
@@ -88,9 +88,13 @@ async function giveUpAll(context: Context, affinities: readonly StoredAffinity[]
   if (last !== undefined) throw last;
 }
 
-async function blockSizeAround(context: Context, cidr: Cidr): Promise<number> {
+async function blockSizeAround(
+  context: Context,
+  cidr: Cidr,
+  serves: (pool: IpamPool) => boolean = () => true,
+): Promise<number> {
   const version: IpVersion = ipVersion(cidr);
-  const pool = poolAround(await readPools(context.records, version), cidr);
+  const pool = poolAround((await readPools(context.records, version)).filter(serves), cidr);
   if (pool === undefined) throw new NotInPool(cidr);
   if (cidrLength(cidr) > pool.blockSize) throw new BlockTooSmall(cidr, pool.blockSize);
   return pool.blockSize;

@@ -73,6 +73,14 @@ test("CI-063 release by address lowers the handle, and removes it with the last"
   expect(c.block("10.65.0.4/30").sequenceNumberForAllocation).toEqual({});
 });
 
+test("CI-063 addresses released together come back in their order, however they were named", async () => {
+  const c = await cluster();
+  const given = await c.assign("n1", "h", { count: 4 });
+  const named = given.map((cidr) => cidr.replace(/\/.*/, ""));
+  await c.release(...[3, 0, 2].map((i) => named[i]!));
+  expect(Object.values(c.blocks())[0]!.unallocated).toEqual([0, 2, 3]);
+});
+
 test("CI-063 a release with nothing to do writes nothing", async () => {
   const c = await cluster();
   await c.assign("n1", "h");
