@@ -15,9 +15,14 @@ export async function run(call: Call): Promise<number> {
     return 0;
   }
   await using store = await openChecked(call, demandOf(inputs.length));
-  const { total, done, kind, faults } = await forEachResource(
+  let tried = 0;
+  const { total, kind, faults } = await forEachResource(
     inputs,
-    (input) => replace(store, settle(input, call.flags)),
+    async (input) => {
+      const resource = settle(input, call.flags); // one in a wrong namespace is not even tried
+      tried++;
+      await replace(store, resource);
+    },
     progressOf(world, "replaced"),
   );
   const named = kind === undefined ? "" : `'${kind}' `;
@@ -26,7 +31,11 @@ export async function run(call: Call): Promise<number> {
     world.out(`Successfully replaced ${total} ${named}resource(s)\n`);
     return 0;
   }
-  world.out(`Partial success: replaced the first ${done + faults.length} out of ${total} ${named}resources:\n`);
+  if (tried === 0) {
+    world.err(`Failed to replace ${total === 1 ? `${named}resource` : `any ${named}resources`}: ${last}\n`);
+    return 1;
+  }
+  world.out(`Partial success: replaced the first ${tried} out of ${total} ${named}resources:\n`);
   world.err(`Hit error: ${last}\n`);
   return 1;
 }

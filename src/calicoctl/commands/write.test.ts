@@ -52,6 +52,22 @@ test("TC-C05 replace counts what it tried and tells the last error", async () =>
   );
 });
 
+test("TC-C05 replace has not tried what is in no namespace, or in another", async () => {
+  using line = new CommandLine();
+  await line.given(pool("a"));
+  expect(await line.pipe(pool("a"), "replace", "-f", "-", "-n", "ns1")).toEqual({
+    code: 1,
+    out: "",
+    err: "Failed to replace 'IPPool' resource: IPPool is not namespaced\n",
+  });
+  const policy =
+    "apiVersion: projectcalico.org/v3\nkind: NetworkPolicy\nmetadata: {name: p, namespace: ns1}\nspec: {}\n";
+  await line.given(policy);
+  const mixed = await line.pipe(`${pool("a")}---\n${policy}`, "replace", "-f", "-", "-n", "ns1");
+  expect(mixed.out).toBe("Partial success: replaced the first 1 out of 2 resources:\n");
+  expect(mixed.err).toBe("Hit error: IPPool is not namespaced\n");
+});
+
 test("TC-C06 delete by name, by file, and of what is gone", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"), networkSet("b"), networkSet("c"));
