@@ -1,5 +1,6 @@
 // How large packets may be: what the host's interfaces carry, minus what each tunnel adds.
 import type { Link } from "../kernel/index.ts";
+import { isOnAzure } from "./parameters.ts";
 
 export interface MtuSettings {
   readonly MTUIfacePattern: RegExp | undefined;
@@ -10,6 +11,8 @@ export interface MtuSettings {
   readonly WireguardMTUV6: number;
   readonly WireguardEnabled: boolean;
   readonly WireguardEnabledV6: boolean;
+  readonly WireguardHostEncryptionEnabled: boolean;
+  readonly ClusterType: string;
 }
 
 export interface Mtus {
@@ -25,6 +28,11 @@ export interface Mtus {
 
 /** Where nothing can be found out: safe on every cloud. */
 const UNKNOWN_HOST_MTU = 1460;
+/**
+ * Azure splits packets above 1400 bytes although interfaces take 1500, and drops those that must not be split, as
+ * WireGuard's. https://learn.microsoft.com/azure/virtual-network/virtual-network-tcpip-performance-tuning
+ */
+const AZURE_OVERHEAD = 100;
 const OVERHEAD = { ipip: 20, vxlan: 50, vxlanV6: 70, wireguard: 60, wireguardV6: 80 } as const;
 
 export function hostMtu(links: readonly Link[], pattern: RegExp | undefined): number {
@@ -42,8 +50,11 @@ export function detectMtus(
   const ipip = of(settings.IpInIpMtu, "ipip");
   const vxlan = of(settings.VXLANMTU, "vxlan");
   const vxlanV6 = of(settings.VXLANMTUV6, "vxlanV6");
-  const wireguard = of(settings.WireguardMTU, "wireguard");
-  const wireguardV6 = of(settings.WireguardMTUV6, "wireguardV6");
+  const lost = isOnAzure(settings) && settings.WireguardHostEncryptionEnabled ? AZURE_OVERHEAD : 0;
+  const encrypted = (configured: number, kind: "wireguard" | "wireguardV6") =>
+    configured > 0 ? configured : of(0, kind) - lost;
+  const wireguard = encrypted(settings.WireguardMTU, "wireguard");
+  const wireguardV6 = encrypted(settings.WireguardMTUV6, "wireguardV6");
   const inUse = [
     ...(encapsulation.ipipEnabled ? [ipip] : []),
     ...(encapsulation.vxlanEnabled ? [vxlan] : []),

@@ -141,6 +141,12 @@ export const isOpenStack = (
   ![0, 8775].includes(p.MetadataPort) ||
   p.InterfacePrefix.includes("tap");
 
+/** Azure's network carries less than its interfaces say. */
+export const isOnAzure = ({ ClusterType }: Pick<DataplaneParameters, "ClusterType">): boolean =>
+  ClusterType.toLowerCase()
+    .split(",")
+    .some((part) => part.trim() === "aks");
+
 const allow = (action: string): "accept" | "return" => (action === "RETURN" ? "return" : "accept");
 /** Left out when unset: what is not configured is not a key. */
 function given<K extends string, V>(key: K, value: V | "" | undefined): Partial<Record<K, V>> {

@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
 import { openDatastore } from "../datastore/index.ts";
-import { silentLogger } from "../lib/log.ts";
+import { createLogger, silentLogger } from "../lib/log.ts";
 import { loadConfig, TooManyConnections } from "./load-config.ts";
 
 /** Loads while the environment names one file after the other; only the last of them is ready. */
-async function loadThrough(files: readonly string[]) {
+async function loadThrough(files: readonly string[], log = silentLogger, settings: Record<string, string> = {}) {
   const folder = mkdtempSync(join(tmpdir(), "load-config-"));
   const path = (file: string) => join(folder, file);
   try {
@@ -23,12 +23,12 @@ async function loadThrough(files: readonly string[]) {
       });
       await store.close();
     }
-    const env: Record<string, string> = { DATASTORE_TYPE: "sqlite", FELIX_FELIXHOSTNAME: "here" };
+    const env: Record<string, string> = { DATASTORE_TYPE: "sqlite", FELIX_FELIXHOSTNAME: "here", ...settings };
     const left = [...files];
     const { store } = await loadConfig({
       env,
       configFile: path("none.cfg"),
-      log: silentLogger,
+      log,
       signal: AbortSignal.timeout(30_000),
       // A pass begins with this report.
       health: ({ ready }) => {
@@ -56,4 +56,29 @@ test("FC-005 who goes through more than sixty does not wait for a start", async 
   const files = Array.from({ length: 80 }, (_, i) => (i % 2 === 0 ? "a" : "b"));
   const error = await loadThrough([...files, "c"]).catch((reason: unknown) => reason);
   expect(String(error)).toContain("61 datastore connections");
+});
+
+function recorder() {
+  const lines: string[] = [];
+  const log = createLogger({
+    level: "debug",
+    write: ({ level, sentence, fields }) => lines.push(`${level} ${sentence} ${JSON.stringify(fields)}`),
+  });
+  return { log, lines };
+}
+
+test("a datastore that is not ready is told once, however often it is asked, and once when it is", async () => {
+  const { log, lines } = recorder();
+  await loadThrough(["a", "a", "a", "a", "a", "b"], log);
+  expect(lines.filter((line) => line.startsWith("warn the datastore is not ready"))).toHaveLength(1);
+  expect(lines.filter((line) => line.startsWith("info the datastore is ready"))).toHaveLength(1);
+});
+
+test("FC-025 settings are told with where they come from, and secrets are not", async () => {
+  const { log, lines } = recorder();
+  await loadThrough(["a"], log, { FELIX_ETCDKEYFILE: "none", FELIX_VXLANPORT: "4790", FELIX_ETCDPASSWORD: "hush" });
+  const told = lines.filter((line) => line.startsWith("debug a setting"));
+  expect(told.join("\n")).toContain('{"name":"VXLANPort","value":"4790","source":"environment variable"}');
+  expect(told.join("\n")).toContain('{"name":"etcdpassword","value":"<redacted>"');
+  expect(lines.join("\n")).not.toContain("hush");
 });

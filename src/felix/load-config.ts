@@ -1,11 +1,12 @@
 // Gets hold of settings and datastore, however long that takes: every pass begins with fresh defaults, every failure is
-// told and tried again after a second. While the datastore itself says that it is not ready, the agent waits as live and
+// tried again after a second, and told now and then. While the datastore itself says that it is not ready, the agent waits as live and
 // ready, so that whoever migrates the datastore can finish rolling it out.
 import { existsSync, readFileSync } from "node:fs";
 import { hostname as osHostname } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { chooseDatastore, type Datastore, openDatastore } from "../datastore/index.ts";
 import type { HealthReport } from "../lib/health.ts";
+import { LastingTrouble } from "../lib/lasting-trouble.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import type { Pool } from "../model/index.ts";
@@ -16,7 +17,9 @@ import {
   type Environment,
   environmentLayer,
   type FelixConfig,
+  type ParameterName,
   parseConfigFile,
+  redact,
   settingsWithoutEffect,
   type Surroundings,
 } from "./config/index.ts";
@@ -65,6 +68,7 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
     log.warn("a setting is not used", { problem });
   };
   const held = new HeldDatastore();
+  const trouble = new LastingTrouble();
   for (;;) {
     signal.throwIfAborted();
     await held.refuseMoreThan(MOST_OPENED);
@@ -73,12 +77,20 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
       const loaded = await loadOnce(options, held, tellOnce);
       if (loaded !== undefined) {
         await held.refuseMoreThan(MOST_OPENED_AT_START);
+        const afterSeconds = trouble.seconds;
+        if (trouble.isOver()) log.info("the datastore is ready; starting", { afterSeconds });
         return loaded;
       }
+      if (trouble.isDue("not ready"))
+        log.warn("the datastore is not ready: ClusterInformation default does not say datastoreReady; waiting", {
+          forSeconds: trouble.seconds,
+        });
       health({ live: true, ready: true, detail: "waiting for the datastore to be ready" });
     } catch (error) {
       if (signal.aborted || error instanceof TooManyConnections) throw error;
-      log.error("cannot start yet; trying again", { error: describeError(error) });
+      const reason = describeError(error);
+      if (trouble.isDue(reason))
+        log.error("cannot start yet; trying again", { error: reason, forSeconds: trouble.seconds });
     }
     await delay(options.retryMs ?? RETRY_MS, signal);
   }
@@ -126,10 +138,7 @@ async function loadOnce(
     signal,
     report: tell,
   });
-  if (!isReady) {
-    log.warn("the datastore is not ready: ClusterInformation default does not say datastoreReady; waiting");
-    return undefined;
-  }
+  if (!isReady) return undefined;
   engine.update({
     "datastore (global)": layers.global,
     "datastore (per-node-selector)": layers.selector,
@@ -144,6 +153,13 @@ async function loadOnce(
     tell("DebugPort: no port serves profiles here; SIGUSR1 and SIGUSR2 write them to files");
   for (const problem of [...engine.resolved.problems, ...settingsWithoutEffect(engine.config)]) tell(problem);
   checkConfig(engine.resolved);
+  const { raw, sources } = engine.resolved;
+  for (const [name, value] of Object.entries(raw))
+    log.debug("a setting", {
+      name,
+      value: redact(name, value),
+      source: sources.get(name as ParameterName) ?? "unknown",
+    });
   options.onSettings(engine.config);
   return { engine, store, pools, usePodCidr: api.usePodCIDR ?? false };
 }

@@ -2,7 +2,6 @@ import { expect, test } from "bun:test";
 import type { Route, RouteChange } from "../../kernel/index.ts";
 import type { Cidr, IpAddress } from "../../lib/ip.ts";
 import { silentLogger } from "../../lib/log.ts";
-import { detectMtus } from "../mtu.ts";
 import { mainTableOwnership } from "./ownership.ts";
 import { RouteTable } from "./route-table.ts";
 
@@ -150,33 +149,6 @@ test("FD-125 the plugin's route without a priority is deleted once: a second tim
   expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5", "delete 10.0.0.1/32"]);
   wait(11_000);
   expect(apply()).toEqual([]);
-});
-
-test("FD-148 the pod's MTU is the smallest of the encapsulations in use, else the host's", () => {
-  const link = {
-    index: 2,
-    name: "eth0",
-    mtu: 1500,
-    isUp: true,
-    isRunning: true,
-    isLoopback: false,
-    operState: "up",
-  } as const;
-  const settings = {
-    MTUIfacePattern: /^eth/,
-    IpInIpMtu: 0,
-    VXLANMTU: 0,
-    VXLANMTUV6: 0,
-    WireguardMTU: 0,
-    WireguardMTUV6: 0,
-    WireguardEnabled: false,
-    WireguardEnabledV6: false,
-  };
-  const off = { ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false };
-  expect(detectMtus([link], settings, off).pod).toBe(1500);
-  expect(detectMtus([link], settings, { ...off, ipipEnabled: true, vxlanEnabled: true }).pod).toBe(1450);
-  expect(detectMtus([link], { ...settings, VXLANMTU: 1300 }, { ...off, vxlanEnabled: true }).pod).toBe(1300);
-  expect(detectMtus([], settings, off).host).toBe(1460);
 });
 
 test("FD-010 a route never lands on an interface that was renamed, whichever news comes first", () => {

@@ -18,24 +18,6 @@ export function checkConfig({ config, sources }: ResolvedConfig): void {
     throw new ConfigError("RouteTableRange and RouteTableRanges are both set; keep the second");
 }
 
-const PROVIDERS: Readonly<Record<string, string>> = {
-  eks: "EKS",
-  ecs: "EKS",
-  gke: "GKE",
-  aks: "AKS",
-  openshift: "OpenShift",
-  dockerenterprise: "DockerEnterprise",
-};
-
-/** Whose Kubernetes this is, if the cluster type names it. */
-export function kubernetesProvider(clusterType: string): string {
-  for (const item of clusterType.split(",")) {
-    const provider = PROVIDERS[item.trim().toLowerCase()];
-    if (provider !== undefined) return provider;
-  }
-  return "";
-}
-
 /** Settings that the eBPF dataplane forces, whatever the layers say. */
 export function bpfOverrides(config: FelixConfig, kernelSupportsBpf: boolean): Record<string, string> {
   if (!config.BPFEnabled) return {};

@@ -15,7 +15,7 @@ export function environmentLayer(env: Environment): Record<string, string> {
 }
 
 /** Whether a setting's value must not be seen in logs. */
-export function isSecret(name: string): boolean {
+function isSecret(name: string): boolean {
   const lower = name.toLowerCase();
   return (
     /password|passwd|token|secret|credential/.test(lower) || (/(key|cert)$/.test(lower) && !/(file|path)$/.test(lower))
@@ -23,6 +23,12 @@ export function isSecret(name: string): boolean {
 }
 
 export const redact = (name: string, value: string): string => (isSecret(name) && value !== "" ? "<redacted>" : value);
+
+/** A line that is no setting may still be meant for one. */
+function redactLine(line: string): string {
+  const [name = "", ...rest] = line.split(/\s+/);
+  return rest.length === 0 ? line : `${name} ${redact(name, rest.join(" "))}`;
+}
 
 export class ConfigFileError extends Error {
   override readonly name = "ConfigFileError";
@@ -39,7 +45,8 @@ export function parseConfigFile(text: string, problems: string[] = []): Record<s
     if (content === "" || content.startsWith("#") || content.startsWith(";")) continue;
     if (/^\[.*\]$/.test(content)) continue;
     const match = /^([^=:\s][^=:]*?)\s*[=:]\s*(.*)$/.exec(content);
-    if (match?.[1] === undefined) throw new ConfigFileError(`line ${i + 1}: want name = value, got ${content}`);
+    if (match?.[1] === undefined)
+      throw new ConfigFileError(`line ${i + 1}: want name = value, got ${redactLine(content)}`);
     const name = match[1];
     const value = unquote(match[2] ?? "");
     const known = Object.keys(layer).find((other) => other.toLowerCase() === name.toLowerCase());
