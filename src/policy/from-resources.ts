@@ -10,7 +10,7 @@ import {
   type KindName,
   keyPath,
   networkSetProcessor,
-  passThrough,
+  passThroughOf,
   policyProcessor,
   profileProcessor,
   type Resource,
@@ -53,8 +53,8 @@ const processors = (): Partial<Record<KindName, UpdateProcessor>> => ({
   GlobalNetworkSet: globalNetworkSetProcessor(),
   FelixConfiguration: felixConfigProcessor(),
   ClusterInformation: clusterInformationProcessor,
-  Node: passThrough,
-  KubernetesEndpointSlice: passThrough,
+  Node: passThroughOf("Node"),
+  KubernetesEndpointSlice: passThroughOf("KubernetesEndpointSlice"),
 });
 
 /** Reports what makes no sense by kind and name, and leaves it out; kinds that have no part in policy are ignored. */

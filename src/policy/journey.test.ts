@@ -43,6 +43,17 @@ const node = (name: string, ip: string) => make("Node", name, { addresses: [{ ad
 const tier = (name: string, order: number, defaultAction = "Deny") => make("Tier", name, { order, defaultAction });
 const gnp = (name: string, spec: object) => make("GlobalNetworkPolicy", name, spec);
 
+test("nodes and slices whose fields have other types than their kind's are reported, and have no part", () => {
+  const told: string[] = [];
+  const slice = { ...make("KubernetesEndpointSlice", "web", {}), endpoints: 5 } as unknown as Resource;
+  const entries = entriesFromResources(
+    [make("Node", "bad", { addresses: "10.0.0.1" }), node("good", "10.0.0.2"), slice],
+    ({ metadata }, reason) => told.push(`${metadata.name}: ${reason}`),
+  );
+  expect(told).toEqual(["bad: spec.addresses: want a list", "web: endpoints: want a list"]);
+  expect(new PolicyState(entries).addressesOf("good")).toEqual(["10.0.0.2" as IpAddress]);
+});
+
 const packet = (source: string, destination: string, more: Partial<Packet> = {}): Packet => ({
   source: source as IpAddress,
   destination: destination as IpAddress,
