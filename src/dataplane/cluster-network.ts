@@ -19,9 +19,11 @@ export function createClusterNetwork(options: {
   readonly kernel: RouteKernel;
   readonly registry: EndpointRegistry;
   readonly tables: readonly RouteTable[];
+  /** For a tunnel that was made or found good. */
+  readonly switchOffChecksums?: (device: string) => void;
   readonly logger: Logger;
 }): { readonly managers: readonly Manager[]; readonly links: readonly Reconciler[] } {
-  const { parameters, facts, mtus, kernel, registry, tables, logger } = options;
+  const { parameters, facts, mtus, kernel, registry, tables, switchOffChecksums: afterwards, logger } = options;
   const managers: Manager[] = [];
   const links: Reconciler[] = [];
   const exclusive = exclusiveProtocol(parameters.DeviceRouteProtocol);
@@ -61,6 +63,7 @@ export function createClusterNetwork(options: {
       registry,
       routes: manager,
       logger,
+      ...(afterwards === undefined ? {} : { afterwards }),
     });
     managers.push(vxlan.manager);
     links.push(...vxlan.links);
@@ -71,7 +74,16 @@ export function createClusterNetwork(options: {
     if (owns === "Enabled" || owns === "EnabledIPIPOnly")
       routes("ipip", 4, { interfaceName: IPIP_DEVICE, mtu: mtus.ipip, protocol: exclusive });
     const address = parameters.IpInIpTunnelAddr;
-    if (address !== "") links.push(createIpipDevice({ mtu: mtus.ipip, address, kernel, logger }));
+    if (address !== "")
+      links.push(
+        createIpipDevice({
+          mtu: mtus.ipip,
+          address,
+          kernel,
+          logger,
+          ...(afterwards === undefined ? {} : { afterwards }),
+        }),
+      );
   }
   if (facts.noEncapNeeded && (owns === "Enabled" || owns === "EnabledNoEncapOnly"))
     for (const version of [4, 6] as const) routes("no-encap", version);

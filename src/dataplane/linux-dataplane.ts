@@ -65,6 +65,8 @@ export interface LinuxKernel {
   readonly trafficControl?: TrafficControl;
   /** Why the kernel cannot record flows; nothing where it can, or nobody asked. */
   readonly noFlowRecords?: string;
+  /** Where the kernel computes wrong checksums of packets inside tunnels: lets it compute none there. */
+  readonly switchOffChecksums?: (device: string) => void;
   /** What the other backend may have left. */
   readonly leftovers?: SweepTargets;
   /** The way of writing rules that would be chosen now; nothing when it was told outright. */
@@ -226,7 +228,11 @@ export class LinuxDataplane implements DataplaneDriver {
       : [];
     this.#listeners = [migrations, ...localSubnet];
     const mtus = detectMtus(kernel.routes.links.list(), parameters, facts);
-    const cluster = createClusterNetwork({ parameters, facts, mtus, kernel: kernel.routes, registry, tables, logger });
+    const { switchOffChecksums } = kernel;
+    const cluster = createClusterNetwork({
+      ...{ parameters, facts, mtus, kernel: kernel.routes, registry, tables, logger },
+      ...(switchOffChecksums === undefined ? {} : { switchOffChecksums }),
+    });
     const encryption = createEncryption({
       parameters,
       hostname: facts.hostname,

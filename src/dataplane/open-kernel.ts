@@ -18,6 +18,8 @@ import {
   procSysctls,
   runTool,
   setThreaded,
+  hasTransmitChecksumOffload,
+  setTransmitChecksumOffload,
 } from "../kernel/index.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
@@ -38,15 +40,11 @@ export function hasIpvsDevice(): boolean {
   return routes.links.list().some(({ name }) => name === IPVS_DEVICE);
 }
 
-export interface OpenedKernel extends LinuxKernel, Disposable {
-  readonly features: HostFeatures;
-}
-
 export async function openLinuxKernel(
   parameters: DataplaneParameters,
   facts: DataplaneFacts,
   logger: Logger,
-): Promise<OpenedKernel> {
+): Promise<LinuxKernel & Disposable> {
   const nft = new Nft();
   const versions: readonly IpVersion[] = parameters.Ipv6Support ? [4, 6] : [4];
   const routes = openRouteKernel();
@@ -72,8 +70,8 @@ export async function openLinuxKernel(
     const kernel = {
       ...(isAuto ? { backendNow } : {}),
       ...(noFlowRecords === undefined ? {} : { noFlowRecords }),
+      ...(features.checksumOffloadBroken ? { switchOffChecksums } : {}),
       rules,
-      features,
       leftovers,
       routes,
       conntrack,
@@ -129,6 +127,10 @@ async function chooseRules(
       ...(variant === "legacy" ? { outlines: new LegacyTables(versions) } : {}),
     },
   };
+}
+
+function switchOffChecksums(device: string): void {
+  if (hasTransmitChecksumOffload(device)) setTransmitChecksumOffload(device, false);
 }
 
 /** The places the chosen backend does not write to. */

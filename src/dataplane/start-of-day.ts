@@ -8,7 +8,7 @@ import { IPIP_DEVICE } from "./tunnels/ipip.ts";
 import { VXLAN_DEVICE } from "./tunnels/vxlan.ts";
 import { removeUnusedDevices, type WireguardParameters } from "./wireguard/create.ts";
 
-export const MTU_FILE = "/var/lib/calico/mtu";
+const MTU_FILE = "/var/lib/calico/mtu";
 
 export function prepareHost(options: {
   readonly parameters: WireguardParameters &

@@ -2,7 +2,7 @@
 import type { IptablesStore } from "../kernel/index.ts";
 
 /** Numbers as they are measured, for whoever listens; nobody keeps them. */
-export class Measure {
+class Measure {
   readonly #listeners: ((value: number) => void)[] = [];
   add(value: number): void {
     for (const listener of this.#listeners) listener(value);

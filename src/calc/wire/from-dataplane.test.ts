@@ -2,7 +2,8 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { DataplaneReport } from "../messages.ts";
 import { frame, FrameReader } from "./frames.ts";
-import { decodeFromDataplane, encodeFromDataplane } from "./from-dataplane.ts";
+import { encodeReport } from "../testing/encode-report.ts";
+import { decodeFromDataplane } from "./from-dataplane.ts";
 
 const ID = { orchestrator: "k8s", workload: "ns/pod", endpoint: "eth0" };
 const reports: readonly DataplaneReport[] = [
@@ -16,7 +17,7 @@ const reports: readonly DataplaneReport[] = [
 ];
 for (const report of reports)
   test(`FC-083 report ${report.type} is read as it was written`, () =>
-    expect(decodeFromDataplane(encodeFromDataplane(report, 3))).toEqual(report));
+    expect(decodeFromDataplane(encodeReport(report, 3))).toEqual(report));
 
 test("a report of a newer protocol is no report of ours", () =>
   expect(decodeFromDataplane(new Uint8Array([0xa2, 0x06, 0x00]))).toBeUndefined());

@@ -1,10 +1,8 @@
 // What a dataplane reports, as protobuf with the field numbers of the original protocol.
-import { type ProtoField, ProtoWriter, readFields } from "../../lib/protobuf.ts";
-import { unreachable } from "../../lib/unreachable.ts";
+import { type ProtoField, readFields } from "../../lib/protobuf.ts";
 import type { DataplaneReport, WorkloadEndpointId } from "../messages.ts";
-import { writeWorkload, writeWorkloadId } from "./to-dataplane.ts";
 
-const TAGS = {
+export const REPORT_TAGS = {
   processStatus: 3,
   hostEndpointStatus: 4,
   hostEndpointStatusRemove: 5,
@@ -13,7 +11,6 @@ const TAGS = {
   wireguardStatus: 9,
   dataplaneInSync: 10,
 } as const;
-const SEQUENCE_NUMBER = 8;
 
 type Status = "up" | "down" | "error";
 
@@ -22,7 +19,7 @@ export function decodeFromDataplane(bytes: Uint8Array): DataplaneReport | undefi
   for (const field of readFields(bytes)) {
     const payload = () => new Map([...field.fields()].map((each) => [each.number, each]));
     switch (field.number) {
-      case TAGS.processStatus: {
+      case REPORT_TAGS.processStatus: {
         const fields = payload();
         return {
           type: "processStatus",
@@ -30,19 +27,19 @@ export function decodeFromDataplane(bytes: Uint8Array): DataplaneReport | undefi
           uptimeSeconds: fields.get(2)?.double() ?? 0,
         };
       }
-      case TAGS.hostEndpointStatus: {
+      case REPORT_TAGS.hostEndpointStatus: {
         const fields = payload();
         return { type: "hostEndpointStatus", endpointId: hostId(fields.get(1)), status: statusOf(fields.get(2)) };
       }
-      case TAGS.hostEndpointStatusRemove:
+      case REPORT_TAGS.hostEndpointStatusRemove:
         return { type: "hostEndpointStatusRemove", endpointId: hostId(payload().get(1)) };
-      case TAGS.workloadEndpointStatus: {
+      case REPORT_TAGS.workloadEndpointStatus: {
         const fields = payload();
         return { type: "workloadEndpointStatus", id: workloadId(fields.get(1)), status: statusOf(fields.get(2)) };
       }
-      case TAGS.workloadEndpointStatusRemove:
+      case REPORT_TAGS.workloadEndpointStatusRemove:
         return { type: "workloadEndpointStatusRemove", id: workloadId(payload().get(1)) };
-      case TAGS.wireguardStatus: {
+      case REPORT_TAGS.wireguardStatus: {
         const fields = payload();
         return {
           type: "wireguardStatus",
@@ -50,52 +47,11 @@ export function decodeFromDataplane(bytes: Uint8Array): DataplaneReport | undefi
           ipVersion: fields.get(2)?.int() === 6 ? 6 : 4,
         };
       }
-      case TAGS.dataplaneInSync:
+      case REPORT_TAGS.dataplaneInSync:
         return { type: "dataplaneInSync" };
     }
   }
   return undefined;
-}
-
-export function encodeFromDataplane(report: DataplaneReport, sequenceNumber: number): Uint8Array {
-  const w = new ProtoWriter();
-  const tag = TAGS[report.type];
-  if (tag > SEQUENCE_NUMBER) w.int(SEQUENCE_NUMBER, sequenceNumber);
-  w.message(tag, () => writeReport(w, report));
-  if (tag < SEQUENCE_NUMBER) w.int(SEQUENCE_NUMBER, sequenceNumber);
-  return w.finish();
-}
-
-function writeReport(w: ProtoWriter, report: DataplaneReport): void {
-  switch (report.type) {
-    case "processStatus":
-      w.string(1, report.time);
-      w.double(2, report.uptimeSeconds);
-      return;
-    case "hostEndpointStatus":
-      w.message(1, () => w.string(2, report.endpointId));
-      w.message(2, () => w.string(1, report.status));
-      return;
-    case "hostEndpointStatusRemove":
-      return w.message(1, () => w.string(2, report.endpointId));
-    case "workloadEndpointStatus": {
-      const { endpoint } = report;
-      w.message(1, () => writeWorkloadId(w, report.id));
-      w.message(2, () => w.string(1, report.status));
-      if (endpoint !== undefined) w.message(3, () => writeWorkload(w, endpoint));
-      return;
-    }
-    case "workloadEndpointStatusRemove":
-      return w.message(1, () => writeWorkloadId(w, report.id));
-    case "wireguardStatus":
-      w.string(1, report.publicKey);
-      w.int(2, report.ipVersion);
-      return;
-    case "dataplaneInSync":
-      return;
-    default:
-      return unreachable(report);
-  }
 }
 
 function hostId(field: ProtoField | undefined): string {

@@ -11,13 +11,15 @@ export function createIpipDevice(options: {
   readonly address: IpAddress;
   readonly kernel: Pick<RouteKernel, "links" | "addresses">;
   readonly logger: Logger;
+  readonly afterwards?: (device: string) => void;
 }): TunnelDevice {
-  const { mtu, address, kernel, logger } = options;
+  const { mtu, address, kernel, logger, afterwards } = options;
   return new TunnelDevice({
     label: "IPIP device",
     setting: "IpInIpEnabled, or ipipMode of an IPPool",
     kernel,
     logger,
     wanted: () => ({ name: IPIP_DEVICE, mtu, address, type: { kind: "ipip" } }),
+    ...(afterwards === undefined ? {} : { afterwards }),
   });
 }

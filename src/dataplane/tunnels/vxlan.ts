@@ -30,7 +30,7 @@ export interface VxlanOptions {
 }
 
 /** Remembers every node's tunnel end. */
-export class VxlanEnds implements Manager {
+class VxlanEnds implements Manager {
   readonly name: string;
   readonly ends = new Map<string, TunnelEnd>();
   readonly #version: IpVersion;
