@@ -1,7 +1,8 @@
-// The gate every commit passes: types, lint, format, import direction. Runs them side by side and
+// The gate every commit passes: types, lint, format, import direction, exports that somebody needs. Runs them side by side and
 // shows only what failed.
 import { spawn } from "node:child_process";
 import { join } from "node:path";
+import { findUnusedExports } from "./exports.ts";
 import { findImportFaults } from "./imports.ts";
 
 const root = join(import.meta.dir, "..");
@@ -11,13 +12,8 @@ const steps: readonly { name: string; run: () => Promise<string | undefined> }[]
   { name: "types", run: () => tool(bin("tsc"), ["--noEmit", "-p", "."]) },
   { name: "lint", run: () => tool(bin("oxlint"), ["--quiet", "src", "test", "bench", "scripts"]) },
   { name: "format", run: () => tool(bin("biome"), ["format", "--max-diagnostics=10"]) },
-  {
-    name: "imports",
-    run: async () => {
-      const faults = findImportFaults(root);
-      return faults.length === 0 ? undefined : faults.join("\n");
-    },
-  },
+  { name: "imports", run: async () => findImportFaults(root).join("\n") || undefined },
+  { name: "exports", run: async () => findUnusedExports(root).join("\n") || undefined },
 ];
 
 const started = performance.now();

@@ -76,8 +76,7 @@ const base64 = Buffer.from(bytes.buffer).toString("base64");
 const lines = base64.match(/.{1,112}/g) ?? [];
 writeFileSync(
   join(import.meta.dir, "../src/ipam/gen/go-random-table.ts"),
-  `// Written by scripts/go-random-table.ts: 607 little-endian 64-bit numbers.
-export const GO_RANDOM_TABLE =
+  `// Written by scripts/go-random-table.ts: 607 little-endian 64-bit numbers.\nexport const GO_RANDOM_TABLE =
 ${lines.map((line) => `  "${line}"`).join(" +\n")};
 `,
 );

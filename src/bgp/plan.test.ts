@@ -234,7 +234,7 @@ describe("what a session is like", () => {
     expect(one(tor({ peerIP: "10.9.0.1:1179" }))).toMatchObject({ port: 1179, name: "Global_10_9_0_1_port_1179" });
     expect(conf(given)).toContain("local port 1791 as 64512;");
   });
-  test("NB-087 a reflector's clients are of its AS and not of its cluster", () => {
+  test("DM-131 NB-087 a reflector's clients are of its AS and not of its cluster", () => {
     const nodes = {
       n1: { bgp: { ipv4Address: "10.0.0.1/24", routeReflectorClusterID: "1.0.0.1" } },
       n2: n(2),
@@ -375,11 +375,11 @@ describe("the router", () => {
       ["states"],
     ]);
   });
-  test("NB-105 bound to the node's address", () => {
+  test("DM-131 NB-105 bound to the node's address", () => {
     expect(planOf({ configuration: { bindMode: "NodeIP" } }).listenAddress).toEqual({ 4: "10.0.0.1", 6: null });
     expect(conf({ configuration: { bindMode: "NodeIP" } })).toMatch(/local 10\.0\.0\.1 as 64512;\n\s+strict bind yes;/);
   });
-  test("NB-106 a family without address speaks no BGP", () => {
+  test("DM-131 NB-106 a family without address speaks no BGP", () => {
     expect(conf({}, 6)).toContain("has no IPv6 address");
     expect(conf({}, 6)).not.toContain("protocol bgp");
   });

@@ -1,6 +1,4 @@
 // What other rooms may use of the CNI plugin: the service a node agent runs, and the facts both sides must agree on.
-export type { KubernetesNode } from "./kubernetes-api.ts";
-export { MTU_FILE } from "./node-files.ts";
 export { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
 export { SILENCE_SECONDS } from "./service-client.ts";
 export { keepTokenFresh } from "./token-refresh.ts";

@@ -1,9 +1,8 @@
 export * from "./api-config.ts";
 export * from "./client/client.ts";
-export type { ClusterFacts } from "./client/ensure-initialized.ts";
 export type { AddressKeeper } from "./client/flow.ts";
 export { migratePolicyNames } from "./client/migrate-policy-names.ts";
-export type { ResourceList, ResourceName } from "./client/resources.ts";
+export type { ResourceName } from "./client/resources.ts";
 export { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE } from "./client/static-profile.ts";
 export * from "./config.ts";
 export * from "./datastore.ts";

@@ -8,7 +8,6 @@ export {
 } from "./allocations.ts";
 export type { AssignAddressRequest } from "./assign-address.ts";
 export { type Assignments, describeShortage } from "./auto-assign.ts";
-export { type Owner } from "./block.ts";
 export { describeFinding, type Finding, findHandleFaults, findInconsistencies } from "./consistency.ts";
 export * from "./errors.ts";
 export { Ipam } from "./ipam.ts";

@@ -34,13 +34,6 @@ export const isTunnelType = (type: string | undefined): boolean =>
 /** Under this name a container's addresses are held. */
 export const containerHandle = (network: string, containerId: string): string => `${network}.${containerId}`;
 
-/** One handle per virtual machine, whatever pod it runs in. */
-export function virtualMachineHandle(network: string, namespace: string, name: string): string {
-  const plain = `${network}.vmi.${namespace}.${name}`;
-  // The runtime's own hasher: loading node:crypto would cost every pod two milliseconds.
-  return plain.length <= 128 ? plain : `_${new Bun.CryptoHasher("sha256").update(plain).digest("base64url")}`;
-}
-
 export function loadBalancerHandle(service: string, namespace: string, uid: string): string {
   const digest = new Bun.CryptoHasher("sha256")
     .update(`${service}-${namespace}-${uid}`.toLowerCase())

@@ -2,7 +2,7 @@
 export { listenForAnnouncement } from "./announcements.ts";
 export { type NeighbourResponder, type OpenNeighbourResponder, openNeighbourResponder } from "./neighbour-responder.ts";
 export { type Addresses } from "./addresses.ts";
-export { type Conntrack, type Flow, openConntrack } from "./conntrack.ts";
+export { type Conntrack, openConntrack } from "./conntrack.ts";
 export { hasTransmitChecksumOffload, setTransmitChecksumOffload } from "./ethtool.ts";
 export { EventMonitor, type EventMonitorOptions, type EventSubject, type KernelEvent } from "./events.ts";
 export { type FileLock, lockFile } from "./file-lock.ts";
@@ -21,7 +21,6 @@ export { type Neighbours } from "./neighbours.ts";
 export { hasErrno, isGone, NetlinkError, SyscallError } from "./netlink-error.ts";
 export { NetlinkReader } from "./netlink-reader.ts";
 export {
-  NETLINK_NETFILTER,
   NETLINK_ROUTE,
   NetlinkSocket,
 } from "./netlink-socket.ts";
@@ -34,8 +33,8 @@ export {
   type ProbeTarget,
 } from "./prober.ts";
 export { openRouteKernel, type RouteKernel } from "./route-kernel.ts";
-export { RT_TABLE_LOCAL, RT_TABLE_MAIN, RTPROT_BOOT, RTPROT_KERNEL } from "./route-values.ts";
-export { type RouteType, type Scope } from "./route-values.ts";
+export { RT_TABLE_LOCAL, RT_TABLE_MAIN } from "./route-values.ts";
+export { type RouteType } from "./route-values.ts";
 export { type NewRoute, type Route } from "./route-wire.ts";
 export {
   defaultDestination,
@@ -62,6 +61,6 @@ export { StandIn } from "./stand-in.ts";
 export { memoryFile } from "./memory-file.ts";
 export { leaveStandardInput, readStandardInput, writeStandardError, writeStandardOutput } from "./standard-streams.ts";
 export { BriefCalls } from "./brief-calls.ts";
-export { close, exitNow } from "./sys.ts";
+export { exitNow } from "./sys.ts";
 export { isListening } from "./unix-client.ts";
 export { openSyslog, type Syslog } from "./syslog.ts";

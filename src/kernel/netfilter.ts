@@ -1,18 +1,15 @@
 // nf_tables, IP sets and iptables, as the rooms above see them.
 export {
   type IpsetChange,
-  type IpsetDefinition,
   IpsetError,
   Ipsets,
   type IpsetStore,
-  type ListedIpset,
 } from "./ipset.ts";
 export type { IpsetType } from "./ipset-member.ts";
 export {
   findIptablesProgram,
   Iptables,
   IptablesError,
-  type IptablesOptions,
   type IptablesStore,
   type IptablesTable,
   type IptablesVariant,
@@ -20,18 +17,14 @@ export {
   runTool,
 } from "./iptables.ts";
 export { type LegacyOutlines, LegacyTables } from "./legacy-tables.ts";
-export { Nft, NftError, type NftRuleset, type PendingCommit } from "./nft.ts";
+export { Nft, NftError, type NftRuleset } from "./nft.ts";
 export {
   type BaseChain,
-  describeChange,
-  type Hook,
   type NftChange,
-  type NftFamily,
   type RuleBody,
   type TableRef,
 } from "./nft-change.ts";
 export type { DumpedChain, DumpedElement, DumpedFlowtable, DumpedRule, DumpedSet, DumpedTable } from "./nft-dump.ts";
-export type { Expression, LimitUnit } from "./nft-expression.ts";
+export type { Expression } from "./nft-expression.ts";
 export * as nftMatch from "./nft-match.ts";
 export * from "./nft-set.ts";
-export type { Verdict } from "./nft-verdict.ts";

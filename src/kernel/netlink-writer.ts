@@ -5,7 +5,7 @@ import { addressBytes, type IpAddress } from "../lib/ip.ts";
 import type { RawAttribute } from "./netlink-reader.ts";
 import { allocate, type Bytes } from "./sys.ts";
 
-export const NLM_F_REQUEST = 0x1;
+const NLM_F_REQUEST = 0x1;
 export const NLM_F_ACK = 0x4;
 export const NLM_F_REPLACE = 0x100;
 export const NLM_F_EXCL = 0x200;
@@ -13,7 +13,7 @@ export const NLM_F_CREATE = 0x400;
 export const NLM_F_APPEND = 0x800;
 export const NLM_F_DUMP = 0x300;
 
-export const NLA_F_NESTED = 0x8000;
+const NLA_F_NESTED = 0x8000;
 const HEADER = 16;
 const MAX_ATTRIBUTE = 0xffff;
 const SMALL = 4096;

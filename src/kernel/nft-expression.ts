@@ -11,7 +11,7 @@ import type { InlineSet } from "./nft-set.ts";
  * uses register 1 unless told otherwise.
  */
 export type Register = number;
-export const REG_1: Register = 1;
+const REG_1: Register = 1;
 
 export type PayloadBase = "link" | "network" | "transport";
 export type Comparison = "eq" | "neq" | "lt" | "lte" | "gt" | "gte";

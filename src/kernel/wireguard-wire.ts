@@ -8,7 +8,7 @@ import { AF_INET, AF_INET6 } from "./sys.ts";
 import { readSocketAddress, socketAddress } from "./socket-address.ts";
 
 export const WG_CMD_GET_DEVICE = 0;
-export const WG_CMD_SET_DEVICE = 1;
+const WG_CMD_SET_DEVICE = 1;
 const WGDEVICE_A_IFNAME = 2;
 const WGDEVICE_A_PRIVATE_KEY = 3;
 const WGDEVICE_A_PUBLIC_KEY = 4;

@@ -77,14 +77,14 @@ class Scalar {
   }
 }
 
-export class Counter extends Scalar implements Family {
+class Counter extends Scalar implements Family {
   readonly type = "counter";
   add(amount = 1, labels: MetricLabels = NO_LABELS): void {
     this.cell(labels).value += amount;
   }
 }
 
-export class Gauge extends Scalar implements Family {
+class Gauge extends Scalar implements Family {
   readonly type = "gauge";
   set(value: number, labels: MetricLabels = NO_LABELS): void {
     this.cell(labels).value = value;
@@ -109,7 +109,7 @@ interface Observations {
 }
 
 /** Quantiles over the last ten minutes, of at most the last thousand observations; apart for each set of labels. */
-export class Summary implements Family {
+class Summary implements Family {
   readonly type = "summary";
   readonly #series = new Map<string, Observations>();
   constructor(
@@ -156,7 +156,7 @@ export class Summary implements Family {
   }
 }
 
-export class Histogram implements Family {
+class Histogram implements Family {
   readonly type = "histogram";
   readonly #counts: number[];
   #sum = 0;

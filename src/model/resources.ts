@@ -28,9 +28,6 @@ import type { TierResource } from "./kinds/tier.ts";
 import type { WorkloadEndpointResource } from "./kinds/workload-endpoint.ts";
 import type { Resource } from "./resource.ts";
 
-export type { BGPFilterRule } from "./kinds/bgp-filter.ts";
-export type { EntityRule, PolicyRule } from "./kinds/policy-rule.ts";
-
 /** Kinds that have a schema of ours. */
 export interface ResourceTypes {
   IPPool: IPPoolResource;

@@ -186,7 +186,7 @@ function portsOf(entity: JsonReader, name: "ports" | "notPorts"): readonly RuleP
 }
 
 /** A number, digits, `min:max` or a name; undefined when it is none. */
-export function parseRulePort(value: Json): RulePort | undefined {
+function parseRulePort(value: Json): RulePort | undefined {
   if (typeof value === "number") return rangeOf(value, value);
   if (typeof value !== "string") return undefined;
   const [, min, max] = /^(\d{1,5})(?::(\d{1,5}))?$/.exec(value) ?? [];

@@ -6,7 +6,6 @@ export {
   type LabelTest,
   mapLeaves,
   negate,
-  disjunction,
   prefixLabels,
   type Selector,
   type SelectorLeaf,
@@ -15,4 +14,4 @@ export { compileSelector, type LabelLookup, lookupIn, type Matcher, matchesSelec
 export { SelectorError } from "./selector/lex.ts";
 export { parseSelector, tryParseSelector } from "./selector/parse.ts";
 export { hashedId, lengthLimitedId, printSelector, selectorId, uniqueId, writeSelector } from "./selector/print.ts";
-export { type LabelRestriction, type LabelRestrictions, labelRestrictions } from "./selector/restrictions.ts";
+export { type LabelRestrictions, labelRestrictions } from "./selector/restrictions.ts";

@@ -72,7 +72,7 @@ describe("DM-082 IPAM v2 values", () => {
   });
 });
 
-test("DM-083 status values", () => {
+test("DM-083 DM-084 status values", () => {
   const status = { type: "felixStatus", region: "no-region", host: "n1", last: false } as const;
   const text = '{"time":"2026-01-01T00:00:00Z","uptime":1.5,"first_update":false}';
   expect(encodeValue(status, decodeValue(status, text))).toBe(text);

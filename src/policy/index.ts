@@ -4,4 +4,4 @@ export * from "./evaluate.ts";
 export { entriesFromResources, STATE_KINDS } from "./from-resources.ts";
 export * from "./journey.ts";
 export * from "./packet.ts";
-export { type Endpoint, endpointName, type Host, PolicyState, type Workload } from "./state.ts";
+export { PolicyState } from "./state.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import type { EndpointSlice } from "../datastore/index.ts";
 import { AttemptTracker, addressText, DiscoveryError, orderInstances, parseAddresses } from "./discovery.ts";
-import { BGP_PREFIXES, FELIX_PREFIXES, NODE_PREFIXES, typhaSettings } from "./settings.ts";
+import { BGP_PREFIXES, NODE_PREFIXES, typhaSettings } from "./settings.ts";
 
 const slice = (port: number | undefined, ...endpoints: NonNullable<EndpointSlice["endpoints"]>): EndpointSlice => ({
   metadata: { name: "s" },
@@ -103,14 +103,14 @@ test("TC-T23 each program looks for its own names, and none means no Typha", () 
     CALICO_TYPHAK8SSERVICENAME: "svc",
     CALICO_TYPHAREADTIMEOUT: "7.5",
   };
-  expect(typhaSettings(env, FELIX_PREFIXES)).toMatchObject({ address: "typha:1", namespace: "kube-system" });
+  expect(typhaSettings(env, ["FELIX_"])).toMatchObject({ address: "typha:1", namespace: "kube-system" });
   expect(typhaSettings(env, BGP_PREFIXES)).toMatchObject({
     address: "typha:1",
     serviceName: "svc",
     readTimeoutMs: 7500,
   });
-  expect(typhaSettings({ CALICO_TYPHAADDR: "x" }, FELIX_PREFIXES)).toBeUndefined();
+  expect(typhaSettings({ CALICO_TYPHAADDR: "x" }, ["FELIX_"])).toBeUndefined();
   expect(typhaSettings({ CALICO_TYPHAADDR: "x" }, NODE_PREFIXES)).toBeDefined();
-  expect(typhaSettings({ FELIX_TYPHAADDR: "" }, FELIX_PREFIXES)).toBeUndefined();
-  expect(() => typhaSettings({ FELIX_TYPHAADDR: "x", FELIX_TYPHACN: "n" }, FELIX_PREFIXES)).toThrow("all three");
+  expect(typhaSettings({ FELIX_TYPHAADDR: "" }, ["FELIX_"])).toBeUndefined();
+  expect(() => typhaSettings({ FELIX_TYPHAADDR: "x", FELIX_TYPHACN: "n" }, ["FELIX_"])).toThrow("all three");
 });

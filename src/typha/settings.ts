@@ -11,7 +11,6 @@ export interface TyphaSettings {
   readonly tls?: TlsSettings;
 }
 
-export const FELIX_PREFIXES = ["FELIX_"] as const;
 export const BGP_PREFIXES = ["CONFD_", "FELIX_", "CALICO_"] as const;
 export const NODE_PREFIXES = ["FELIX_", "CALICO_"] as const;
 

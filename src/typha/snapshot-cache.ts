@@ -7,7 +7,7 @@ import { FRAME, frameBytes } from "./protocol.ts";
 import { type CrumbHead, encodeHead, encodeRecords, type TextUpdate, textUpdate } from "./records.ts";
 
 /** One frame in both forms, each made when first needed and then shared by all. */
-export class SharedFrame {
+class SharedFrame {
   readonly #make: (compress: boolean) => Buffer;
   #plain: Buffer | undefined;
   #packed: Buffer | undefined;

@@ -15,7 +15,7 @@ export interface PeerName {
 }
 export interface TlsSettings extends TlsFiles, PeerName {}
 
-export class TlsConfigError extends Error {
+class TlsConfigError extends Error {
   override readonly name = "TlsConfigError";
 }
 

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { createSyncer, openDatastore, type SyncerName } from "../../src/datastore/index.ts";
 import { silentLogger } from "../../src/lib/log.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
-import { createTyphaSyncer, FELIX_PREFIXES, typhaSettings } from "../../src/typha/index.ts";
+import { createTyphaSyncer, typhaSettings } from "../../src/typha/index.ts";
 import { stateOf, TestConsumer } from "../functional/typha/harness.ts";
 import { FelixProcess } from "../support/felix-process.ts";
 import { freePort } from "../support/free-port.ts";
@@ -110,7 +110,7 @@ const environment = () => ({
 
 async function follow(syncer: SyncerName): Promise<TestConsumer> {
   const env = environment();
-  const settings = typhaSettings(env, FELIX_PREFIXES)!;
+  const settings = typhaSettings(env, ["FELIX_"])!;
   return TestConsumer.run(await createTyphaSyncer({ settings, syncer, hostname: "n1", log: silentLogger, env }));
 }
 

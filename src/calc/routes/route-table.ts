@@ -18,7 +18,7 @@ export interface Ref {
   count: number;
 }
 
-export class RouteFacts {
+class RouteFacts {
   pool: PoolFacts | undefined;
   /** Owner according to IPAM. */
   blockNode: string | undefined;

@@ -12,7 +12,7 @@ export interface RefusedPart {
   readonly error?: string;
 }
 
-export const REFUSED_FILE = "/var/run/calico/programmed/refused.json";
+const REFUSED_FILE = "/var/run/calico/programmed/refused.json";
 
 /** Nothing where there is no such file, which is where nothing is refused. */
 export function readRefused(path = REFUSED_FILE): readonly RefusedPart[] {

@@ -37,7 +37,7 @@ export const isFelix = ({ words: [program = "", flag = ""] }: RunningProcess): b
 export function requireRoot(): void {
   if (process.getuid?.() !== 0) throw new RootRequired();
 }
-export class RootRequired extends Error {
+class RootRequired extends Error {
   constructor() {
     super("Need super user privileges: Operation not permitted");
   }

@@ -78,7 +78,7 @@ export interface DecodeOptions {
 type Decoder = ReturnType<typeof compileDecoder>;
 const COMPILE_AFTER = 500;
 
-export class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z.ZodMiniType>
+class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z.ZodMiniType>
   implements ResourceSchema<Resource<K, Stored<S>, Stored<T>>>
 {
   readonly kind: K;

@@ -6,15 +6,11 @@ export {
   POD_IP_ANNOTATION,
   POD_IPS_ANNOTATION,
   podAnnotations,
-  podInterfaceName,
   workloadEndpointFromPod,
 } from "./pod.ts";
 export {
-  type ProfileOrigin,
   profileFromNamespace,
   profileFromServiceAccount,
   profileOrigin,
-  serviceAccountProfileName,
 } from "./profiles.ts";
-export { parseQuantity } from "./quantity.ts";
 export { convertUid } from "./uid.ts";

@@ -1,4 +1,4 @@
-// FelixConfiguration, ClusterInformation and BGPConfiguration as named settings: one key per field, set or gone.
+// FelixConfiguration and ClusterInformation as named settings: one key per field, set or gone.
 import { JsonReader } from "../../lib/json-reader.ts";
 import type { Json } from "../../lib/lossless-json.ts";
 import { FELIX_PARAMETERS, felixParameterOf, felixParameterText } from "../felix-parameters.ts";
@@ -74,50 +74,6 @@ export const clusterInformationProcessor: UpdateProcessor = {
     ];
   },
 };
-
-/** Names of the BGP service's settings, by field. */
-const BGP_FIELDS: Readonly<Record<string, string>> = {
-  logSeverityScreen: "loglevel",
-  nodeToNodeMeshEnabled: "node_mesh",
-  asNumber: "as_num",
-  serviceLoadBalancerIPs: "svc_loadbalancer_ips",
-  serviceExternalIPs: "svc_external_ips",
-  serviceClusterIPs: "svc_cluster_ips",
-  serviceLoadBalancerAggregation: "svc_loadbalancer_aggregation",
-  communities: "communities",
-  prefixAdvertisements: "prefix_advertisements",
-  listenPort: "listen_port",
-  nodeMeshPassword: "node_mesh_password",
-  nodeMeshMaxRestartTime: "node_mesh_restart_time",
-};
-
-export const bgpConfigProcessor: UpdateProcessor = {
-  restart: () => {},
-  process: (update, report) => {
-    const key = resourceKey(update.key, "BGPConfiguration");
-    const host = hostOf(key);
-    if (host === undefined) return [];
-    const resource = resourceOf(update);
-    const fields = new Map(resource === undefined ? [] : fieldsOf(resource, report));
-    return Object.entries(BGP_FIELDS).map(([field, name]): DerivedUpdate => {
-      const value = bgpText(field, fields.get(field));
-      return host === ""
-        ? { key: { type: "bgpGlobalConfig", name }, value }
-        : { key: { type: "bgpHostConfig", host, name }, value };
-    });
-  },
-};
-
-function bgpText(field: string, value: Json | undefined): string | undefined {
-  if (value === undefined || value === null || value === "") return undefined;
-  if (field === "nodeToNodeMeshEnabled") return JSON.stringify({ enabled: value === true });
-  if (field === "logSeverityScreen") return String(value).toLowerCase();
-  if (Array.isArray(value) && field.startsWith("service"))
-    return value.length === 0
-      ? undefined
-      : value.map((item) => String((item as { readonly cidr?: Json }).cidr ?? "")).join(",");
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
 
 /** "" for the settings of all hosts, a name for one, undefined for neither. */
 function hostOf(key: ResourceKey): string | undefined {

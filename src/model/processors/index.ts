@@ -1,10 +1,8 @@
 export {
-  bgpConfigProcessor,
   clusterInformationProcessor,
   felixConfigProcessor,
   felixSettings,
 } from "./configuration.ts";
-export { conflictResolving } from "./conflict-cache.ts";
 export {
   globalNetworkSetProcessor,
   hostEndpointProcessor,
@@ -12,8 +10,8 @@ export {
   parseDscp,
   workloadEndpointProcessor,
 } from "./endpoints.ts";
-export { bgpNodeProcessor, felixNodeProcessor } from "./nodes.ts";
-export { convertPolicy, policyProcessor, profileProcessor, tierProcessor } from "./policies.ts";
+export { felixNodeProcessor } from "./nodes.ts";
+export { policyProcessor, profileProcessor, tierProcessor } from "./policies.ts";
 export { convertPool, poolProcessor, tunnelPoolProcessor } from "./pools.ts";
 export { passThroughOf } from "./shapes.ts";
 export { type DerivedUpdate, passThrough, type StoredUpdate, type UpdateProcessor } from "./processor.ts";

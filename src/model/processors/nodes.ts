@@ -1,14 +1,6 @@
-// A Node as Felix and the BGP service see it. Every key it can set is told each time, set or gone, so a Node that loses
+// A Node as Felix sees it. Every key it can set is told each time, set or gone, so a Node that loses
 // an address loses what was derived from it. An address that is none deletes its key and is reported.
-import {
-  type Cidr,
-  type IpVersion,
-  maskCidr,
-  parseNetwork,
-  tryParseAddress,
-  tryParseCidr,
-  tryParseNetwork,
-} from "../../lib/ip.ts";
+import { type Cidr, tryParseAddress, tryParseCidr, tryParseNetwork } from "../../lib/ip.ts";
 import { JsonReader } from "../../lib/json-reader.ts";
 import type { Block, Wireguard } from "../derived.ts";
 import type { Resource } from "../resource.ts";
@@ -66,40 +58,6 @@ export function felixNodeProcessor(options: { readonly usePodCidr: boolean }): U
   };
 }
 
-/** The BGP service's settings of one host. Blank and gone are two things: a blank says that the node is there. */
-export const bgpNodeProcessor: UpdateProcessor = {
-  restart: () => {},
-  process: (update, report) => {
-    const key = resourceKey(update.key, "Node");
-    const resource = resourceOf(update);
-    const fields = readNode(resource, report);
-    const isThere = resource !== undefined;
-    const bgp = attempt(() => fields?.object("bgp"), report);
-    const wireguard = attempt(() => fields?.object("wireguard"), report);
-    const set = (name: string, value: string | undefined): DerivedUpdate => ({
-      key: { type: "bgpHostConfig", host: key.name, name },
-      value,
-    });
-    const orBlank = (value: string | undefined): string | undefined => value ?? (isThere ? "" : undefined);
-    const asNumber = attempt(() => bgp?.raw("asNumber"), report);
-    return [
-      ...([4, 6] as const).flatMap((version) => [
-        set(`ip_addr_v${version}`, orBlank(attempt(() => networkAddress(bgp, `ipv${version}Address`), report))),
-        set(
-          `network_v${version}`,
-          attempt(() => networkOf(bgp, version), report),
-        ),
-        set(
-          `wireguard_addr_v${version}`,
-          orBlank(attempt(() => address(wireguard, `interfaceIPv${version}Address`), report)),
-        ),
-      ]),
-      set("as_num", asNumber === undefined ? undefined : String(asNumber)),
-      set("rr_cluster_id", orBlank(attempt(() => bgp?.filled("routeReflectorClusterID"), report))),
-    ];
-  },
-};
-
 function readNode(resource: Resource | undefined, report: ReportProblem): JsonReader | undefined {
   return resource === undefined ? undefined : attempt(() => new JsonReader(resource.spec, "spec"), report);
 }
@@ -125,12 +83,6 @@ function networkAddress(fields: JsonReader | undefined, name: string) {
   return text === undefined
     ? undefined
     : (tryParseNetwork(text)?.address ?? fields?.fail(name, "an address such as 10.0.0.1/24"));
-}
-
-function networkOf(bgp: JsonReader | undefined, version: IpVersion): string | undefined {
-  if (networkAddress(bgp, `ipv${version}Address`) === undefined) return undefined;
-  const network = parseNetwork(bgp?.filled(`ipv${version}Address`) ?? "");
-  return maskCidr(network.address, network.length);
 }
 
 function wireguardOf(fields: JsonReader | undefined, resource: Resource | undefined): Wireguard | undefined {

@@ -4,14 +4,14 @@ import { parseCidr } from "../../lib/ip.ts";
 import { keyPath } from "../key-path.ts";
 import { type KindName, kindOf } from "../kinds.ts";
 import { API_VERSION, type Labels, type Resource } from "../resource.ts";
-import { bgpConfigProcessor, clusterInformationProcessor, felixConfigProcessor } from "./configuration.ts";
+import { clusterInformationProcessor, felixConfigProcessor } from "./configuration.ts";
 import {
   globalNetworkSetProcessor,
   hostEndpointProcessor,
   networkSetProcessor,
   workloadEndpointProcessor,
 } from "./endpoints.ts";
-import { bgpNodeProcessor, felixNodeProcessor } from "./nodes.ts";
+import { felixNodeProcessor } from "./nodes.ts";
 import { poolProcessor } from "./pools.ts";
 import type { UpdateProcessor } from "./processor.ts";
 
@@ -343,44 +343,6 @@ describe("DM-130 a node as Felix sees it", () => {
       "gone",
     );
   });
-});
-
-test("DM-131 a node as the BGP service sees it: blank where it says nothing, gone where it is gone", () => {
-  const node: Given = {
-    kind: "Node",
-    name: "n1",
-    spec: { bgp: { ipv4Address: "192.0.2.1/24", asNumber: 64513, routeReflectorClusterID: "1.0.0.1" } },
-  };
-  expect(told(bgpNodeProcessor, node)).toEqual({
-    "/calico/bgp/v1/host/n1/ip_addr_v4": "192.0.2.1",
-    "/calico/bgp/v1/host/n1/network_v4": "192.0.2.0/24",
-    "/calico/bgp/v1/host/n1/wireguard_addr_v4": "",
-    "/calico/bgp/v1/host/n1/ip_addr_v6": "",
-    "/calico/bgp/v1/host/n1/network_v6": "gone",
-    "/calico/bgp/v1/host/n1/wireguard_addr_v6": "",
-    "/calico/bgp/v1/host/n1/as_num": "64513",
-    "/calico/bgp/v1/host/n1/rr_cluster_id": "1.0.0.1",
-  });
-  expect(set(told(bgpNodeProcessor, { kind: "Node", name: "n1" }))).toEqual({});
-  const config = told(bgpConfigProcessor, {
-    kind: "BGPConfiguration",
-    name: "default",
-    spec: {
-      asNumber: 64512,
-      nodeToNodeMeshEnabled: false,
-      logSeverityScreen: "Info",
-      serviceClusterIPs: [{ cidr: "10.0.0.0/8" }],
-    },
-  });
-  expect(set(config)).toEqual({
-    "/calico/bgp/v1/global/as_num": "64512",
-    "/calico/bgp/v1/global/node_mesh": '{"enabled":false}',
-    "/calico/bgp/v1/global/loglevel": "info",
-    "/calico/bgp/v1/global/svc_cluster_ips": "10.0.0.0/8",
-  });
-  expect(
-    set(told(bgpConfigProcessor, { kind: "BGPConfiguration", name: "node.n1", spec: { listenPort: 1179 } })),
-  ).toEqual({ "/calico/bgp/v1/host/n1/listen_port": "1179" });
 });
 
 describe("DM-128 Felix's settings", () => {

@@ -15,7 +15,7 @@ import { silentLogger } from "../../../src/lib/log.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName } from "../../../src/model/index.ts";
 import { createTyphaSyncer } from "../../../src/typha/connect.ts";
-import { FELIX_PREFIXES, typhaSettings } from "../../../src/typha/settings.ts";
+import { typhaSettings } from "../../../src/typha/settings.ts";
 import { TestAuthority } from "../../support/certificates.ts";
 import { EtcdServer } from "../../support/etcd-server.ts";
 import { freePort } from "../../support/free-port.ts";
@@ -61,7 +61,7 @@ class Typha implements AsyncDisposable {
 /** A client as a program makes one: from its environment. */
 async function follow(port: number, syncer: SyncerName): Promise<TestConsumer> {
   const env = { FELIX_TYPHAADDR: `127.0.0.1:${port}` };
-  const settings = typhaSettings(env, FELIX_PREFIXES)!;
+  const settings = typhaSettings(env, ["FELIX_"])!;
   return TestConsumer.run(await createTyphaSyncer({ settings, syncer, hostname: "n1", log: silentLogger, env }));
 }
 
