@@ -12,8 +12,9 @@ const SEED = Number(process.env["CALICO_FUZZ_SEED"] ?? Math.floor(Math.random() 
 const PACKETS = Number(process.env["CALICO_FUZZ_PACKETS"] ?? 1_000_000);
 const PACKETS_PER_STATE = 800;
 const SAY_EVERY_MS = 10_000;
-/** More would be of the same cause. */
-const MISMATCHES_SHOWN = 5;
+/** Of one state more would be of the same cause; of others they may be of another. */
+const SHOWN_PER_STATE = 2;
+const SHOWN_STATES = 5;
 
 const which = process.argv[2];
 if (which === undefined) process.exitCode = await onAll();
@@ -51,6 +52,7 @@ async function onAll(): Promise<number> {
 async function onOne(backend: Backend): Promise<number> {
   const started = performance.now();
   let saidAt = started;
+  let seen = 0;
   let shown = 0;
   const say = (what: string, { packets, passed, states, mismatches, seconds }: FuzzProgress) => {
     const rate = packets / ((performance.now() - started) / 1000);
@@ -66,8 +68,12 @@ async function onOne(backend: Backend): Promise<number> {
     packets: PACKETS,
     packetsPerState: PACKETS_PER_STATE,
     onState: (progress) => {
-      for (; shown < Math.min(progress.mismatches.length, MISMATCHES_SHOWN); shown++)
-        console.log(`soak: MISMATCH on ${progress.mismatches[shown]}`);
+      const fresh = progress.mismatches.slice(seen);
+      seen = progress.mismatches.length;
+      if (fresh.length > 0 && shown++ < SHOWN_STATES) {
+        for (const mismatch of fresh.slice(0, SHOWN_PER_STATE)) console.log(`soak: MISMATCH on ${mismatch}`);
+        console.log(`soak: ${fresh.length} in this state`);
+      }
       if (performance.now() - saidAt < SAY_EVERY_MS) return;
       saidAt = performance.now();
       say("", progress);
