@@ -1,10 +1,11 @@
-// ADD and DEL of one pod from exec to exit, and 30 of each at once: our plugin alone and through the node-local service, on
-// SQLite and on etcd, beside Debian's ptp with host-local, all in one run and interleaved. The wait for policy is not
+// ADD and DEL of one pod from exec to exit, and 30 of each at once: our plugin alone, through the node-local service, and
+// through one that the plugin's own first call has started, on SQLite and on etcd, beside Debian's ptp with host-local, all
+// in one run and interleaved. The wait for policy is not
 // included: no agent runs. Pods and host are network namespaces of the benchmark's own. Each contestant is a node of its
 // own, and no call begins before the kernel is done with the last one: it goes on burying a link after our DEL has
 // returned, and would make the next contestant wait for it.
 import { randomBytes } from "node:crypto";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chooseDatastore, configFromEnvironment, type Datastore, openDatastore } from "../src/datastore/index.ts";
@@ -28,7 +29,9 @@ interface Contestant {
   /** Processor time of ADD and DEL together, its service's included: what a busy machine cannot blur. */
   readonly cpu: number[];
   /** Process of the service. */
-  readonly service?: number;
+  service?: number;
+  /** Where the service listens that its first call starts. */
+  readonly onDemand?: string;
   readonly serviceEnv?: Readonly<Record<string, string>>;
   readonly bursts: number[];
   readonly delBursts: number[];
@@ -55,7 +58,8 @@ try {
   const start = await bareStart();
   for (const contestant of contestants)
     for (const pod of pods.slice(0, 5)) {
-      await call(contestant, "ADD", pod); // the service gets warm, files are read
+      const first = await call(contestant, "ADD", pod); // the service gets warm, files are read
+      await awaitOnDemand(contestant, first.took);
       await call(contestant, "DEL", pod);
     }
   for (const pod of pods.slice(0, PODS))
@@ -75,7 +79,10 @@ try {
       contestant.delBursts.push(await burst(contestant, "DEL"));
     }
   report(contestants, start);
-  for (const contestant of contestants.slice(1)) await breakDown(contestant);
+  for (const { name, onDemand, service } of contestants)
+    if (onDemand !== undefined && servicesOf(onDemand)[0] !== service)
+      throw new Error(`${name}: its service has ended`);
+  for (const contestant of contestants.slice(1)) if (contestant.onDemand === undefined) await breakDown(contestant); // its steps are those of the other services
 } finally {
   await tidy();
 }
@@ -84,9 +91,44 @@ try {
 async function tidy(): Promise<void> {
   for (const child of children) child.kill("SIGKILL");
   await Promise.all(children.map((child) => child.exited));
+  // What calls have started is no child of ours.
+  for (let left = servicesOf(folder); left.length > 0; left = servicesOf(folder)) {
+    for (const pid of left) process.kill(pid, "SIGKILL");
+    await Bun.sleep(20);
+  }
   for (const pod of pods) deleteNamedNamespace(pod);
   deleteNamedNamespace(tag);
   rmSync(folder, { recursive: true, force: true });
+}
+
+/** The first call of a contestant on demand has started its service: waits until that listens, and says what it took. */
+async function awaitOnDemand(contestant: Contestant, firstCallMs: number): Promise<void> {
+  const { name, onDemand } = contestant;
+  if (onDemand === undefined || contestant.service !== undefined) return;
+  const began = performance.now();
+  while (!existsSync(onDemand)) {
+    if (performance.now() - began > 20_000) throw new Error(`${name}: no service was started`);
+    await Bun.sleep(1);
+  }
+  const [service] = servicesOf(onDemand);
+  if (service === undefined) throw new Error(`${name}: whose socket is it?`);
+  contestant.service = service;
+  const listenedMs = performance.now() - began;
+  console.log(
+    `cni: ${name}: the first call took ${firstCallMs.toFixed(1)} ms, the service it started listened ${listenedMs.toFixed(0)} ms later`,
+  );
+}
+
+/** Services whose socket is this one, or in this folder. */
+function servicesOf(socket: string): number[] {
+  return readdirSync("/proc").flatMap((name) => {
+    try {
+      const words = /^\d+$/.test(name) ? readFileSync(`/proc/${name}/cmdline`, "utf8").split("\0") : [];
+      return words[1] === "cni-service" && words.some((word) => word.startsWith(socket)) ? [Number(name)] : [];
+    } catch {
+      return []; // it has ended
+    }
+  });
 }
 
 async function burst(contestant: Contestant, command: "ADD" | "DEL"): Promise<number> {
@@ -172,13 +214,18 @@ async function prepare(): Promise<Contestant[]> {
     const service = await startService(socket, serviceEnv);
     return { ...contestant(name, calico, { ...conf, nodename: "n2", service_socket: socket }), service, serviceEnv };
   };
+  const onDemand = (name: string, conf: Record<string, unknown>): Contestant => {
+    const socket = join(folder, `${name}.sock`);
+    const wish = { service_socket: socket, service_idle_seconds: 120 };
+    return { ...contestant(name, calico, { ...conf, nodename: "n3", ...wish }), onDemand: socket };
+  };
   const ipam = { type: "host-local", subnet: "10.88.0.0/16", dataDir: join(folder, "host-local") };
   const list = [contestant("ptp+host-local", join(STOCK, "ptp"), { type: "ptp", name: "ptp", ipMasq: false, ipam })];
   const sqlite = { datastore_type: "sqlite", sqlite_path: join(folder, "calico.db") };
   await seed({ datastoreType: "sqlite", sqlitePath: sqlite.sqlite_path });
   list.push(contestant("sqlite", calico, sqlite));
   const sqliteEnv = { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: sqlite.sqlite_path };
-  list.push(await served("sqlite, service", sqlite, sqliteEnv));
+  list.push(await served("sqlite, service", sqlite, sqliteEnv), onDemand("sqlite, on demand", sqlite));
   if (Bun.which("etcd") === null) {
     console.log("cni: etcd is not installed, its rows are left out");
     return list;
@@ -189,7 +236,7 @@ async function prepare(): Promise<Contestant[]> {
   const etcdEnv = { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint };
   await seedInside(etcdEnv);
   list.push(contestant("etcd", calico, etcd));
-  list.push(await served("etcd, service", etcd, etcdEnv));
+  list.push(await served("etcd, service", etcd, etcdEnv), onDemand("etcd, on demand", etcd));
   return list;
 }
 
@@ -201,7 +248,7 @@ async function seed(config: Parameters<typeof chooseDatastore>[0]): Promise<void
       value: { apiVersion: API_VERSION, kind, metadata: { name }, spec } as Resource,
     });
   await put("ClusterInformation", "default", { datastoreReady: true });
-  for (const node of ["n1", "n2"]) await put("Node", node, {});
+  for (const node of ["n1", "n2", "n3"]) await put("Node", node, {});
   await put("IPPool", "p4", { cidr: "10.65.0.0/16", blockSize: 26 });
   await store.close();
 }
