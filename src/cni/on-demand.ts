@@ -3,7 +3,14 @@
 // is its standard input; descriptor 3 is the right to stand in.
 import { readFileSync, writeFileSync } from "node:fs";
 import { chooseDatastore, openDatastore } from "../datastore/index.ts";
-import { exitNow, leaveStandardInput, PlaceTaken, readStandardInput, StandIn } from "../kernel/index.ts";
+import {
+  exitNow,
+  leaveStandardInput,
+  PlaceTaken,
+  readStandardInput,
+  StandIn,
+  writeStandardError,
+} from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { filesOfAccess } from "./access.ts";
 import { apiConfig } from "./api-config.ts";
@@ -26,21 +33,32 @@ const MOST_START_MS = 30_000;
 export async function serveOnDemand(path: string, idleSeconds: number): Promise<number> {
   const standIn = StandIn.adopt(path, STAND_IN_FD) ?? StandIn.claim(path);
   if (standIn === undefined) return 0; // another one has come first
-  const conf = parseNetConf(JSON.parse(readStandardInput()) as JsonObject);
-  leaveStandardInput();
-  beOrdinary();
-  const log = logOf(conf);
   let code = 0;
+  let log: Logger | undefined;
   try {
+    const conf = readConf();
+    log = logOf(conf);
+    beOrdinary();
     await serve({ path, idleSeconds, conf, log });
   } catch (error) {
     if (!(error instanceof PlaceTaken)) {
-      log.error("The CNI service cannot run", { error: describeError(error) });
+      log?.error("The CNI service cannot run", { error: describeError(error) });
+      writeStandardError(`calico cni-service: ${describeError(error)}\n`); // which a plugin has shut
       code = 1;
     }
   }
   standIn[Symbol.dispose]();
   return exitNow(code);
+}
+
+function readConf(): NetConf {
+  const text = readStandardInput();
+  leaveStandardInput();
+  try {
+    return parseNetConf(JSON.parse(text) as JsonObject);
+  } catch (error) {
+    throw new Error("standard input holds no network configuration", { cause: error });
+  }
 }
 
 const now = (): Date => new Date();
@@ -61,7 +79,6 @@ async function serve({ path, idleSeconds, conf, log }: Started): Promise<void> {
   const config = chooseDatastore(apiConfig(conf, {}), { env: {} });
   const store = await openDatastore(withServiceRates(config));
   clearTimeout(tooLate);
-  // Both are of what is there now: whatever changed before has been read, whatever changes from here on is noticed.
   const belongings = new Belongings(
     executablePath(),
     filesOfAccess(conf, {}),

@@ -11,6 +11,9 @@ const USAGE = `calico cni-service [--socket PATH] [--idle SECONDS]
   with --idle for the datastore of the network configuration on standard input, until nobody has asked for so long
 `;
 
+/** As in a network configuration. */
+const MOST_IDLE_SECONDS = 3600;
+
 export async function main(argv: readonly string[]): Promise<number> {
   let values: { readonly socket?: string; readonly idle?: string; readonly help?: boolean };
   try {
@@ -18,7 +21,9 @@ export async function main(argv: readonly string[]): Promise<number> {
       args: [...argv],
       options: { socket: { type: "string" }, idle: { type: "string" }, help: { type: "boolean", short: "h" } },
     }));
-    if (values.idle !== undefined && !/^[1-9]\d{0,3}$/.test(values.idle)) throw new RangeError("--idle");
+    const { idle } = values;
+    if (idle !== undefined && !(/^[1-9]\d*$/.test(idle) && Number(idle) <= MOST_IDLE_SECONDS))
+      throw new RangeError("--idle");
   } catch {
     writeSync(2, USAGE);
     return 2;

@@ -13,6 +13,7 @@ import {
   readlinkSync,
   renameSync,
 } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { openSqlite } from "../../../src/datastore/index.ts";
@@ -155,6 +156,18 @@ describe.skipIf(!canRun)("a service on demand", () => {
     expect(await demand.del(pod)).toMatchObject({ code: 0 });
     expect(demand.log()).toContain("The CNI service could not be started");
   }, 60_000);
+
+  test("says in one line what is wrong to who starts it by hand", () => {
+    const calico = join(DIST, "calico");
+    const run = (stdin: string, ...args: string[]) =>
+      Bun.spawnSync([calico, "cni-service", ...args], { env: {}, stdin: Buffer.from(stdin) });
+    const none = run("garbage", "--idle", "5", "--socket", join(tmpdir(), `cni-none-${process.pid}.sock`));
+    expect([none.exitCode, none.stderr.toString()]).toEqual([
+      1,
+      expect.stringMatching(/^calico cni-service: standard input holds no network configuration: [^\n]*\n$/),
+    ]);
+    for (const idle of ["0", "-1", "x", "1.5", "3601"]) expect(run("{}", "--idle", idle).exitCode).toBe(2);
+  });
 
   test("is one, however many calls come at once", async () => {
     await using host = await CniHost.create();
