@@ -77,7 +77,7 @@ async function serve({ path, idleSeconds, conf, log }: Started): Promise<void> {
   for (const signal of signals) process.once(signal, () => end.resolve(signal));
   const tooLate = setTimeout(() => exitNow(1), MOST_START_MS);
   const config = chooseDatastore(apiConfig(conf, {}), { env: {} });
-  const store = await openDatastore(withServiceRates(config));
+  const store = await openDatastore(withServiceRates(config), { mustExist: true });
   clearTimeout(tooLate);
   const belongings = new Belongings(
     executablePath(),

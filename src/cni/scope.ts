@@ -18,7 +18,7 @@ export interface Asked {
 export type Scope = (asked: Asked) => string | undefined;
 
 /** Both kinds of service: programs of the host are called by the plugin. */
-export function notForServices({ request, conf }: Asked): string | undefined {
+export function notForServices({ request, conf }: Omit<Asked, "pid">): string | undefined {
   if (conf.ipam.type !== CALICO_IPAM) return `ipam.type ${conf.ipam.type} is a program of the host`;
   if (isForeign(conf)) return "the dataplane's socket is one of the host";
   if (request.command === "VERSION") return "VERSION needs no service";

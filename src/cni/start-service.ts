@@ -7,6 +7,7 @@ import { isListening, memoryFile, StandIn } from "../kernel/index.ts";
 import { accessOf } from "./access.ts";
 import type { NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
+import { notForServices } from "./scope.ts";
 import { socketNamed } from "./service-client.ts";
 
 /** For which commands a service is worth it: STATUS is asked all the time, whether there are pods or not. */
@@ -25,10 +26,13 @@ export function startService(request: CniRequest, conf: NetConf, env: Environmen
   }
 }
 
-function tryStart({ config }: CniRequest, conf: NetConf, env: Environment): string | undefined {
+function tryStart(request: CniRequest, conf: NetConf, env: Environment): string | undefined {
+  const { config } = request;
   const path = socketNamed(config);
   if (path === "") return "the configuration wants none";
   if (!path.startsWith("/")) return "the socket's path does not begin at the root";
+  const useless = notForServices({ request, conf });
+  if (useless !== undefined) return useless;
   if (BUILD.isSource) return "this is no executable that could be one";
   if (accessOf(conf, env) !== accessOf(conf, {})) return "part of how the datastore is reached is in the environment";
   if (isListening(path)) return "one is there";

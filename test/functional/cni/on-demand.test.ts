@@ -139,6 +139,10 @@ describe.skipIf(!canRun)("a service on demand", () => {
     expect(await demand.call("STATUS", undefined, { conf: status })).toMatchObject({ code: 0 });
     expect(await demand.add(pod, { conf: { service_idle_seconds: 3601 } })).toMatchObject({ json: { code: 999 } });
     expect(await demand.add(pod, { conf: { device_type: "x" } })).toMatchObject({ code: 1 });
+    // No service could do that.
+    const ipam = { type: "host-local", subnet: "10.70.0.0/24", dataDir: `${host.folder}/hl` };
+    expect(await demand.add(pod, { conf: { ipam } })).toMatchObject({ code: 0 });
+    expect(await demand.del(pod, { conf: { ipam } })).toMatchObject({ code: 0 });
     // Only the environment knows the file: what is started would not.
     const inEnvironment = { conf: { sqlite_path: undefined }, env: { CALICO_SQLITE_PATH: host.sqlitePath } };
     expect(await demand.add(pod, inEnvironment)).toMatchObject({ code: 0 });
