@@ -157,19 +157,19 @@ suite("the schema refuses what no program would write", async () => {
   }
 });
 
-suite("defaults are filled in as our own writes do", async () => {
-  const answer = await call("POST", collection("ippools"), {
-    apiVersion: "crd.projectcalico.org/v1",
-    kind: "IPPool",
-    metadata: { name: "p" },
-    spec: { cidr: "10.0.0.0/16" },
-  });
-  expect(answer.body["spec"]).toEqual({
-    cidr: "10.0.0.0/16",
-    vxlanMode: "Never",
-    ipipMode: "Never",
+suite("the server fills in the defaults that the original's definitions have, and no others", async () => {
+  const made = async (plural: string, kind: string, name: string, spec: object) => {
+    const apiVersion = "crd.projectcalico.org/v1";
+    return (await call("POST", collection(plural), { apiVersion, kind, metadata: { name }, spec })).body["spec"];
+  };
+  const pool = { cidr: "10.0.0.0/16" };
+  expect(await made("ippools", "IPPool", "p", pool)).toEqual({
+    ...pool,
     nodeSelector: "all()",
-    allowedUses: ["Workload", "Tunnel"],
     assignmentMode: "Automatic",
   });
+  expect(await made("tiers", "Tier", "t", {})).toEqual({ defaultAction: "Deny" });
+  // A default in one node's settings would hide what is set for all nodes.
+  const node = await made("felixconfigurations", "FelixConfiguration", "node.n1", {});
+  expect(node).toEqual({ nftablesMode: "Auto", nftablesFlowTableOffload: "Disabled" });
 });

@@ -31,6 +31,7 @@ import {
   uint32,
   initial,
   isDuration,
+  unserved,
 } from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext, type Stored } from "./kind.ts";
 
@@ -207,8 +208,8 @@ const spec = object({
   bpfDataIfacePattern: field(regex()),
   bpfL3IfacePattern: field(regex()),
   bpfConnectTimeLoadBalancingEnabled: bool(),
-  bpfConnectTimeLoadBalancing: initial(choice("TCP", "Enabled", "Disabled"), "TCP"),
-  bpfHostNetworkedNATWithoutCTLB: initial(onOff(), "Enabled"),
+  bpfConnectTimeLoadBalancing: unserved(initial(choice("TCP", "Enabled", "Disabled"), "TCP")),
+  bpfHostNetworkedNATWithoutCTLB: unserved(initial(onOff(), "Enabled")),
   bpfExternalServiceMode: field(anyCase("Tunnel", "DSR")),
   bpfDSROptoutCIDRs: networks(),
   bpfExtToServiceConnmark: pointer(uint32()),
@@ -273,7 +274,7 @@ const spec = object({
   serviceLoopPrevention: field(choice("Drop", "Reject", "Disabled")),
   workloadSourceSpoofing: field(choice("Disabled", "Any")),
   mtuIfacePattern: field(regex()),
-  floatingIPs: preset(onOff(), "Disabled"),
+  floatingIPs: unserved(preset(onOff(), "Disabled")),
   localSubnetL2Reachability: pointer(choice("Disabled", "PodsAndLoadBalancers")),
   localSubnetL2ReachabilityRefreshInterval: time(),
   windowsManageFirewallRules: pointer(onOff()),

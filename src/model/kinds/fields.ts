@@ -44,6 +44,11 @@ export const pointer = <S extends Schema>(schema: S) => extra(z.exactOptional(sc
 export const preset = <S extends Schema>(schema: S, value: z.output<S>) => z._default(schema, value as never);
 export const initial = <S extends Schema>(schema: S, value: z.output<S>) =>
   extra(z._default(schema, value as never), { pointer: true });
+/**
+ * The default is filled in by who writes through us, and not by an API server: what nobody said stays unsaid there. One
+ * in the settings of a node would hide what is set for all nodes.
+ */
+export const unserved = <S extends Schema>(schema: S) => extra(schema, { openapi: { default: undefined } });
 export const always = <S extends Schema>(schema: S, value: z.output<S>) =>
   extra(z._default(schema, value as never), { pointer: true, openapi: { default: undefined } });
 

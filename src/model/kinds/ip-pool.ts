@@ -14,10 +14,11 @@ import {
   selector,
   text,
   initial,
+  unserved,
 } from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext, type Stored } from "./kind.ts";
 
-const encapsulation = () => preset(choice("Never", "Always", "CrossSubnet"), "Never");
+const encapsulation = () => unserved(preset(choice("Never", "Always", "CrossSubnet"), "Never"));
 
 const spec = object({
   cidr: extra(text(), { decode: canonicalCidr, openapi: { format: "cidr" } }),
@@ -29,7 +30,7 @@ const spec = object({
   blockSize: field(integer(0, 128)),
   nodeSelector: preset(selector(1024), "all()"),
   namespaceSelector: field(selector(1024)),
-  allowedUses: preset(list(choice("Workload", "Tunnel", "LoadBalancer"), 10), ["Workload", "Tunnel"]),
+  allowedUses: unserved(preset(list(choice("Workload", "Tunnel", "LoadBalancer"), 10), ["Workload", "Tunnel"])),
   assignmentMode: initial(choice("Automatic", "Manual"), "Automatic"),
 });
 const status = object({ conditions: field(list(condition())) });

@@ -15,6 +15,7 @@ import {
   regex,
   selector,
   subdomain,
+  unserved,
 } from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext } from "./kind.ts";
 import { checkAnnotations } from "./policy-rule.ts";
@@ -41,7 +42,7 @@ const controllers = object({
           templates: field(list(template)),
         }),
       ),
-      leakGracePeriod: preset(duration(), "15m0s"),
+      leakGracePeriod: unserved(preset(duration(), "15m0s")),
     }),
   ),
   policy: periodic(),

@@ -1,11 +1,11 @@
 // Tier: an ordered group of policies, and what happens to traffic its policies apply to but do not decide.
 import { BUILT_IN_TIERS, isBuiltInTier } from "../built-in-tiers.ts";
 import { isDnsLabel } from "../formats.ts";
-import { choice, condition, field, initial, list, number, object } from "./fields.ts";
+import { choice, condition, field, initial, list, number, object, unserved } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 
 const spec = object({
-  order: initial(number(), 1_000_000),
+  order: unserved(initial(number(), 1_000_000)),
   defaultAction: initial(choice("Deny", "Pass"), "Deny"),
 });
 const status = object({ conditions: field(list(condition())) });
