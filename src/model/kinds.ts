@@ -103,6 +103,18 @@ export function kindOf(name: KindName): Kind {
 export const findKind = (name: string): Kind | undefined => BY_NAME.get(name as KindName);
 export const findKindByPlural = (plural: string): Kind | undefined => BY_PLURAL.get(plural);
 
+/** The status a reader sees, and the other datastores keep, although nobody has written one. */
+export const INITIAL_STATUS: Readonly<Partial<Record<KindName, object>>> = {
+  Tier: {},
+  KubeControllersConfiguration: {},
+  CalicoNodeStatus: {
+    lastUpdated: null,
+    agent: { birdV4: {}, birdV6: {} },
+    bgp: { numberEstablishedV4: 0, numberNotEstablishedV4: 0, numberEstablishedV6: 0, numberNotEstablishedV6: 0 },
+    routes: {},
+  },
+};
+
 const TIERED: readonly KindName[] = [
   "NetworkPolicy",
   "GlobalNetworkPolicy",

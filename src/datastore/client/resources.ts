@@ -11,6 +11,7 @@ import {
 import type { Revision, Stored, WatchEvent } from "../datastore.ts";
 import { ValidationFailed } from "../errors.ts";
 import { withTierLabel } from "./policy-flow.ts";
+import { withReadDefaults } from "./read-defaults.ts";
 
 export interface ResourceName<K extends KindName = KindName> {
   readonly kind: K;
@@ -68,9 +69,9 @@ export function queryOf({ kind, namespace, name, namePrefix }: ResourceQuery) {
   } as const;
 }
 
-/** A stored resource as users see it: with its revision, policies with their tier as label. */
+/** A stored resource as users see it: with its revision and what is understood, policies with their tier as label. */
 export function shown({ value, revision }: Stored<ResourceKey>): Resource {
-  const resource = isTieredKind(value.kind) ? withTierLabel(value) : value;
+  const resource = isTieredKind(value.kind) ? withTierLabel(value) : withReadDefaults(value);
   return { ...resource, metadata: { ...resource.metadata, resourceVersion: revision } };
 }
 

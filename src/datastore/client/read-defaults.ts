@@ -1,0 +1,46 @@
+// What a reader sees although nobody wrote it: resources made by older programs, or past ours through the Kubernetes API,
+// lack what we would have filled in.
+import { ipVersion, tryParseCidr } from "../../lib/ip.ts";
+import { INITIAL_STATUS, type Resource } from "../../model/index.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const BLOCK_SIZE = { 4: 26, 6: 122 } as const;
+const DEFAULTS: Readonly<Partial<Record<Resource["kind"], (spec: Fields) => Fields>>> = {
+  IPPool: (spec) => {
+    const cidr = typeof spec["cidr"] === "string" ? tryParseCidr(spec["cidr"]) : undefined;
+    return {
+      ...(cidr === undefined ? {} : { blockSize: BLOCK_SIZE[ipVersion(cidr)] }),
+      vxlanMode: "Never",
+      ipipMode: "Never",
+      nodeSelector: "all()",
+      allowedUses: ["Workload", "Tunnel"],
+      assignmentMode: "Automatic",
+    };
+  },
+  Tier: () => ({ order: 1_000_000, defaultAction: "Deny" }),
+};
+
+export function withReadDefaults(resource: Resource): Resource {
+  const initial = INITIAL_STATUS[resource.kind];
+  const defaults = DEFAULTS[resource.kind];
+  if (initial === undefined && defaults === undefined) return resource;
+  const status = resource.status ?? initial;
+  return {
+    ...resource,
+    ...(defaults === undefined ? {} : { spec: completed(resource.spec, defaults) }),
+    ...(status === undefined ? {} : { status }),
+  };
+}
+
+function completed(spec: unknown, defaultsOf: (spec: Fields) => Fields): unknown {
+  if (spec !== undefined && (typeof spec !== "object" || spec === null)) return spec;
+  const fields: Fields = spec === undefined ? {} : (spec as Fields);
+  const missing = Object.entries(defaultsOf(fields)).filter(([name]) => isUnsaid(name, fields[name]));
+  return missing.length === 0 ? spec : { ...fields, ...Object.fromEntries(missing) };
+}
+
+/** A tier may be the very first: 0 says something there. */
+const isUnsaid = (name: string, value: unknown): boolean =>
+  value === undefined || value === null || value === "" || (value === 0 && name !== "order") || isEmptyList(value);
+const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
