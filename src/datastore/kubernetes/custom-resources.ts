@@ -132,10 +132,10 @@ export function hideMetadata(metadata: Metadata, keepName: boolean): Partial<Kub
   const hidden: Record<string, unknown> = {};
   for (const field of HIDDEN_FIELDS) {
     if (field === "name" && !keepName) continue;
-    const value = metadata[field];
-    if (value !== undefined && !isEmpty(value)) hidden[field] = value;
+    const value = metadata[field] ?? (field === "creationTimestamp" ? null : undefined);
+    if (value === undefined || isEmpty(value)) continue;
+    hidden[field] = field === "labels" || field === "annotations" ? sorted(value as Labels) : value;
   }
-  hidden["creationTimestamp"] ??= null;
   const labels = visible(metadata.labels);
   return {
     ...(metadata.uid === undefined ? {} : { uid: convertUid(metadata.uid) }),
@@ -211,6 +211,9 @@ function turnOwner(owner: OwnerReference): OwnerReference {
 
 const visible = (map: Labels | undefined): Record<string, string> =>
   Object.fromEntries(Object.entries(map ?? {}).filter(([key]) => VISIBLE.test(key) && key !== METADATA_ANNOTATION));
+
+/** One text for one content, whoever writes it. */
+const sorted = (map: Labels): Labels => Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 const isEmpty = (value: unknown): boolean =>
   typeof value === "object" && value !== null && Object.keys(value).length === 0;
