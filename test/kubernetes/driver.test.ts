@@ -355,7 +355,7 @@ suite("DM-060 a pod that cannot be converted is left out of lists and counts as 
   await using watched = await opened({ onUnreadable: (error) => complaints.push(error.message) });
   const endpoints = { type: "resource", kind: "WorkloadEndpoint" } as const;
   await using log = await EventLog.open(watched.store, endpoints, (await watched.store.list(endpoints)).revision);
-  const body = { metadata: { annotations: { "cni.projectcalico.org/floatingIPs": "not json" } } };
+  const body = { metadata: { annotations: { "cni.projectcalico.org/allowedSourcePrefixes": "not json" } } };
   const contentType = "application/merge-patch+json";
   await cluster.api.json({ method: "PATCH", path: "/api/v1/namespaces/ns1/pods/p1", body, contentType });
   await log.until(1);
