@@ -205,9 +205,10 @@ export class HostRules implements Manager {
     const anywhere = targets.get("*");
     targets.delete("*");
     const before: Rule[] = [];
+    const otherwise: Rule[] = [];
     if (place === "mangle" && direction === "out" && anywhere !== undefined)
       for (const pattern of workloadPatterns(config))
-        before.push({
+        otherwise.push({
           match: [outInterface(pattern)],
           action: returnAction,
           comments: ["Skip egress WHEP policy for traffic to local workload"],
@@ -223,8 +224,8 @@ export class HostRules implements Manager {
         action: returnAction,
         comments: ["Keep the agent health port open on the loopback"],
       });
-    const otherwise: Rule[] =
-      anywhere === undefined ? [] : [{ action: goto(anywhere), ifRefused: closedDetour(closedOf(place, direction)) }];
+    if (anywhere !== undefined)
+      otherwise.push({ action: goto(anywhere), ifRefused: closedDetour(closedOf(place, direction)) });
     return { kind: "dispatch", name, direction, targets, before, otherwise, isHostWide: true };
   }
 }
@@ -232,7 +233,7 @@ export class HostRules implements Manager {
 /** The same choice by plain rules, to other chains. */
 function closedDispatch(
   name: string,
-  { before = [], direction }: DispatchChain,
+  { before = [], direction, otherwise }: DispatchChain,
   chains: ReadonlyMap<string, string>,
 ): RuleChain {
   const rules: Rule[] = [...before];
@@ -240,7 +241,7 @@ function closedDispatch(
     if (interfaceName !== "*")
       rules.push({ match: [{ kind: "interface", direction, name: interfaceName }], action: goto(to) });
   const anywhere = chains.get("*");
-  if (anywhere !== undefined) rules.push({ action: goto(anywhere) });
+  if (anywhere !== undefined) rules.push(...otherwise.slice(0, -1), { action: goto(anywhere) });
   return hostChain(name, rules);
 }
 
