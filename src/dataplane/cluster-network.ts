@@ -18,12 +18,15 @@ export function createClusterNetwork(options: {
   readonly mtus: Mtus;
   readonly kernel: RouteKernel;
   readonly registry: EndpointRegistry;
-  readonly tables: readonly RouteTable[];
+  readonly versions: readonly IpVersion[];
+  /** None when routes are somebody else's: tunnels and their neighbours are ours all the same. */
+  readonly tables: readonly RouteTable[] | undefined;
   /** For a tunnel that was made or found good. */
   readonly switchOffChecksums?: (device: string) => void;
   readonly logger: Logger;
 }): { readonly managers: readonly Manager[]; readonly links: readonly Reconciler[] } {
-  const { parameters, facts, mtus, kernel, registry, tables, switchOffChecksums: afterwards, logger } = options;
+  const { parameters, facts, mtus, kernel, registry, versions, tables, logger } = options;
+  const { switchOffChecksums: afterwards } = options;
   const managers: Manager[] = [];
   const links: Reconciler[] = [];
   const exclusive = exclusiveProtocol(parameters.DeviceRouteProtocol);
@@ -32,8 +35,8 @@ export function createClusterNetwork(options: {
     version: IpVersion,
     tunnel?: { interfaceName: string; mtu: number; protocol: number },
   ): ClusterRoutes | undefined => {
-    const table = tables.find((t) => t.version === version);
-    if (table === undefined) return undefined;
+    const table = tables === undefined ? UNWRITTEN : tables.find((t) => t.version === version);
+    if (table === undefined || !versions.includes(version)) return undefined;
     const manager = new ClusterRoutes({
       kind,
       version,
@@ -89,3 +92,5 @@ export function createClusterNetwork(options: {
     for (const version of [4, 6] as const) routes("no-encap", version);
   return { managers, links };
 }
+
+const UNWRITTEN: Pick<RouteTable, "set" | "remove"> = { set: () => {}, remove: () => {} };

@@ -229,8 +229,9 @@ export class LinuxDataplane implements DataplaneDriver {
     this.#listeners = [migrations, ...localSubnet];
     const mtus = detectMtus(kernel.routes.links.list(), parameters, facts);
     const { switchOffChecksums } = kernel;
+    const written = parameters.RouteSyncDisabled ? undefined : tables;
     const cluster = createClusterNetwork({
-      ...{ parameters, facts, mtus, kernel: kernel.routes, registry, tables, logger },
+      ...{ parameters, facts, mtus, kernel: kernel.routes, registry, versions, tables: written, logger },
       ...(switchOffChecksums === undefined ? {} : { switchOffChecksums }),
     });
     const encryption = createEncryption({

@@ -3,6 +3,7 @@ import { ROUTE_TYPE, type RouteUpdate } from "../../calc/index.ts";
 import { memoryRouteKernel } from "../../kernel/index.ts";
 import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
 import { silentLogger } from "../../lib/log.ts";
+import { createClusterNetwork } from "../cluster-network.ts";
 import type { ManagerMessage } from "../manager.ts";
 import { mainTableOwnership } from "../routes/ownership.ts";
 import { RouteTable } from "../routes/route-table.ts";
@@ -215,4 +216,39 @@ test("FD-142 a borrowed address that is a tunnel's own end lies on the link, a b
     "10.65.1.9/32 via 10.65.2.0 dev vxlan.calico proto 3 onlink mtu 1450",
     "10.65.2.0/32 dev vxlan.calico proto 3 mtu 1450",
   ]);
+});
+
+test("FD-129 who leaves routes to others has the tunnel and its neighbours all the same", () => {
+  const kernel = memoryRouteKernel();
+  kernel.links.create({ name: "eth0", type: { kind: "dummy" } });
+  kernel.links.set("eth0", { up: true });
+  const registry = new EndpointRegistry(() => false);
+  const { managers, links } = createClusterNetwork({
+    parameters: { VXLANVNI: 4096, VXLANPort: 4789, DeviceRouteProtocol: 3, ProgramClusterRoutes: "Disabled" } as never,
+    facts: { hostname: "node-a", vxlanEnabled: true, vxlanEnabledV6: true } as never,
+    mtus: { vxlan: 1450, vxlanV6: 1430 } as never,
+    ...{ kernel, registry, versions: [4], tables: undefined, logger: silentLogger },
+  });
+  const addresses = new Set([NODE[4] as IpAddress]);
+  const index = kernel.links.get("eth0")?.index ?? 0;
+  const messages: ManagerMessage[] = [
+    { type: "interfaceState", name: "eth0", index, state: "up" },
+    { type: "interfaceAddresses", name: "eth0", addresses },
+    OWN_END,
+    OTHER_END,
+  ];
+  for (const message of messages) {
+    registry.onUpdate(message);
+    for (const manager of managers) manager.onUpdate(message);
+  }
+  registry.resolve?.();
+  const { signal } = new AbortController();
+  for (const manager of managers) manager.apply?.(signal);
+  for (let round = 0; round < 2; round++) for (const link of links) link.apply(signal);
+  const device = kernel.links.get("vxlan.calico");
+  expect(kernel.links.get("vxlan-v6.calico")).toBeUndefined();
+  expect(
+    kernel.neighbours.listForwarding(device?.index ?? 0).map(({ mac, destination }) => [mac, destination]),
+  ).toEqual([["66:00:00:00:00:02", "192.0.2.11"]]);
+  expect(kernel.routes.list({ version: 4, table: 254 }).filter(({ protocol }) => protocol === 3)).toEqual([]);
 });

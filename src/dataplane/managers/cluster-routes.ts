@@ -21,7 +21,7 @@ export interface ClusterRoutesOptions {
   readonly kind: ClusterRouteKind;
   readonly version: IpVersion;
   readonly hostname: string;
-  readonly table: RouteTable;
+  readonly table: Pick<RouteTable, "set" | "remove">;
   readonly registry: EndpointRegistry;
   /** The tunnel's device; none without one. */
   readonly tunnel?: { readonly interfaceName: string; readonly mtu: number; readonly protocol: number };
