@@ -31,6 +31,7 @@ const SAMPLES: Readonly<Record<string, { text: string; value: unknown; bad: read
   file: { text: "/there", value: "/there", bad: ["/not/there"] },
   program: { text: "driver", value: "/bin/driver", bad: ["no-such-driver"] },
   integer: { text: "0x10", value: 16, bad: ["ten", "1.5"] },
+  "integer ≥ 0": { text: "0", value: 0, bad: ["-1"] },
   "integer ≥ -1": { text: "-1", value: -1, bad: ["-2"] },
   "integer 1–2147483646": { text: "7", value: 7, bad: ["0", "2147483647"] },
   "integer 1–3000": { text: "3000", value: 3000, bad: ["0", "3001"] },
@@ -122,6 +123,29 @@ for (const name of parameterNames()) {
     }
   });
 }
+
+test("FC-031 whole numbers, ports and masks are read as Go writes them", () => {
+  const read = (name: "HealthPort" | "VXLANVNI" | "IptablesMarkMask", text: string) => {
+    const given = engine();
+    given.update({ "environment variable": { [name]: text } });
+    return given.config[name];
+  };
+  for (const [text, value] of [
+    ["0x10", 16],
+    ["010", 8],
+    ["0o10", 8],
+    ["0b101", 5],
+    ["1_000", 1000],
+    ["+5", 5],
+    ["-0", 0],
+  ] as const) {
+    expect(read("VXLANVNI", text)).toBe(value);
+    expect(read("HealthPort", text)).toBe(value);
+  }
+  for (const text of ["08", "1__0", "_1", "0x", "65536", "-1"]) expect(read("HealthPort", text)).toBe(9099);
+  expect(read("IptablesMarkMask", "0xff_00")).toBe(0xff00);
+  expect(() => read("IptablesMarkMask", "010")).toThrow(ConfigError);
+});
 
 test("FC-037 there are as many settings as the original has", () => expect(parameterNames()).toHaveLength(218));
 

@@ -59,10 +59,19 @@ export function integer(min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INT
   const bounds =
     min === Number.MIN_SAFE_INTEGER ? "" : max === Number.MAX_SAFE_INTEGER ? ` ≥ ${min}` : ` ${min}–${max}`;
   return type(`integer${bounds}`, 0, `a whole number${bounds}`, (given) => {
-    if (!/^[+-]?(\d+|0x[0-9a-f]+)$/i.test(given)) return undefined;
-    const value = given.startsWith("-") ? -Number(given.slice(1)) : Number(given.replace(/^\+/, ""));
-    return Number.isSafeInteger(value) && value >= min && value <= max ? value : undefined;
+    const value = readInteger(given);
+    return value !== undefined && value >= min && value <= max ? value : undefined;
   });
+}
+
+/** As Go writes them: `0x10`, `0b10`, `0o10` and `010` too, and `_` between digits. */
+function readInteger(given: string): number | undefined {
+  const [, sign, text = ""] =
+    /^([+-]?)(0x(?:_?[\da-f])+|0b(?:_?[01])+|0o?(?:_?[0-7])+|0|[1-9](?:_?\d)*)$/i.exec(given) ?? [];
+  if (text === "") return undefined;
+  const digits = text.replaceAll("_", "").toLowerCase();
+  const value = Number(/^0\d/.test(digits) ? `0o${digits.slice(1)}` : digits);
+  return Number.isSafeInteger(value) ? (sign === "-" && value !== 0 ? -value : value) : undefined;
 }
 const readNumber = (given: string): number | undefined =>
   /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(given) ? Number(given) : undefined;
@@ -205,7 +214,10 @@ export const cidrList = type<readonly Cidr[]>("CIDR list", [], "prefixes such as
 );
 const readPort = (given: string): number | undefined =>
   /^\d{1,5}$/.test(given) && Number(given) <= 65535 ? Number(given) : undefined;
-export const port = type("port", 0, "a port, 0 to 65535", readPort);
+export const port = type("port", 0, "a port, 0 to 65535", (given) => {
+  const value = readInteger(given);
+  return value !== undefined && value >= 0 && value <= 65_535 ? value : undefined;
+});
 
 export interface FailsafePort {
   readonly protocol: "tcp" | "udp";
@@ -244,8 +256,8 @@ export const portRanges = type<readonly PortSpan[]>("port ranges", [], "ranges s
   each(given, readSpan),
 );
 export const markMask = type("mark mask", 0, "a 32-bit mask with at least two bits set", (given) => {
-  if (!/^(0x[0-9a-f]{1,8}|\d+)$/i.test(given)) return undefined;
-  const value = Number(given);
+  const value = /^\d/.test(given) ? readInteger(given) : undefined;
+  if (value === undefined) return undefined;
   const bits = value <= 0xffffffff ? value.toString(2).replaceAll("0", "").length : 0;
   return bits >= 2 ? value : undefined;
 });

@@ -38,7 +38,7 @@ export const processParameters = {
   LogDebugFilenameRegex: row(regexp, "", "debug logs only from matching source files"),
   LogPrefix: row(text, "calico-packet", "prefix of packet LOG rules; %t tier %k kind %n/%p name"),
   LogActionRateLimit: row(rate, "", "`N/second|minute|hour|day` for Log action"),
-  LogActionRateLimitBurst: row(integer(), "5", "burst (range tag mis-written: every number ≥0 passes)"),
+  LogActionRateLimitBurst: row(integer(0), "5", "burst"),
   PrometheusMetricsEnabled: row(flag, "false", "serve `/metrics`"),
   PrometheusMetricsHost: row(hostAddress, "", "bind host"),
   PrometheusMetricsPort: row(port, "9091", "bind port"),
