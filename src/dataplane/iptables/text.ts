@@ -95,7 +95,7 @@ export function actionText(a: PlainAction, features: IptablesFeatures): string {
     case "notrack":
       return `--jump ${a.kind.toUpperCase()}`;
     case "reject":
-      return `--jump REJECT${a.with === undefined ? "" : ` --reject-with ${a.with}`}`;
+      return a.with === undefined ? "--jump REJECT" : `-j REJECT --reject-with ${a.with}`;
     case "jump":
     case "goto":
       return `--${a.kind} ${a.chain}`;

@@ -81,7 +81,7 @@ test("FD-070 limits come first, then what is known, then the connection limit, t
   expect(limited.slice(4)).toEqual([
     `${ESTABLISHED} --jump ACCEPT`,
     INVALID,
-    `${comment("Reject connections over ingress connection limit")} -p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN -m connlimit --connlimit-above 7 --connlimit-mask 0 --jump REJECT --reject-with tcp-reset`,
+    `${comment("Reject connections over ingress connection limit")} -p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN -m connlimit --connlimit-above 7 --connlimit-mask 0 -j REJECT --reject-with tcp-reset`,
     "--jump cali-failsafe-in",
     BEGIN,
     CLOSED,
