@@ -31,20 +31,21 @@ interface Candidate extends IpNetwork {
 
 /** @throws NodeFailure when there is no such method; undefined when it finds nothing */
 export async function autodetect(method: string, inputs: DetectionInputs): Promise<IpNetwork | undefined> {
-  const [, word = "", argument = ""] = /^([^=]*)(?:=(.*))?$/s.exec(method) ?? [];
+  // An argument that is empty is one: any interface, none, a host that cannot be reached.
+  const [, word = "", argument = ""] = /^([^=]*)=(.*)$/s.exec(method) ?? [];
   if (method === "" || method === "first-found")
     return firstOf(inputs, (name) => !isSkipped(name), "it is an interface of the host's own");
-  if (word === "interface" && argument !== "") {
+  if (word === "interface") {
     const wanted = patterns(argument, method);
     return firstOf(inputs, (name) => wanted.some((pattern) => pattern.test(name)), `it matches ${argument}`);
   }
-  if (word === "skip-interface" && argument !== "") {
+  if (word === "skip-interface") {
     const unwanted = patterns(argument, method);
     const isWanted = (name: string) => !isSkipped(name) && !unwanted.some((pattern) => pattern.test(name));
     return firstOf(inputs, isWanted, `it is not skipped by ${argument}`);
   }
   if (word === "cidr") return inCidrs(inputs, argument);
-  if (word === "can-reach" && argument !== "") return towards(inputs, argument);
+  if (word === "can-reach") return argument === "" ? undefined : towards(inputs, argument);
   if (method.startsWith("kubernetes-internal-ip")) return kubernetesAddress(inputs);
   throw new NodeFailure(
     `Invalid IP autodetection method: ${method}: want first-found, interface=REGEX, skip-interface=REGEX, cidr=CIDR, can-reach=HOST or kubernetes-internal-ip`,

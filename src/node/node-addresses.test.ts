@@ -96,6 +96,7 @@ const table: { id: string; name: string; wish: Wish; before?: NodeSpec; want: st
     wish: { method: "interface=docker0" },
     want: "172.17.0.1/16",
   },
+  { id: "NB-027", name: "interface= without a pattern is any", wish: { method: "interface=" }, want: "10.65.0.1/32" },
   { id: "NB-027", name: "skip-interface=", wish: { method: "skip-interface=eth1" }, want: "192.0.2.11/24" },
   {
     id: "NB-028",
@@ -131,6 +132,14 @@ const refused: { id: string; name: string; wish: Wish; why: string }[] = [
   },
   { id: "NB-026", name: "an unknown method", wish: { method: "nonsense" }, why: "Invalid IP autodetection method" },
   { id: "NB-027", name: "a broken pattern", wish: { method: "interface=(" }, why: "no pattern" },
+  { id: "NB-027", name: "all skipped", wish: { method: "skip-interface=" }, why: "failed to autodetect" },
+  {
+    id: "NB-027",
+    name: "a method without its =",
+    wish: { method: "interface" },
+    why: "Invalid IP autodetection method",
+  },
+  { id: "NB-028", name: "nobody to reach", wish: { method: "can-reach=" }, why: "failed to autodetect" },
   { id: "NB-028", name: "nothing reached", wish: { method: "can-reach=nowhere" }, why: "failed to autodetect" },
   { id: "NB-029", name: "a broken CIDR", wish: { method: "cidr=10.0.0.0/99" }, why: "failed to autodetect" },
   {
