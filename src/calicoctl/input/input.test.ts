@@ -315,19 +315,36 @@ test("resolve: the core schema of YAML 1.2, and no number is bent", () => {
     ["-7", -7],
     ["0o17", 15],
     ["0x1F", 31],
-    ["017", "017"],
+    ["017", 15],
+    ["-010", -8],
+    ["00", 0],
+    ["08", "08"],
+    ["0b11", 3],
+    ["0x_1F", 31],
+    ["_1", "_1"],
     ["1.5", 1.5],
     ["1e3", 1000],
     [".5", 0.5],
     ["9007199254740993", 9007199254740993n],
     ["18446744073709551615", 18446744073709551615n],
-    ["1_000", "1_000"],
+    ["1_000", 1000],
+    ["0b1111111111111111111111111111111111111111111111111111111", 36028797018963967n],
     ["10.0.0.1", "10.0.0.1"],
     ["2026-01-01", "2026-01-01"],
     [".inf", ".inf"],
     ["12:30:45", "12:30:45"],
   ];
   for (const [text, want] of cases) expect([text, resolve(text)]).toEqual([text, want]);
+});
+
+test("a number with a leading zero is the one the original reads, and text stays as written", async () => {
+  using line = new CommandLine();
+  const peer =
+    "apiVersion: projectcalico.org/v3\nkind: BGPPeer\nmetadata: {name: '010', labels: {a: 010, b: 0b11, c: 1_000}}\nspec: {peerIP: 10.0.0.1, asNumber: 010}\n";
+  await line.given(peer);
+  const [stored] = await line.stored("BGPPeer");
+  expect(stored?.metadata.labels).toEqual({ a: "010", b: "0b11", c: "1_000" });
+  expect(stored?.spec).toMatchObject({ asNumber: 8 });
 });
 
 test("a key named __proto__ is a key", () => {
