@@ -1,35 +1,44 @@
 // The node-local service on etcd: pods that come together share their writes, and an etcd that is silent or gone does not
 // make anybody wait beyond the deadline.
 import { type ChildProcess } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { canRun, CniHost, collect, DIST, k8s, type PluginRun, type Pod } from "./cni-host.ts";
+import { OnDemand } from "./on-demand.ts";
 
 const ENDPOINT = "http://127.0.0.1:2379"; // of the test's own namespace
 const hasEtcd = Bun.which("etcd") !== null;
 if (!hasEtcd) console.log("CNI tests on etcd need etcd: skipped");
 
-async function cluster(host: CniHost) {
-  const env = { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: ENDPOINT };
+const ENV = { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: ENDPOINT };
+const CONF = { datastore_type: "etcdv3", etcd_endpoints: ENDPOINT };
+
+async function startEtcd(host: CniHost) {
   const etcd: ChildProcess = host.start("etcd", [
     ...["--data-dir", join(host.folder, "etcd"), "--unsafe-no-fsync", "--log-level", "error", "--logger", "zap"],
   ]);
   const store = async (what: string): Promise<string> => {
-    const run = await collect(host.start(process.execPath, [join(import.meta.dir, "etcd-store.ts"), what], env));
+    const run = await collect(host.start(process.execPath, [join(import.meta.dir, "etcd-store.ts"), what], ENV));
     if (run.code !== 0) throw new Error(`etcd-store ${what}: ${run.stderr}`);
     return run.stdout.trim();
   };
   await store("seed");
+  return { etcd, left: async () => JSON.parse(await store("left")) as unknown };
+}
+
+async function cluster(host: CniHost) {
+  const { etcd, left } = await startEtcd(host);
   const socket = join(host.folder, "run/cni.sock");
-  const service = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], env);
+  const service = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], ENV);
   let log = "";
   service.stderr?.on("data", (chunk: Buffer) => (log += chunk.toString()));
   await eventually(() => log.includes("listens"));
-  const conf = { service_socket: socket, datastore_type: "etcdv3", etcd_endpoints: ENDPOINT };
+  const conf = { service_socket: socket, ...CONF };
   const call = (command: string, pod: Pod, i: number): Promise<PluginRun> =>
     host.call(command, pod, { conf, ...k8s("ns1", `p${i}`) });
-  return { etcd, call, left: async () => JSON.parse(await store("left")) as unknown };
+  return { etcd, call, left };
 }
 
 describe.skipIf(!canRun || !hasEtcd)("service on etcd", () => {
@@ -68,5 +77,28 @@ describe.skipIf(!canRun || !hasEtcd)("service on etcd", () => {
     expect(gone.filter(({ code }) => code !== 0)).toEqual([]);
     expect(await left()).toEqual({ allocations: 0, handles: 0, endpoints: 0 });
     expect(host.workloadLinks()).toEqual([]);
+  }, 120_000);
+
+  test("one that the first call starts serves the next; other endpoints and a renewed certificate are not its business", async () => {
+    await using host = await CniHost.create();
+    const { left } = await startEtcd(host);
+    const ca = join(host.folder, "ca.pem"); // which no connection without TLS looks at
+    writeFileSync(ca, "1");
+    using demand = new OnDemand(host, 60, { ...CONF, etcd_ca_cert_file: ca });
+    const pod = host.pod("cid1");
+    expect(await demand.add(pod)).toMatchObject({ code: 0 });
+    const pid = await eventually(() => demand.listening());
+    expect(await left()).toEqual({ allocations: 1, handles: 1, endpoints: 1 });
+    expect(await demand.del(pod)).toMatchObject({ code: 0, stdout: "" });
+    expect(await demand.add(pod)).toMatchObject({ code: 0 });
+    expect(demand.served()).toEqual(["DEL cid1", "ADD cid1"]);
+    const other = { conf: { etcd_endpoints: "http://localhost:2379" } }; // the same by another name
+    expect(await demand.del(pod, other)).toMatchObject({ code: 0, stdout: "" });
+    writeFileSync(ca, "renewed");
+    expect(await demand.del(pod)).toMatchObject({ code: 0, stdout: "" });
+    expect(demand.served()).toHaveLength(2);
+    await eventually(() => !demand.running().includes(pid));
+    expect(demand.log()).toContain(`why="${ca} has changed"`);
+    expect(await left()).toEqual({ allocations: 0, handles: 0, endpoints: 0 });
   }, 120_000);
 });
