@@ -4,6 +4,7 @@ import {
   API_ADDRESS,
   type Container,
   EVERYWHERE,
+  ETCD,
   fromConfig,
   fromField,
   type KubernetesObject,
@@ -136,14 +137,7 @@ function agent(options: NodeOptions): Container {
 function variables({ datastore, backend, pool, typha }: NodeOptions): readonly Variable[] {
   const stored =
     datastore === "etcdv3"
-      ? [
-          value("DATASTORE_TYPE", "etcdv3"),
-          fromConfig("ETCD_ENDPOINTS", "etcd_endpoints"),
-          fromConfig("ETCD_CA_CERT_FILE", "etcd_ca"),
-          fromConfig("ETCD_KEY_FILE", "etcd_key"),
-          fromConfig("ETCD_CERT_FILE", "etcd_cert"),
-          fromField("CALICO_K8S_NODE_REF", "spec.nodeName"),
-        ]
+      ? [...ETCD, fromField("CALICO_K8S_NODE_REF", "spec.nodeName")]
       : [value("DATASTORE_TYPE", "kubernetes")];
   return [
     ...stored,

@@ -4,7 +4,7 @@ import {
   API_ADDRESS,
   type Container,
   disruptionBudget,
-  fromConfig,
+  ETCD,
   type KubernetesObject,
   NAMESPACE,
   value,
@@ -65,14 +65,7 @@ function container(withEtcd: boolean): Container {
     command: ["/usr/bin/calico-kube-controllers"],
     envFrom: API_ADDRESS,
     env: withEtcd
-      ? [
-          value("DATASTORE_TYPE", "etcdv3"),
-          fromConfig("ETCD_ENDPOINTS", "etcd_endpoints"),
-          fromConfig("ETCD_CA_CERT_FILE", "etcd_ca"),
-          fromConfig("ETCD_KEY_FILE", "etcd_key"),
-          fromConfig("ETCD_CERT_FILE", "etcd_cert"),
-          value("ENABLED_CONTROLLERS", "policy,namespace,serviceaccount,workloadendpoint,node,loadbalancer"),
-        ]
+      ? [...ETCD, value("ENABLED_CONTROLLERS", "policy,namespace,serviceaccount,workloadendpoint,node,loadbalancer")]
       : [value("DATASTORE_TYPE", "kubernetes"), value("ENABLED_CONTROLLERS", "node,loadbalancer")],
     ports: [{ containerPort: 9094, name: "metrics", protocol: "TCP" }],
     livenessProbe: {

@@ -99,3 +99,21 @@ export const disruptionBudget = (name: string, labels: Readonly<Record<string, s
   metadata: { name, namespace: NAMESPACE, labels },
   spec: { maxUnavailable: 1, selector: { matchLabels: labels } },
 });
+
+/** The datastore, where it is etcd. */
+export const ETCD: readonly Variable[] = [
+  value("DATASTORE_TYPE", "etcdv3"),
+  fromConfig("ETCD_ENDPOINTS", "etcd_endpoints"),
+  fromConfig("ETCD_CA_CERT_FILE", "etcd_ca"),
+  fromConfig("ETCD_KEY_FILE", "etcd_key"),
+  fromConfig("ETCD_CERT_FILE", "etcd_cert"),
+];
+
+/** Nobody's account, no rights, and nothing to write to. */
+export const UNPRIVILEGED = {
+  runAsNonRoot: true,
+  runAsUser: 65534,
+  allowPrivilegeEscalation: false,
+  readOnlyRootFilesystem: true,
+  capabilities: { drop: ["ALL"] },
+} as const;

@@ -8,6 +8,7 @@ import {
   type KubernetesObject,
   NAMESPACE,
   value,
+  UNPRIVILEGED,
 } from "./objects.ts";
 
 const name = "calico-typha";
@@ -79,12 +80,6 @@ function container(): Container {
     ],
     livenessProbe: { ...probe("/liveness", 30), initialDelaySeconds: 30 },
     readinessProbe: probe("/readiness", 10),
-    securityContext: {
-      runAsNonRoot: true,
-      runAsUser: 65534,
-      allowPrivilegeEscalation: false,
-      readOnlyRootFilesystem: true,
-      capabilities: { drop: ["ALL"] },
-    },
+    securityContext: UNPRIVILEGED,
   };
 }

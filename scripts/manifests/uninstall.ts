@@ -1,6 +1,6 @@
 // Cleans the nodes after the rest was deleted: every node is clean once its pod is ready, then this goes too.
 import { IMAGE } from "./image.ts";
-import { EVERYWHERE, type KubernetesObject, NAMESPACE, type Mount, type Volume } from "./objects.ts";
+import { EVERYWHERE, type KubernetesObject, NAMESPACE, type Mount, UNPRIVILEGED, type Volume } from "./objects.ts";
 
 const name = "calico-uninstall";
 const labels = { "k8s-app": name };
@@ -49,13 +49,7 @@ export function uninstall(): readonly KubernetesObject[] {
                 ...common,
                 name: "done",
                 command: ["/usr/bin/sleep", "infinity"],
-                securityContext: {
-                  runAsNonRoot: true,
-                  runAsUser: 65534,
-                  allowPrivilegeEscalation: false,
-                  readOnlyRootFilesystem: true,
-                  capabilities: { drop: ["ALL"] },
-                },
+                securityContext: UNPRIVILEGED,
               },
             ],
             volumes,

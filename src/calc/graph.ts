@@ -15,7 +15,7 @@
 //   nodes ─► HostDirectory;  pools ─► EncapsulationResolver┤
 //   pools, WireGuard, BGP, services, profiles ─► Passthrough┘
 //   settings, ready flag ─► ConfigBatcher ─► listener;  all ─► StatsCollector ─► listener
-import { type Cidr, cidrAddress, cidrLength, hostCidr, ipVersion } from "../lib/ip.ts";
+import { type Cidr, hostCidr } from "../lib/ip.ts";
 import { unreachable } from "../lib/unreachable.ts";
 import type {
   HostEndpoint,
@@ -39,6 +39,7 @@ import { ConfigBatcher, type ConfigLayers, type RawConfig } from "./config-batch
 import { type EndpointKey, endpointKeyText, policyId, policyKeyText, workloadEndpointId } from "./ids.ts";
 import type { IpSetSpec, MemberListener } from "./ipsets/ip-set.ts";
 import { MemberIndex } from "./ipsets/member-index.ts";
+import { endpointAddresses, splitWholeSpace } from "./ipsets/nets.ts";
 import { ServiceIndex } from "./ipsets/service-index.ts";
 import type { LabelIndexStats } from "./labels/index.ts";
 import type { DataplaneMessage } from "./messages.ts";
@@ -346,7 +347,7 @@ export class CalculationGraph {
     const id = endpointKeyText(key);
     const isLocal = key.host === this.#settings.host;
     if (isLocal) this.#migrations.setWorkload(key, value !== undefined);
-    this.#setEndpoint(key, id, value, value === undefined ? [] : addressesOf(value.ipv4Nets, value.ipv6Nets));
+    this.#setEndpoint(key, id, value, value === undefined ? [] : endpointAddresses(value.ipv4Nets, value.ipv6Nets));
     if (isLocal || this.#settings.routes === "workloads") this.#routes?.setWorkload(id, key.host, value);
   }
 
@@ -387,17 +388,4 @@ export class CalculationGraph {
     else this.#members.removeSet(set.id);
     this.#out.ipSets.remove(set.id);
   }
-}
-
-/** An endpoint's networks as single addresses; the lists are kept as they are where they hold nothing else. */
-function addressesOf(v4: readonly Cidr[], v6: readonly Cidr[]): readonly Cidr[] {
-  const single4 = v4.every((cidr) => cidr.endsWith("/32")) ? v4 : v4.map((cidr) => hostCidr(cidrAddress(cidr)));
-  const single6 = v6.every((cidr) => cidr.endsWith("/128")) ? v6 : v6.map((cidr) => hostCidr(cidrAddress(cidr)));
-  return single6.length === 0 ? single4 : single4.length === 0 ? single6 : [...single4, ...single6];
-}
-
-/** A set of prefixes cannot hold the whole space as one: two halves can. */
-function splitWholeSpace(cidr: Cidr): readonly Cidr[] {
-  if (cidrLength(cidr) > 0) return [cidr];
-  return (ipVersion(cidr) === 4 ? ["0.0.0.0/1", "128.0.0.0/1"] : ["::/1", "8000::/1"]) as Cidr[];
 }

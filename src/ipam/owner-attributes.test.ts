@@ -7,32 +7,25 @@ const address = parseAddress("10.65.0.0");
 const source = { pod: "virt-launcher-1", "vmi-name": "vm" };
 const target = { pod: "virt-launcher-2", "vmi-name": "vm" };
 
+const request = {
+  host: "n1",
+  handleId: "net.vmi.ns.vm",
+  use: "Workload",
+  version: 4,
+  count: 1,
+  maxPerHandle: 1,
+} as const;
+
 async function machine(): Promise<TestCluster> {
   const c = new TestCluster();
   await c.pool("p", "10.65.0.0/30", { blockSize: 30 });
   await c.node("n1");
-  const request = {
-    host: "n1",
-    handleId: "net.vmi.ns.vm",
-    use: "Workload",
-    version: 4,
-    count: 1,
-    maxPerHandle: 1,
-  } as const;
   await c.ipam.autoAssign({ ...request, attributes: source });
   return c;
 }
 
 test("CI-077 a machine's address is given once per family, also when a crash left the count too high", async () => {
   const c = await machine();
-  const request = {
-    host: "n1",
-    handleId: "net.vmi.ns.vm",
-    use: "Workload",
-    version: 4,
-    count: 1,
-    maxPerHandle: 1,
-  } as const;
   await expect(c.ipam.autoAssign(request)).rejects.toThrow(HandleLimitReached);
   await c.ipam.assignAddress({ address, host: "n1", handleId: request.handleId, maxPerHandle: 1 }); // held already
   await c.release("10.65.0.0");

@@ -106,16 +106,5 @@ function isSame(before: NodeStatus | undefined, after: NodeStatus): boolean {
   if (before?.lastUpdated === undefined || before.lastUpdated === null) return false;
   const { lastUpdated: _, ...old } = before;
   const { lastUpdated: __, ...now } = after;
-  return JSON.stringify(sorted(old)) === JSON.stringify(sorted(now));
-}
-
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([, inner]) => inner !== undefined)
-      .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([key, inner]) => [key, sorted(inner)]),
-  );
+  return Bun.deepEquals(old, now); // what is not there and what is undefined are the same
 }

@@ -36,9 +36,8 @@ export function failsafeFor(
   packet: Packet,
   direction: "ingress" | "egress",
 ): FailsafePort | undefined {
-  const far = direction === "ingress" ? packet.source : packet.destination;
   const setting = direction === "ingress" ? "FailsafeInboundHostPorts" : "FailsafeOutboundHostPorts";
-  return portsOf(state, host, setting).find((entry) => opens(entry, packet, packet.destinationPort, far));
+  return opening(portsOf(state, host, setting), packet, direction, packet.destinationPort);
 }
 
 /** Without connection tracking replies are packets of their own: the other list counts too, by source port. */
@@ -48,9 +47,18 @@ export function failsafeReplyFor(
   packet: Packet,
   direction: "ingress" | "egress",
 ): FailsafePort | undefined {
-  const far = direction === "ingress" ? packet.source : packet.destination;
   const setting = direction === "ingress" ? "FailsafeOutboundHostPorts" : "FailsafeInboundHostPorts";
-  return portsOf(state, host, setting).find((entry) => opens(entry, packet, packet.sourcePort, far));
+  return opening(portsOf(state, host, setting), packet, direction, packet.sourcePort);
+}
+
+function opening(
+  ports: readonly FailsafePort[],
+  packet: Packet,
+  direction: "ingress" | "egress",
+  port: Packet["sourcePort"],
+): FailsafePort | undefined {
+  const far = direction === "ingress" ? packet.source : packet.destination;
+  return ports.find((entry) => opens(entry, packet, port, far));
 }
 
 const portsOf = (state: PolicyState, host: string, setting: Setting): readonly FailsafePort[] =>

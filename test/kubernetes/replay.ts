@@ -80,19 +80,8 @@ export class Score {
   }
 }
 
-/** Equal as JSON, names of a map in any order. */
-export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(sorted(a)) === JSON.stringify(sorted(b));
-
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([, inner]) => inner !== undefined)
-      .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([name, inner]) => [name, sorted(inner)]),
-  );
-}
+/** Equal as JSON: what is not there and what is undefined are the same. */
+export const isSame = (a: unknown, b: unknown): boolean => Bun.deepEquals(a, b);
 
 const brief = (value: unknown): string => (JSON.stringify(value) ?? "nothing").slice(0, 3000);
 

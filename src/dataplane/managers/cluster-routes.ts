@@ -12,7 +12,8 @@ import {
   tryParseNetwork,
 } from "../../lib/ip.ts";
 import type { Manager, ManagerMessage } from "../manager.ts";
-import type { RouteClass, RouteTable, WantedRoute } from "../routes/route-table.ts";
+import type { RouteTable } from "../routes/route-table.ts";
+import type { RouteClass, WantedRoute } from "../routes/wanted-routes.ts";
 import type { EndpointRegistry } from "./endpoint-registry.ts";
 
 export type ClusterRouteKind = "vxlan" | "ipip" | "no-encap";

@@ -5,7 +5,8 @@ import { type Cidr, cidrAddress, hostCidr, type IpAddress, type IpVersion, tryPa
 import { describeError, type Logger } from "../../lib/log.ts";
 import type { KernelSetting } from "../interfaces/kernel-settings.ts";
 import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
-import type { RouteTable, WantedRoute } from "../routes/route-table.ts";
+import type { RouteTable } from "../routes/route-table.ts";
+import type { WantedRoute } from "../routes/wanted-routes.ts";
 import type { StaticNeighbours } from "../routes/static-neighbours.ts";
 import type { ActiveWorkload, EndpointRegistry } from "./endpoint-registry.ts";
 import type { LiveMigrations, MigrationPhase } from "./live-migrations.ts";

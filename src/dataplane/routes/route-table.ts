@@ -1,6 +1,4 @@
-// One routing table of one family, kept as wanted. Several parts may want a route to one destination (a local workload,
-// a tunnel, a blackhole for its block): the class decides, then the newest interface. Routes that are not ours are
-// never touched.
+// One routing table of one family, kept as wanted (wanted-routes.ts). Routes that are not ours are never touched.
 import {
   hasErrno,
   type NewRoute,
@@ -8,40 +6,11 @@ import {
   type RouteChange,
   type RouteFault,
   type Routes,
-  type RouteType,
 } from "../../kernel/index.ts";
 import { addressBits, type Cidr, cidrAddress, cidrLength, type IpAddress, type IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import type { ApplyOutcome, ManagerMessage, Reconciler } from "../manager.ts";
-
-/** Who wants the route; the earlier one wins. */
-const ROUTE_CLASSES = [
-  "localWorkload",
-  "wireguard",
-  "vxlanSameSubnet",
-  "vxlanTunnel",
-  "ipipSameSubnet",
-  "ipipTunnel",
-  "noEncap",
-  "blackholeVxlan",
-  "blackholeIpip",
-  "blackholeNoEncap",
-] as const;
-export type RouteClass = (typeof ROUTE_CLASSES)[number];
-
-export interface WantedRoute {
-  readonly destination: Cidr;
-  /** By name; none for blackholes and the like. */
-  readonly interfaceName?: string;
-  readonly type?: RouteType;
-  readonly gateway?: IpAddress;
-  readonly onlink?: boolean;
-  readonly scope?: "link" | "universe";
-  readonly protocol: number;
-  readonly priority?: number;
-  readonly source?: IpAddress;
-  readonly mtu?: number;
-}
+import { type RouteClass, type WantedRoute, WantedRoutes } from "./wanted-routes.ts";
 
 /** Which routes are ours to remove. */
 export interface RouteOwnership {
@@ -64,10 +33,6 @@ export interface RouteTableOptions {
   readonly onResync?: (seconds: number) => void;
 }
 
-interface Candidate {
-  readonly routeClass: RouteClass;
-  readonly route: WantedRoute;
-}
 interface InterfaceState {
   readonly index: number;
   readonly isUp: boolean;
@@ -75,7 +40,6 @@ interface InterfaceState {
 }
 
 const GRACE_MS = 10_000;
-const IPV6_DEFAULT_PRIORITY = 1024;
 
 export class RouteTable implements Reconciler {
   readonly name: string;
@@ -84,16 +48,12 @@ export class RouteTable implements Reconciler {
   readonly #options: RouteTableOptions;
   readonly #log: Logger;
   readonly #now: () => number;
-  readonly #wanted = new Map<string, Map<string, Candidate>>();
+  readonly #wanted: WantedRoutes;
   /** What the kernel has that is ours. */
   readonly #actual = new Map<string, Route>();
   readonly #interfaces = new Map<string, InterfaceState>();
   readonly #names = new Map<number, string>();
-  /** Keys with a candidate on the interface. */
-  readonly #keysOfInterface = new Map<string, Set<string>>();
   readonly #dirty = new Set<string>();
-  /** Routes we wanted at some time: they are ours without doubt, and go at once. */
-  readonly #known = new Set<string>();
   #needsResync = true;
 
   constructor(options: RouteTableOptions) {
@@ -103,40 +63,28 @@ export class RouteTable implements Reconciler {
     this.name = `routes IPv${options.version} table ${options.table}`;
     this.#log = options.logger.with({ ipVersion: options.version, table: options.table });
     this.#now = options.now ?? (() => performance.now());
+    this.#wanted = new WantedRoutes(options.version, options.table, (name) => {
+      const state = this.#interfaces.get(name);
+      return state?.isUp === true ? state.index : undefined;
+    });
   }
 
   get size(): { readonly routes: number; readonly interfaces: number } {
-    return { routes: this.#actual.size, interfaces: this.#keysOfInterface.size };
+    return { routes: this.#actual.size, interfaces: this.#wanted.interfaceCount };
   }
 
   set(routeClass: RouteClass, route: WantedRoute): void {
-    const key = this.#key(route.destination, route.priority);
-    let candidates = this.#wanted.get(key);
-    if (candidates === undefined) this.#wanted.set(key, (candidates = new Map()));
-    candidates.set(candidateKey(routeClass, route.interfaceName), { routeClass, route });
-    this.#known.add(key);
-    if (route.interfaceName !== undefined) {
-      let keys = this.#keysOfInterface.get(route.interfaceName);
-      if (keys === undefined) this.#keysOfInterface.set(route.interfaceName, (keys = new Set()));
-      keys.add(key);
-    }
-    this.#dirty.add(key);
+    this.#dirty.add(this.#wanted.set(routeClass, route));
   }
 
   remove(routeClass: RouteClass, route: Pick<WantedRoute, "destination" | "priority" | "interfaceName">): void {
-    const key = this.#key(route.destination, route.priority);
-    const candidates = this.#wanted.get(key);
-    if (candidates?.delete(candidateKey(routeClass, route.interfaceName)) !== true) return;
-    if (candidates.size === 0) this.#wanted.delete(key);
-    this.#dirty.add(key);
+    const key = this.#wanted.remove(routeClass, route);
+    if (key !== undefined) this.#dirty.add(key);
   }
 
   /** Nothing may lead there by a route without a priority, however new: the CNI plugin writes such ones. */
   forbid(destination: Cidr): void {
-    const key = this.#key(destination, 0);
-    if (this.#known.has(key) || this.#wanted.has(key)) return;
-    this.#known.add(key);
-    this.#needsResync = true;
+    if (this.#wanted.forbid(this.#wanted.key(destination, 0))) this.#needsResync = true;
   }
 
   /** The table hears of interfaces before the managers that put routes on them. */
@@ -149,7 +97,7 @@ export class RouteTable implements Reconciler {
     if (other !== undefined && other !== name && state !== "gone") {
       // It was renamed: a route for the old name must not land on what is now somebody else's.
       this.#interfaces.delete(other);
-      for (const key of this.#keysOfInterface.get(other) ?? []) this.#dirty.add(key);
+      for (const key of this.#wanted.keysOn(other)) this.#dirty.add(key);
     }
     if (state === "gone") {
       this.#interfaces.delete(name);
@@ -167,13 +115,13 @@ export class RouteTable implements Reconciler {
         if (isNews) this.#actual.delete(key);
         this.#dirty.add(key);
       }
-    for (const key of this.#keysOfInterface.get(name) ?? []) this.#dirty.add(key);
+    for (const key of this.#wanted.keysOn(name)) this.#dirty.add(key);
   }
 
   /** A route went away, by our hand or another's. If we still want it, the next round brings it back. */
   onGone(route: Route): boolean {
     if (route.table !== this.table) return false;
-    const key = this.#key(route.destination, route.priority);
+    const key = this.#wanted.key(route.destination, route.priority);
     const actual = this.#actual.get(key);
     if (actual === undefined || actual.link !== route.link || this.#dirty.has(key)) return false;
     const { link } = route;
@@ -203,7 +151,7 @@ export class RouteTable implements Reconciler {
     const moved: IpAddress[] = [];
     for (const key of this.#dirty) {
       const actual = this.#actual.get(key);
-      const wanted = this.#best(key);
+      const wanted = this.#wanted.best(key);
       if (wanted === undefined) {
         if (actual === undefined) continue;
         const wait = this.#graceLeft(key, actual);
@@ -213,7 +161,7 @@ export class RouteTable implements Reconciler {
         }
         const change: RouteChange = { action: "delete", route: this.#deleteKey(actual) };
         const hasOtherWay = this.#hasOtherWay(actual);
-        if (this.#known.has(key) && !hasOtherWay) deletions.push(change);
+        if (this.#wanted.isKnown(key) && !hasOtherWay) deletions.push(change);
         else late.push({ key, change });
         if (!hasOtherWay && !this.#isDown(actual)) this.#noteMove(actual, undefined, moved);
       } else if (actual === undefined || !isSame(wanted, actual)) {
@@ -240,8 +188,8 @@ export class RouteTable implements Reconciler {
   /** Whether another route to the same place, of another priority, is wanted by the same interface. */
   #hasOtherWay({ destination, link }: Route): boolean {
     const name = link === undefined ? undefined : this.#names.get(link);
-    for (const key of this.#keysOfInterface.get(name ?? "") ?? [])
-      if (key.startsWith(`${destination} `) && this.#best(key)?.link === link) return true;
+    for (const key of this.#wanted.keysOn(name ?? ""))
+      if (key.startsWith(`${destination} `) && this.#wanted.best(key)?.link === link) return true;
     return false;
   }
 
@@ -262,7 +210,7 @@ export class RouteTable implements Reconciler {
       // The kernel takes the lowest priority first when none is named: that is exactly this one.
       routes.apply(others.map((route) => ({ action: "delete" as const, route: this.#deleteKey(route) })));
       // To delete it once more would take ours.
-      for (const route of others) this.#actual.delete(this.#key(route.destination, route.priority));
+      for (const route of others) this.#actual.delete(this.#wanted.key(route.destination, route.priority));
     }
   }
 
@@ -270,19 +218,19 @@ export class RouteTable implements Reconciler {
   #settle(faults: readonly RouteFault[]): void {
     const failed = new Map<string, RouteFault>();
     for (const fault of faults)
-      failed.set(this.#key(fault.change.route.destination, fault.change.route.priority), fault);
+      failed.set(this.#wanted.key(fault.change.route.destination, fault.change.route.priority), fault);
     const problems: string[] = [];
     const { table } = this.#options;
     for (const key of [...this.#dirty]) {
       const fault = failed.get(key);
-      const wanted = this.#best(key);
+      const wanted = this.#wanted.best(key);
       if (fault === undefined) {
         const isWaiting =
           wanted === undefined && this.#actual.has(key) && this.#graceLeft(key, this.#actual.get(key)) > 0;
         if (isWaiting) continue; // still dirty
         if (wanted === undefined) {
           this.#actual.delete(key);
-          if (!this.#wanted.has(key)) this.#known.delete(key);
+          if (!this.#wanted.has(key)) this.#wanted.forget(key);
         } else this.#actual.set(key, asRoute(wanted, table));
         this.#dirty.delete(key);
         continue;
@@ -305,12 +253,12 @@ export class RouteTable implements Reconciler {
     let repaired = 0;
     for (const route of routes.list({ version: this.version, table })) {
       const name = route.link === undefined ? undefined : this.#names.get(route.link);
-      const key = this.#key(route.destination, route.priority);
+      const key = this.#wanted.key(route.destination, route.priority);
       // A foreign route in our place is replaced, like every route with the same key would be.
       const isWanted = this.#wanted.has(key);
       if (!isWanted && !ownership.isOurs(route, name)) continue;
       this.#actual.set(key, route);
-      const wanted = this.#best(key);
+      const wanted = this.#wanted.best(key);
       const isRight = wanted !== undefined && isSame(wanted, route);
       const wasWritten = before.has(key) && !this.#dirty.has(key);
       if (before.size > 0 && (!before.has(key) || (wasWritten && !isRight))) repaired++;
@@ -322,38 +270,6 @@ export class RouteTable implements Reconciler {
     this.#options.onResync?.((performance.now() - started) / 1000);
     if (repaired > 0 && before.size > 0) this.#log.warn("somebody changed our routes; repairing", { count: repaired });
     return undefined;
-  }
-
-  /** The candidate that shall stand, as the kernel wants it; nothing when none can. */
-  #best(key: string): NewRoute | undefined {
-    let best: { readonly rank: number; readonly index: number; readonly candidate: Candidate } | undefined;
-    for (const candidate of this.#wanted.get(key)?.values() ?? []) {
-      const { interfaceName } = candidate.route;
-      let index = 0;
-      if (interfaceName !== undefined) {
-        const state = this.#interfaces.get(interfaceName);
-        if (state?.isUp !== true) continue;
-        index = state.index;
-      }
-      const rank = ROUTE_CLASSES.indexOf(candidate.routeClass);
-      if (best === undefined || rank < best.rank || (rank === best.rank && index > best.index))
-        best = { rank, index, candidate };
-    }
-    if (best === undefined) return undefined;
-    const { route } = best.candidate;
-    return {
-      destination: route.destination,
-      table: this.#options.table,
-      type: route.type ?? "unicast",
-      protocol: route.protocol,
-      priority: this.#priority(route.priority),
-      ...(best.index === 0 ? {} : { link: best.index }),
-      ...(route.gateway === undefined ? {} : { gateway: route.gateway }),
-      ...(route.onlink === true ? { onlink: true } : {}),
-      ...(route.scope === undefined || this.version === 6 ? {} : { scope: route.scope }),
-      ...(route.source === undefined ? {} : { source: route.source }),
-      ...(route.mtu === undefined ? {} : { metrics: { mtu: route.mtu } }),
-    };
   }
 
   #deleteKey(route: Route): RouteChange["route"] {
@@ -381,31 +297,14 @@ export class RouteTable implements Reconciler {
    * its interface we have heard.
    */
   #graceLeft(key: string, route: Route | undefined): number {
-    if (this.#known.has(key)) return 0;
+    if (this.#wanted.isKnown(key)) return 0;
     const name = route?.link === undefined ? undefined : this.#names.get(route.link);
     if (name === undefined || this.#options.ownership.hasGrace?.(name) !== true) return 0;
     const state = this.#interfaces.get(name);
-    if (state === undefined || this.#hasRoutes(name)) return 0;
+    if (state === undefined || this.#wanted.hasAnyOn(name)) return 0;
     return Math.max(0, state.firstSeen + (this.#options.graceMs ?? GRACE_MS) - this.#now());
   }
-
-  #hasRoutes(interfaceName: string): boolean {
-    for (const key of this.#keysOfInterface.get(interfaceName) ?? []) if (this.#wanted.has(key)) return true;
-    return false;
-  }
-
-  #priority(priority: number | undefined): number {
-    if (this.version === 6 && (priority === undefined || priority === 0)) return IPV6_DEFAULT_PRIORITY;
-    return priority ?? 0;
-  }
-
-  #key(destination: Cidr, priority: number | undefined): string {
-    return `${destination} ${this.#priority(priority)}`;
-  }
 }
-
-const candidateKey = (routeClass: RouteClass, interfaceName: string | undefined): string =>
-  `${routeClass} ${interfaceName ?? ""}`;
 
 function isSame(wanted: NewRoute, actual: Route): boolean {
   return (

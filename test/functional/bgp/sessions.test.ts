@@ -15,6 +15,23 @@ const has =
   (seen: readonly string[]) =>
     JSON.stringify(seen) === JSON.stringify(wanted);
 
+/** Two nodes that know each other's blocks. */
+async function twoNodes(): Promise<RouterNetwork> {
+  const net = await RouterNetwork.create();
+  try {
+    await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
+    for (const number of [1, 2]) await net.addNode(`n${number}`, number, { families: [4] });
+    await lookUntil(
+      () => net.routes("n2", 4),
+      (text) => text.includes("192.168.1.0/26"),
+    );
+    return net;
+  } catch (error) {
+    await net[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
 test.concurrent("NB-080 NB-107 NB-109 NB-122 a mesh of three, in both families: blocks reach every kernel; a node that leaves takes its routes along", async () => {
   await using net = await RouterNetwork.create();
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
@@ -77,13 +94,7 @@ test.concurrent("NB-087 NB-083 reflectors by selector: six clients learn each ot
 }, 90_000);
 
 test.concurrent("NB-107 NB-116 of a block's addresses only those that move in are told: a pod's first route, the CNI plugin's, is not", async () => {
-  await using net = await RouterNetwork.create();
-  await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
-  for (const number of [1, 2]) await net.addNode(`n${number}`, number, { families: [4] });
-  await lookUntil(
-    () => net.routes("n2", 4),
-    (text) => text.includes("192.168.1.0/26"),
-  );
+  await using net = await twoNodes();
   net.ip("n1", "link add cali1 type veth peer name pod");
   for (const link of ["cali1", "pod"]) net.ip("n1", `link set ${link} up`);
   net.ip("n1", "route add 192.168.1.1/32 dev cali1 scope link"); // as the CNI plugin leaves it
@@ -98,13 +109,7 @@ test.concurrent("NB-107 NB-116 of a block's addresses only those that move in ar
 }, 60_000);
 
 test.concurrent("NB-107 a block claimed for a pod that is there already is told before the pod's own route is taken back", async () => {
-  await using net = await RouterNetwork.create();
-  await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
-  for (const number of [1, 2]) await net.addNode(`n${number}`, number, { families: [4] });
-  await lookUntil(
-    () => net.routes("n2", 4),
-    (text) => text.includes("192.168.1.0/26"),
-  );
+  await using net = await twoNodes();
   let seen = "";
   const listener = net.listen("n2", ["ip", "monitor", "route"], (text) => (seen += text));
   let tries = 0;

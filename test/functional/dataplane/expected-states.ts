@@ -2,7 +2,7 @@
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { DataplaneFacts } from "../../../src/dataplane/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
-import { allowProfile, type DataplaneHost, hostEndpoint, pool, policy, rule, tier } from "./host.ts";
+import { allowProfile, type DataplaneHost, hostEndpoint, pool, policy, rule, tier, vxlanRoute } from "./host.ts";
 
 export interface NamedState {
   readonly name: string;
@@ -137,18 +137,7 @@ export const NAMED_STATES: readonly NamedState[] = [
           ...end,
         },
         { type: "vtepUpdate", node: "node-b", ...other, ...end },
-        {
-          type: "routeUpdate",
-          types: 1,
-          poolType: "vxlan",
-          dst: "10.65.2.0/26" as Cidr,
-          dstNodeName: "node-b",
-          dstNodeIp: "192.0.2.11" as IpAddress,
-          sameSubnet: false,
-          natOutgoing: false,
-          localWorkload: false,
-          borrowed: false,
-        },
+        vxlanRoute("10.65.2.0/26", "192.0.2.11"),
         host.endpoint(host.addPod("a", 2)),
       ];
     },

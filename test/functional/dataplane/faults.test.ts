@@ -5,10 +5,21 @@ import { spawn } from "node:child_process";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
 import { NetlinkError, procSysctls } from "../../../src/kernel/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
 
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, type Pod, policy, rule, tier } from "./host.ts";
+import {
+  allowProfile,
+  BACKENDS,
+  type Backend,
+  DataplaneHost,
+  inSync,
+  type Pod,
+  policy,
+  rule,
+  tier,
+  vxlanRoute,
+} from "./host.ts";
 import { watchWrites } from "./watch-writes.ts";
 
 const tcp = { name: "tcp" } as const;
@@ -275,18 +286,7 @@ test("a kernel without VXLAN: the log names once what asks for it, the rest work
   await host.send(
     { ...vtep, node: "node-a", mac: "66:00:00:00:00:0a", ipv4Addr: own!, parentDeviceIp: "192.0.2.10" as IpAddress },
     { ...vtep, node: "node-b", mac: "66:00:00:00:00:0b", ipv4Addr: other!, parentDeviceIp: "192.0.2.11" as IpAddress },
-    {
-      type: "routeUpdate",
-      types: 1,
-      poolType: "vxlan",
-      dst: "10.65.2.0/26" as Cidr,
-      dstNodeName: "node-b",
-      dstNodeIp: "192.0.2.11" as IpAddress,
-      sameSubnet: false,
-      natOutgoing: false,
-      localWorkload: false,
-      borrowed: false,
-    },
+    vxlanRoute("10.65.2.0/26", "192.0.2.11"),
     ...stateA(host, a, b),
   );
   const route = () => host.namespace.run("ip", ["route", "show", "10.65.2.0/26"]).trim();

@@ -280,35 +280,10 @@ for (const backend of ["legacy", "nft"] as const)
     const mark = (interfaceName: string) =>
       Number(/--set-xmark (0x[0-9a-f]+)\//.exec(chain(`cali-sm-${interfaceName}`)[0] ?? "")?.[1]);
     const marked = async (bits: number) => {
-      host.exec(
-        host.hostTarget,
-        "iptables-nft",
-        "-t",
-        "raw",
-        "-A",
-        "OUTPUT",
-        "-p",
-        "tcp",
-        "-j",
-        "MARK",
-        "--set-mark",
-        String(bits),
-      );
+      const words = `OUTPUT -p tcp -j MARK --set-mark ${bits}`.split(" ");
+      host.exec(host.hostTarget, "iptables-nft", "-t", "raw", "-A", ...words);
       const outcomes = await host.probe([80, 81].map((p) => ({ from: host.hostTarget, to: b.v4, port: p })));
-      host.exec(
-        host.hostTarget,
-        "iptables-nft",
-        "-t",
-        "raw",
-        "-D",
-        "OUTPUT",
-        "-p",
-        "tcp",
-        "-j",
-        "MARK",
-        "--set-mark",
-        String(bits),
-      );
+      host.exec(host.hostTarget, "iptables-nft", "-t", "raw", "-D", ...words);
       return outcomes.map((outcome) => outcome === "reached");
     };
     expect(await marked(mark(a.interfaceName))).toEqual([true, false]); // a's policy

@@ -57,6 +57,16 @@ export interface Pod {
   readonly target: ProbeTarget;
 }
 
+/** A node without tunnels. */
+export const PLAIN_FACTS: DataplaneFacts = {
+  hostname: "node-a",
+  ipipEnabled: false,
+  vxlanEnabled: false,
+  vxlanEnabledV6: false,
+  noEncapNeeded: false,
+  ipvs: false,
+};
+
 /** Parameters as the agent would have them, with some set. */
 export function parametersOf(settings: Readonly<Record<string, string>> = {}): DataplaneParameters {
   const engine = new ConfigEngine({ exists: () => true, findExecutable: (name) => name }, { hostname: "node-a" });
@@ -210,15 +220,7 @@ export class DataplaneHost implements AsyncDisposable {
     this.#disposables.push(routes, conntrack, trafficControl);
     const dataplane = new LinuxDataplane({
       parameters: parametersOf(settings),
-      facts: {
-        hostname: "node-a",
-        ipipEnabled: false,
-        vxlanEnabled: false,
-        vxlanEnabledV6: false,
-        noEncapNeeded: false,
-        ipvs: false,
-        ...facts,
-      },
+      facts: { ...PLAIN_FACTS, ...facts },
       kernel: this.wrapKernel({
         rules: this.#rules(backend),
         routes,

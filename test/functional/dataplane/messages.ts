@@ -1,11 +1,13 @@
 // Messages to the dataplane, in short.
-import type {
-  DataplaneMessage,
-  PolicyId,
-  ProtoHostEndpoint,
-  ProtoRule,
-  ProtoWorkloadEndpoint,
-  TierInfo,
+import {
+  type DataplaneMessage,
+  type PolicyId,
+  type ProtoHostEndpoint,
+  type ProtoRule,
+  type ProtoWorkloadEndpoint,
+  ROUTE_TYPE,
+  type RouteUpdate,
+  type TierInfo,
 } from "../../../src/calc/index.ts";
 import { type Cidr, hostCidr, type IpAddress } from "../../../src/lib/ip.ts";
 
@@ -132,4 +134,18 @@ export const pool = (
   vxlanMode: "",
   allowedUses: ["Workload"],
   ...more,
+});
+
+/** The way through VXLAN to a block of node-b's. */
+export const vxlanRoute = (dst: string, nodeIp: string, sameSubnet = false): RouteUpdate => ({
+  type: "routeUpdate",
+  types: ROUTE_TYPE.remoteWorkload,
+  poolType: "vxlan",
+  dst: dst as Cidr,
+  dstNodeName: "node-b",
+  dstNodeIp: nodeIp as IpAddress,
+  sameSubnet,
+  natOutgoing: false,
+  localWorkload: false,
+  borrowed: false,
 });

@@ -17,7 +17,7 @@ import {
 import { silentLogger } from "../../../src/lib/log.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { TestNamespace } from "../kernel/namespace.ts";
-import { parametersOf } from "./host.ts";
+import { parametersOf, PLAIN_FACTS } from "./host.ts";
 import { recordedMessages, recordedStates, stateFile } from "./recordings.ts";
 
 /** Ours differ on purpose. */
@@ -74,14 +74,7 @@ for (const state of recordedStates())
 
     const messages = recordedMessages(state);
     const settings: Record<string, string> = {};
-    const facts = {
-      hostname: "node-a",
-      ipipEnabled: false,
-      vxlanEnabled: false,
-      vxlanEnabledV6: false,
-      noEncapNeeded: false,
-      ipvs: false,
-    };
+    const facts = { ...PLAIN_FACTS };
     for (const message of messages) {
       if (message.type === "configUpdate") Object.assign(settings, message.config);
       if (message.type === "encapsulation") Object.assign(facts, message, { type: undefined });

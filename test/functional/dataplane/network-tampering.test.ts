@@ -2,10 +2,9 @@
 // it was, the log says so, and what is not ours stays.
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+import { allowProfile, DataplaneHost, inSync, policy, rule, tier, vxlanRoute } from "./host.ts";
 import type { DataplaneMessage, RouteUpdate } from "../../../src/calc/index.ts";
-import { ROUTE_TYPE } from "../../../src/calc/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
 
 const A = "calia2";
 const B = "calib3";
@@ -100,18 +99,7 @@ const tunnelEnd = (node: string, n: number, parent: string, parent6: string): Da
   parentDeviceIpv6: parent6 as IpAddress,
 });
 
-const remote = (dst: string): RouteUpdate => ({
-  type: "routeUpdate",
-  types: ROUTE_TYPE.remoteWorkload,
-  poolType: "vxlan",
-  dst: dst as Cidr,
-  dstNodeName: "node-b",
-  dstNodeIp: (dst.includes(":") ? "2001:db8::99" : "192.0.2.99") as IpAddress,
-  sameSubnet: false,
-  natOutgoing: false,
-  localWorkload: false,
-  borrowed: false,
-});
+const remote = (dst: string): RouteUpdate => vxlanRoute(dst, dst.includes(":") ? "2001:db8::99" : "192.0.2.99");
 
 /** Everything but the rules, ours and theirs. */
 function kernelState(host: DataplaneHost): string {

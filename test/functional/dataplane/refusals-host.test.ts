@@ -30,6 +30,7 @@ import {
   hostEndpoint,
   inSync,
   parametersOf,
+  PLAIN_FACTS,
   policy,
   rule,
   tier,
@@ -197,8 +198,7 @@ test("nftables: forwarded traffic is closed where policy speaks of it, and goes 
 }, 60_000);
 
 describe("the real kernel", () => {
-  const facts = { hostname: "node-a", ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false } as const;
-  const config = rulesConfig(parametersOf(), { ...facts, noEncapNeeded: false, ipvs: false }, "nftables");
+  const config = rulesConfig(parametersOf(), PLAIN_FACTS, "nftables");
   const silent = createLogger({ level: "error", write: () => {} });
   /** Policy, and what shall stand for it. */
   const chains = [

@@ -20,15 +20,25 @@ import { Nft, type NftChange } from "../../../src/kernel/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { allowProfile, BACKENDS, DataplaneHost, inSync, parametersOf, type Pod, policy, rule, tier } from "./host.ts";
+import {
+  allowProfile,
+  BACKENDS,
+  DataplaneHost,
+  inSync,
+  parametersOf,
+  PLAIN_FACTS,
+  type Pod,
+  policy,
+  rule,
+  tier,
+} from "./host.ts";
 import { hasExpression, refusing, refusingText, withRuleset } from "./refusing.ts";
 
 const tcp = { name: "tcp" } as const;
 const port = (first: number) => ({ first, last: first });
 const cells = (a: Pod, b: Pod, ...ports: number[]) => ports.map((p) => ({ from: a.target, to: b.v4, port: p }));
 
-const facts = { hostname: "node-a", ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false } as const;
-const config = rulesConfig(parametersOf(), { ...facts, noEncapNeeded: false, ipvs: false }, "nftables");
+const config = rulesConfig(parametersOf(), PLAIN_FACTS, "nftables");
 
 async function twoPods(backend: (typeof BACKENDS)[number]) {
   const host = await DataplaneHost.create(backend);

@@ -2,10 +2,10 @@
 //
 //   pod a ─ cali… ─ host ─ vxlan.calico ══ 192.0.2.10 ── 192.0.2.99 ══ vxb ─ outside, which has workloads' addresses
 import { describe, expect, test } from "bun:test";
-import { type DataplaneMessage, ROUTE_TYPE, type RouteUpdate } from "../../../src/calc/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { DataplaneMessage, RouteUpdate } from "../../../src/calc/index.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
+import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier, vxlanRoute } from "./host.ts";
 
 const SETTINGS = { IPv4VXLANTunnelAddr: "10.65.1.0", IPv6VXLANTunnelAddr: "fd00:65:1::" };
 const HOST = ["192.0.2.10", "2001:db8::10"] as IpAddress[];
@@ -19,15 +19,8 @@ const tunnelEnd = (node: string, n: number, parents: readonly string[]): Datapla
   ...{ mac: `66:00:00:00:00:0${n}`, ipv4Addr: `10.65.${n}.0`, parentDeviceIp: parents[0] ?? "" },
   ...{ macV6: `66:00:00:00:06:0${n}`, ipv6Addr: `fd00:65:${n}::`, parentDeviceIpv6: parents[1] ?? "" },
 });
-const remote = (dst: string, sameSubnet: boolean): RouteUpdate => ({
-  type: "routeUpdate",
-  types: ROUTE_TYPE.remoteWorkload,
-  poolType: "vxlan",
-  dst: dst as Cidr,
-  dstNodeName: "node-b",
-  dstNodeIp: (dst.includes(":") ? "2001:db8::99" : "192.0.2.99") as IpAddress,
-  ...{ sameSubnet, natOutgoing: false, localWorkload: false, borrowed: false },
-});
+const remote = (dst: string, sameSubnet: boolean): RouteUpdate =>
+  vxlanRoute(dst, dst.includes(":") ? "2001:db8::99" : "192.0.2.99", sameSubnet);
 
 /** The other node, made by hand. */
 function makeFarEnd(host: DataplaneHost): void {

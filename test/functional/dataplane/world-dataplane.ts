@@ -14,7 +14,7 @@ import {
 } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
 import { createLogger, formatText, silentLogger } from "../../../src/lib/log.ts";
-import { type Backend, MTU_FILE, parametersOf } from "./host.ts";
+import { type Backend, MTU_FILE, parametersOf, PLAIN_FACTS } from "./host.ts";
 import { PacketWorld, type WorldPod } from "./packet-world.ts";
 
 export class WorldDataplane implements AsyncDisposable {
@@ -35,7 +35,7 @@ export class WorldDataplane implements AsyncDisposable {
     readonly settings?: Readonly<Record<string, string>>;
     readonly facts?: Partial<DataplaneFacts>;
   }) {
-    const { backend } = options;
+    const { backend, hostname } = options;
     this.world = new PacketWorld(options.pods, options.host);
     const inside = <T>(body: () => T extends PromiseLike<unknown> ? never : T) =>
       withNamespace(this.world.handle, body);
@@ -47,15 +47,7 @@ export class WorldDataplane implements AsyncDisposable {
     const features = detectFeatures({ iptablesVersion: "1.8.9", kernelVersion: "6.1.0" });
     this.#dataplane = new LinuxDataplane({
       parameters: parametersOf(options.settings),
-      facts: {
-        hostname: options.hostname ?? "node-a",
-        ipipEnabled: false,
-        vxlanEnabled: false,
-        vxlanEnabledV6: false,
-        noEncapNeeded: false,
-        ipvs: false,
-        ...options.facts,
-      },
+      facts: { ...PLAIN_FACTS, ...(hostname === undefined ? {} : { hostname }), ...options.facts },
       kernel: {
         rules:
           backend === "nftables"
