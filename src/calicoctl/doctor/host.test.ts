@@ -1,0 +1,160 @@
+// What the doctor finds on the host itself.
+import { describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ids, look, only } from "../testing/findings.ts";
+import { healthy, link, node, PODS, pool, resource, session, THREE } from "../testing/healthy.ts";
+import type { HostFacts } from "./facts.ts";
+import { readRefused, refusedNote } from "./host-refused.ts";
+
+describe("the host", () => {
+  const cluster = [PODS, ...THREE];
+
+  test("sysctls", () => {
+    const off = {
+      ...healthy,
+      sysctl: (path: string) => (path === "net/ipv4/ip_forward" ? "0" : path.endsWith("rp_filter") ? "2" : undefined),
+    };
+    expect(look(cluster, off).map(({ setting }) => setting)).toEqual([
+      "net.ipv4.ip_forward=1",
+      "net.ipv4.conf.all.rp_filter=1",
+    ]);
+    const v6 = [PODS, node("n1", "10.0.0.1/24", { ipv6Address: "fd00::1/64" })];
+    const noForward = {
+      ...healthy,
+      links: [link("eth0", "10.0.0.1/24", "fd00::1/64")],
+      sysctl: (path: string) => (path.includes("all/forwarding") ? "0" : undefined),
+    };
+    expect(ids(look(v6, noForward))).toEqual(["sysctl"]);
+    expect(look(cluster, { ...noForward })).toEqual([]); // no IPv6 node
+  });
+
+  test("a kernel without what the pools ask for", () => {
+    const bare = { ...healthy, hasModule: (name: string) => name === "nf_tables" };
+    expect(look(cluster, bare)).toEqual([]);
+    const tunnels = [
+      pool("v", "10.65.0.0/17", { vxlanMode: "Always" }),
+      pool("i", "10.65.128.0/17", { ipipMode: "CrossSubnet" }),
+      ...THREE,
+    ];
+    expect(look(tunnels, bare).map(({ problem }) => problem)).toEqual([
+      "the kernel of n1 has no vxlan",
+      "the kernel of n1 has no ipip",
+    ]);
+    const felix = resource("FelixConfiguration", "default", { wireguardEnabled: true });
+    expect(only(look([...cluster, felix], bare), "kernel-feature").problem).toContain("wireguard");
+    expect(only(look(cluster, { ...healthy, hasModule: () => false }), "kernel-feature").problem).toContain(
+      "nf_tables",
+    );
+  });
+
+  test("mixed iptables backends, and two dataplanes", () => {
+    const rules = (calico: number, kubernetes: number, all: number) => ({ calico, kubernetes, all });
+    const mixed = { ...healthy, iptables: { legacy: rules(20, 0, 20), nft: rules(0, 30, 30) } };
+    expect(only(look(cluster, mixed), "mixed-iptables")).toMatchObject({
+      severity: "error",
+      setting: "FelixConfiguration(default) spec.iptablesBackend: NFT",
+    });
+    const foreign = { ...healthy, iptables: { legacy: rules(0, 0, 2), nft: rules(20, 30, 50) } };
+    expect(only(look(cluster, foreign), "mixed-iptables").severity).toBe("warning");
+    expect(look(cluster, { ...healthy, iptables: { legacy: rules(0, 0, 0), nft: rules(20, 30, 50) } })).toEqual([]);
+    const both = { ...healthy, hasCalicoNftTable: true, iptables: { legacy: undefined, nft: rules(20, 0, 20) } };
+    expect(only(look(cluster, both), "two-dataplanes").problem).toContain("20");
+  });
+
+  test("MTUs larger than the way minus encapsulation", () => {
+    const vxlan = [pool("v", "10.65.0.0/16", { vxlanMode: "Always" }), ...THREE];
+    const with_ = (name: string, mtu: number) => ({ ...healthy, links: [...healthy.links, { ...link(name), mtu }] });
+    expect(look(vxlan, with_("vxlan.calico", 1450))).toEqual([]);
+    expect(only(look(vxlan, with_("vxlan.calico", 1451)), "mtu")).toMatchObject({
+      setting: "FelixConfiguration(default) spec.vxlanMTU: 1450",
+    });
+    expect(look(cluster, with_("cali1", 1500))).toEqual([]);
+    const narrow = { ...with_("cali1", 1500), pathMtu: new Map([["n2", 1400]]) };
+    expect(only(look(cluster, narrow), "mtu")).toMatchObject({ interface: "cali1", setting: "mtu: 1400" });
+    const both = {
+      ...healthy,
+      links: [...healthy.links, { ...link("vxlan.calico"), mtu: 1450 }, { ...link("cali1"), mtu: 1500 }],
+    };
+    expect(only(look(vxlan, both), "mtu").evidence.join()).toContain("less 50 of vxlan.calico");
+  });
+
+  test("the ARP table near its limit, and conntrack", () => {
+    const table = (entries: number) => ({
+      ...healthy,
+      neighbourTable: { 4: { entries, limit: 1024, overflows: 3 }, 6: undefined },
+    });
+    expect(look(cluster, table(800))).toEqual([]);
+    expect(only(look(cluster, table(900)), "arp-table")).toMatchObject({
+      severity: "warning",
+      setting: "net.ipv4.neigh.default.gc_thresh3=8192",
+    });
+    expect(only(look(cluster, table(1024)), "arp-table").severity).toBe("error");
+    const full = {
+      ...healthy,
+      sysctl: (path: string) =>
+        ({ "net/netfilter/nf_conntrack_count": "95", "net/netfilter/nf_conntrack_max": "100" })[path],
+    };
+    expect(only(look(cluster, full), "conntrack-full").setting).toBe("net.netfilter.nf_conntrack_max=200");
+  });
+
+  test("no default route where pods rely on proxy ARP", () => {
+    const host = { ...healthy, routesToPodGateway: false, links: [...healthy.links, link("cali1")] };
+    expect(only(look(cluster, host), "no-default-route")).toMatchObject({ severity: "error", interface: "cali1" });
+  });
+
+  test("sessions that are not up with their cause, and parts that do not run", () => {
+    const sessions = [
+      session("10.0.0.2", { lastError: "Received: Bad peer AS", localAs: 1, neighborAs: 2 }),
+      session("10.0.0.3", { bgpState: "Established", state: "up" }),
+    ];
+    const host = { ...healthy, birds: { 4: { routerId: "10.0.0.1", sessions }, 6: undefined } };
+    expect(only(look(cluster, host), "session-down").cause).toContain("AS numbers do not match");
+    const parts = [
+      { name: "felix", isRunning: false, detail: "it is failing" },
+      { name: "bird", isRunning: true, detail: "" },
+    ];
+    expect(only(look(cluster, { ...healthy, parts }), "part-not-running").problem).toContain("felix");
+  });
+});
+
+describe("what the kernel refuses", () => {
+  const rule = { kind: "rule", where: "ip calico filter-cali-pi-x, number 1" } as const;
+  const limit = "ingressMaxConnections (nft_connlimit)";
+
+  test("is told by setting, as an error where it closes something", () => {
+    const host: HostFacts = {
+      ...healthy,
+      refused: [
+        { ...rule, setting: limit, instead: "it is left out", error: "add rule: ENOENT" },
+        { ...rule, where: "elsewhere", setting: limit, instead: "it is left out" },
+        { ...rule, instead: "packets that come to its place are dropped" },
+      ],
+    };
+    const found = look([PODS, ...THREE], host);
+    expect(found.map(({ id, severity, setting }) => ({ id, severity, setting }))).toEqual([
+      { id: "refused-by-kernel", severity: "error", setting: undefined },
+      { id: "refused-by-kernel", severity: "warning", setting: limit },
+    ]);
+    expect(found[0]?.problem).toContain("refuses 1 rule: traffic that policy may allow is dropped");
+    expect(found[1]?.problem).toBe("the kernel of n1 refuses 2 rules");
+    expect(found[1]?.evidence[0]).toBe("ip calico filter-cali-pi-x, number 1: add rule: ENOENT: it is left out");
+    expect(refusedNote(host.refused)).toContain("refuses 1 rule or set");
+    expect(refusedNote(host.refused.slice(0, 2))).toBeUndefined();
+  });
+
+  test("is read from the agent's file; no file and one that is none are nothing", () => {
+    const folder = mkdtempSync(join(tmpdir(), "calico-refused-"));
+    try {
+      const file = join(folder, "refused.json");
+      expect(readRefused(file)).toEqual([]);
+      writeFileSync(file, "[{");
+      expect(readRefused(file)).toEqual([]);
+      writeFileSync(file, JSON.stringify([{ ...rule, says: "x", instead: "it is left out" }, 7]));
+      expect(readRefused(file)).toEqual([{ ...rule, instead: "it is left out" }]);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});
