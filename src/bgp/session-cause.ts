@@ -46,6 +46,11 @@ const PROTOCOL_ERRORS: readonly (readonly [RegExp, Explain])[] = [
 
 const SOCKET_ERRORS: readonly (readonly [RegExp, Explain])[] = [
   [
+    /No listening socket/i,
+    () =>
+      "BIRD cannot listen on this host: another program has BGP's port (ss -ltnp 'sport = :179' names it); end that one, or give ours another port (BGPConfiguration spec.listenPort)",
+  ],
+  [
     /Cannot assign requested address/i,
     () => "our source address is on none of this host's interfaces: the Node carries an address it does not have",
   ],

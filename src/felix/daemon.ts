@@ -81,6 +81,7 @@ export async function runFelix(options: FelixOptions): Promise<number> {
       onSettings: (config) => server.serve(healthAddress(config)),
     });
     log = openFelixLog(loaded.engine.config, counts, { screen });
+    for (const problem of loaded.problems) log.log.with({ part: "start" }).warn("a setting is not used", { problem });
     signals.configure(loaded.engine.config, log.log);
     running = await start({ options, loaded, log: log.log, health, registry, shutdown });
     startup({ live: true, ready: true });

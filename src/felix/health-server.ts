@@ -12,6 +12,7 @@ export class HealthServer {
   #server: Server | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #address = "";
+  #told = "";
 
   constructor(health: HealthAggregator, log: Logger) {
     this.#health = health;
@@ -54,8 +55,18 @@ export class HealthServer {
     });
     this.#server = server;
     server.on("error", (error) => {
-      this.#log.warn("the health port cannot be opened; trying again", { ...at, error: describeError(error) });
+      const text = describeError(error);
+      if (text !== this.#told)
+        this.#log.error("the health port cannot be opened, so probes fail: free it, or set HealthPort; trying again", {
+          ...at,
+          error: text,
+        });
+      this.#told = text;
       this.#retry = setTimeout(() => this.#listen(at), RETRY_MS);
+    });
+    server.on("listening", () => {
+      if (this.#told !== "") this.#log.warn("the health port is open now", at);
+      this.#told = "";
     });
     server.listen(at.port, at.host);
   }

@@ -7,22 +7,24 @@ import { openDatastore } from "../datastore/index.ts";
 import { createLogger, silentLogger } from "../lib/log.ts";
 import { loadConfig, TooManyConnections } from "./load-config.ts";
 
+async function makeStore(path: string, datastoreReady: boolean): Promise<void> {
+  const store = await openDatastore({ type: "sqlite", path, isFallback: false });
+  await store.apply({
+    key: { type: "resource", kind: "ClusterInformation", name: "default" },
+    value: {
+      ...{ apiVersion: "projectcalico.org/v3", kind: "ClusterInformation", metadata: { name: "default" } },
+      spec: { datastoreReady },
+    },
+  });
+  await store.close();
+}
+
 /** Loads while the environment names one file after the other; only the last of them is ready. */
 async function loadThrough(files: readonly string[], log = silentLogger, settings: Record<string, string> = {}) {
   const folder = mkdtempSync(join(tmpdir(), "load-config-"));
   const path = (file: string) => join(folder, file);
   try {
-    for (const file of new Set(files)) {
-      const store = await openDatastore({ type: "sqlite", path: path(file), isFallback: false });
-      await store.apply({
-        key: { type: "resource", kind: "ClusterInformation", name: "default" },
-        value: {
-          ...{ apiVersion: "projectcalico.org/v3", kind: "ClusterInformation", metadata: { name: "default" } },
-          spec: { datastoreReady: file === files.at(-1) },
-        },
-      });
-      await store.close();
-    }
+    for (const file of new Set(files)) await makeStore(path(file), file === files.at(-1));
     const env: Record<string, string> = { DATASTORE_TYPE: "sqlite", FELIX_FELIXHOSTNAME: "here", ...settings };
     const left = [...files];
     const { store } = await loadConfig({
@@ -47,6 +49,38 @@ async function loadThrough(files: readonly string[], log = silentLogger, setting
 test("FC-005 two datastores on the way to a start are fine, and looking at one again and again is", async () => {
   await loadThrough(["a"]);
   await loadThrough(["a", "a", "a", "a", "b"]);
+});
+
+test("settings that are not used are handed on, a fault that lasts is told once", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "load-config-"));
+  try {
+    const path = join(folder, "store");
+    const told: string[] = [];
+    await makeStore(path, true);
+    const env: Record<string, string> = {
+      DATASTORE_TYPE: "sqlite",
+      CALICO_SQLITE_PATH: folder, // a folder is no datastore
+      FELIX_FELIXHOSTNAME: "here",
+      FELIX_HEALTHPORT: "abc",
+    };
+    let passes = 0;
+    const loaded = await loadConfig({
+      env,
+      configFile: join(folder, "none.cfg"),
+      log: createLogger({ level: "error", write: (record) => void told.push(record.sentence) }),
+      signal: AbortSignal.timeout(30_000),
+      health: ({ ready }) => {
+        if (ready === false && ++passes === 4) env["CALICO_SQLITE_PATH"] = path;
+      },
+      onSettings: () => {},
+      retryMs: 1,
+    });
+    await loaded.store.close();
+    expect(loaded).toMatchObject({ problems: [expect.stringContaining("HealthPort")] });
+    expect(told).toEqual(["cannot start yet; trying again"]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test("FC-005 who went through more than two begins again", async () =>

@@ -56,17 +56,14 @@ export interface Loaded {
   readonly pools: readonly Pool[];
   /** Addresses come from the nodes' pod CIDRs. */
   readonly usePodCidr: boolean;
+  /** Settings that are not used, and why: for the log, which is open only once its own settings are known. */
+  readonly problems: readonly string[];
 }
 
 /** Ends only with everything in hand, or when the signal aborts. */
 export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { log, signal, health } = options;
-  const told = new Set<string>();
-  const tellOnce = (problem: string) => {
-    if (told.has(problem)) return;
-    told.add(problem);
-    log.warn("a setting is not used", { problem });
-  };
+  const problems = new Set<string>();
   const held = new HeldDatastore();
   const trouble = new LastingTrouble();
   for (;;) {
@@ -74,12 +71,12 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
     await held.refuseMoreThan(MOST_OPENED);
     health({ live: true, ready: false });
     try {
-      const loaded = await loadOnce(options, held, tellOnce);
+      const loaded = await loadOnce(options, held, (problem) => problems.add(problem));
       if (loaded !== undefined) {
         await held.refuseMoreThan(MOST_OPENED_AT_START);
         const afterSeconds = trouble.seconds;
         if (trouble.isOver()) log.info("the datastore is ready; starting", { afterSeconds });
-        return loaded;
+        return { ...loaded, problems: [...problems] };
       }
       if (trouble.isDue("not ready"))
         log.warn("the datastore is not ready: ClusterInformation default does not say datastoreReady; waiting", {
@@ -89,7 +86,7 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
     } catch (error) {
       if (signal.aborted || error instanceof TooManyConnections) throw error;
       const reason = describeError(error);
-      if (trouble.isDue(reason))
+      if (trouble.isDue(reason.replace(/ \(tried for .*?\)/, "")))
         log.error("cannot start yet; trying again", { error: reason, forSeconds: trouble.seconds });
     }
     await delay(options.retryMs ?? RETRY_MS, signal);
@@ -125,7 +122,7 @@ async function loadOnce(
   options: LoadOptions,
   held: HeldDatastore,
   tell: (problem: string) => void,
-): Promise<Loaded | undefined> {
+): Promise<Omit<Loaded, "problems"> | undefined> {
   const { env, configFile, log, signal } = options;
   const engine = new ConfigEngine(localSurroundings(env), {
     hostname: (osHostname() || (env["HOSTNAME"] ?? "")).toLowerCase(),

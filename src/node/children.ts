@@ -37,6 +37,7 @@ export function planChildren(env: Environment, nodeName: string, backend: Backen
       name: bird,
       command: ["bird", "-f", "-s", join(RUN_FOLDER, `${bird}.ctl`), "-c", config],
       env: own,
+      ifMissing: "install BIRD 2 (Debian's package bird2), or set CALICO_NETWORKING_BACKEND to vxlan or none",
       extraArguments: () => (hasRoutesOfBird(bird === "bird" ? 4 : 6) ? ["-R"] : []),
       // A BIRD that begins with last time's file and is told of another while it recovers counts sessions it has had to
       // restart as missing, and holds routes back until its patience ends.

@@ -18,7 +18,7 @@ import { completeStartup } from "./network-condition.ts";
 import { type NodeDatastore, openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
 import { PartOutput } from "./part-output.ts";
-import { CNI_KUBECONFIG, type NodeSettings, readSettings } from "./settings.ts";
+import { CNI_KUBECONFIG, isBackend, type NodeSettings, readSettings } from "./settings.ts";
 import { SessionErrors } from "./session-errors.ts";
 import { runUntilSignal } from "./signals.ts";
 import { startUp } from "./startup.ts";
@@ -30,6 +30,9 @@ import { watchTunnels } from "./tunnel-command.ts";
 export function main(): Promise<number> {
   return runMode("Calico node failed to start", async (log) => {
     const { backend, legacy } = effectiveBackend(process.env, readSettings(process.env).backend);
+    const asked = process.env["CALICO_NETWORKING_BACKEND"] ?? "";
+    if (!isBackend(asked))
+      log.warn("CALICO_NETWORKING_BACKEND is none of bird, vxlan and none: taken as bird", { value: asked });
     if (legacy) log.warn("CALICO_NETWORKING is out of date: use CALICO_NETWORKING_BACKEND", { backend });
     const env: Environment = { ...process.env, CALICO_NETWORKING_BACKEND: backend };
     const name = await startUp(env, log);

@@ -50,6 +50,9 @@ export function readSettings(env: Environment): NodeSettings {
 
 const portOf = (word: string): number => (/^\d{1,5}$/.test(word) && Number(word) <= 65535 ? Number(word) : 0);
 
+/** Nothing means the default. */
+export const isBackend = (word: string): boolean => ["", "bird", "vxlan", "none"].includes(word.toLowerCase());
+
 function backendOf(word: string): Backend {
   const lower = word.toLowerCase();
   return lower === "none" || lower === "vxlan" ? lower : "bird";

@@ -53,6 +53,13 @@ test("NB-009 a part that ends is started again, and the file says how often and 
   expect(bench.lines.slice(0, 2).sort()).toEqual(["part0: hello", "part0: trouble"]);
 });
 
+test("a program that is not there: the file says so, with what to do", async () => {
+  await using bench = new Bench();
+  bench.start({ command: ["no-such-bird"], ifMissing: "install BIRD 2" });
+  await eventually(() => (bench.state().children[0]?.restarts ?? 0) >= 1);
+  expect(bench.state().children[0]?.lastExit?.error).toBe("no program no-such-bird in PATH: install BIRD 2");
+});
+
 test("a part that is killed comes back with another process", async () => {
   await using bench = new Bench();
   bench.start({});

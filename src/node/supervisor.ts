@@ -13,6 +13,8 @@ export interface ChildPlan {
   /** What the program is to think it was called as. */
   readonly argv0?: string;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** What to do when there is no such program. */
+  readonly ifMissing?: string;
   /** Started only once this holds. */
   readonly startsWhen?: () => boolean;
   /** What ends it. BIRD is killed: a BIRD that says goodbye takes the routes of its neighbours with it. */
@@ -25,7 +27,13 @@ export interface ChildState {
   readonly pid?: number;
   readonly startedAt?: string;
   readonly restarts: number;
-  readonly lastExit?: { readonly code: number | null; readonly signal: string | null; readonly at: string };
+  readonly lastExit?: {
+    readonly code: number | null;
+    readonly signal: string | null;
+    readonly at: string;
+    /** It could not even be started. */
+    readonly error?: string;
+  };
 }
 
 export interface SupervisorState {
@@ -76,11 +84,12 @@ export class Supervisor {
       while (plan.startsWhen?.() === false && !signal.aborted) await pause(POLL_MS, signal);
       if (signal.aborted) break;
       const began = performance.now();
-      const { code, signal: endedBy } = await this.#runOnce(plan, signal);
+      const { code, signal: endedBy, error } = await this.#runOnce(plan, signal);
       if (signal.aborted) break;
       failures = performance.now() - began > STEADY_MS ? 0 : failures + 1;
       const waitMs = failures === 0 ? 0 : backoffDelay(backoff, failures - 1);
-      log.warn("a part of the node ended and is started again", { name: plan.name, code, endedBy, waitMs });
+      if (error === undefined)
+        log.warn("a part of the node ended and is started again", { name: plan.name, code, endedBy, waitMs });
       await pause(waitMs, signal);
     }
     this.#set(plan.name, { state: "stopped" });
@@ -106,10 +115,11 @@ export class Supervisor {
     signal.addEventListener("abort", stop, { once: true });
     const result = await ended;
     signal.removeEventListener("abort", stop);
-    const lastExit = { code: result.code, signal: result.signal, at: new Date().toISOString() };
+    const error = result.error === undefined ? undefined : startFault(plan, result.error);
+    const { code, signal: endedBy } = result;
+    const lastExit = { code, signal: endedBy, at: new Date().toISOString(), ...(error === undefined ? {} : { error }) };
     this.#set(plan.name, { state: "failing", restarts: restarts + 1, lastExit });
-    if (result.error !== undefined)
-      log.error("a part of the node cannot be started", { name: plan.name, error: result.error });
+    if (error !== undefined) log.error("a part of the node cannot be started", { name: plan.name, error });
     return result;
   }
 
@@ -141,6 +151,13 @@ interface End {
   readonly code: number | null;
   readonly signal: string | null;
   readonly error?: Error;
+}
+
+function startFault(plan: ChildPlan, error: Error): string {
+  const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
+  return isMissing && plan.ifMissing !== undefined
+    ? `no program ${plan.command[0]} in PATH: ${plan.ifMissing}`
+    : error.message;
 }
 
 function endOf(child: ChildProcess): Promise<End> {

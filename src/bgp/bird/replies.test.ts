@@ -192,6 +192,7 @@ describe("why a session is down", () => {
     ["Active", "Socket: Cannot assign requested address", "none of this host's interfaces"],
     ["Passive", undefined, "wait for the other side"],
     ["Active", undefined, "no connection yet"],
+    ["Down", "No listening socket", "another program has BGP's port"],
   ] as const;
   for (const [state, error, want] of cases)
     test(`${state} ${error ?? ""}`, () => expect(sessionCause(session(state, error))).toContain(want));

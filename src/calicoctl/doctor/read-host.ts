@@ -169,7 +169,12 @@ function readParts(): readonly HostPart[] {
       readonly name: string;
       readonly state: string;
       readonly pid?: number;
-      readonly lastExit?: { readonly code: number | null; readonly signal: string | null; readonly at: string };
+      readonly lastExit?: {
+        readonly code: number | null;
+        readonly signal: string | null;
+        readonly at: string;
+        readonly error?: string;
+      };
     }[];
   };
   const alive = new Set(here.map((each) => each.pid));
@@ -187,6 +192,8 @@ function readParts(): readonly HostPart[] {
     ...(own.isRunning ? [] : [own]),
     ...children.map(({ name, state, pid: child, lastExit }): HostPart => {
       if (state === "running" && child !== undefined && alive.has(child)) return partOf(name, child, `it is ${state}`);
+      if (lastExit?.error !== undefined)
+        return { name, isRunning: false, detail: `it cannot be started: ${lastExit.error}` };
       const detail =
         lastExit === undefined
           ? `it is ${state}`
