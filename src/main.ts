@@ -43,7 +43,7 @@ async function run(): Promise<number> {
   if (((process.env["CNI_COMMAND"] ?? "") !== "" && !isFront) || argv[0] === "-t") return calicoPlugin(argv);
   const [word, ...rest] = argv;
   if (word === undefined || ["help", "-h", "--help"].includes(word)) {
-    console.error(`calico ${BUILD.version}: CNI plugin and front command; commands: ${words()}`);
+    console.log(help());
     return 0;
   }
   const command = commands[word];
@@ -54,6 +54,19 @@ async function run(): Promise<number> {
   }
   console.error(`calico: no command ${word}; there are ${words()}`);
   return 2;
+}
+
+function help(): string {
+  return `calico ${BUILD.version}: the CNI plugin, and a front to the other programs
+
+  calico lab …            a cluster in network namespaces on this machine; calico lab help
+  calico ctl …            the same as calicoctl
+  calico component …      one part of calico-node; calico-node --help lists them
+  calico health …         probes
+  calico cni-service      the CNI plugin's service alone
+  calico version          this program's version
+
+A container runtime calls it as CNI plugin, with CNI_COMMAND in the environment.`;
 }
 
 function words(): string {

@@ -2,7 +2,7 @@
 // `--log-level`, …) may stand before or after the command's name.
 import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
 import { type Command, type Flag, type Flags, type Group, isGroup } from "./command.ts";
-import { UsageFailure } from "./failure.ts";
+import { UnknownFlag, UsageFailure } from "./failure.ts";
 
 export const GLOBAL_FLAGS: readonly Flag[] = [
   { name: "help", short: "h", about: "show this text" },
@@ -34,7 +34,7 @@ export function findCommand(root: Group, argv: readonly string[]): Parsed {
     if (word.startsWith("-") && word !== "-") {
       rest.push(word);
       // The value of a global flag is no command.
-      if (takesNextWord(word) && i + 1 < argv.length) rest.push(argv[++i] ?? "");
+      if ((takesNextWord(word) || /^(-c|--config)$/.test(word)) && i + 1 < argv.length) rest.push(argv[++i] ?? "");
       continue;
     }
     const next = group.commands.find((entry) => entry.name === word);
@@ -74,6 +74,11 @@ export function parseFlags(command: Command, words: readonly string[]): { words:
     values = parsed.values as Record<string, (string | boolean)[] | undefined>;
     positionals = parsed.positionals;
   } catch (error) {
+    const [, unknown] = /Unknown option '([^']+)'/.exec(error instanceof Error ? error.message : "") ?? [];
+    if (unknown !== undefined) {
+      const names = known.filter(({ hidden }) => hidden !== true).map(({ name }) => name);
+      throw new UnknownFlag(unknown, names, { cause: error });
+    }
     throw new UsageFailure(plainReason(error), { cause: error });
   }
   for (const flag of known) {
@@ -112,8 +117,6 @@ function inFull(word: string, known: readonly Flag[]): string {
 /** The parser's sentence without its advice about `--`, which nobody needs here. */
 function plainReason(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
-  const unknown = /Unknown option '([^']+)'/.exec(text);
-  if (unknown !== null) return `unknown flag: ${unknown[1] ?? ""}`;
   const missing = /Option '(?:-\w, )?([^ ']+)[^']*' argument (?:missing|is ambiguous)/.exec(text);
   if (missing !== null) return `flag needs a value: ${missing[1] ?? ""}`;
   return text.split("\n")[0] ?? text;

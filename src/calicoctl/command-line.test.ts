@@ -55,6 +55,35 @@ test("TC-C01 a named file replaces the environment, without one the environment 
   expect((await line.run("get", "gnetsets")).out).toContain("a");
 });
 
+test("a word that is nearly right is answered with the right one", async () => {
+  using line = new CommandLine();
+  const said = async (...words: string[]) => (await line.run(...words)).err;
+  expect(await said("gte", "nodes")).toBe('Unknown command: "gte", did you mean get? calicoctl --help lists all\n');
+  expect(await said("get", "ippol")).toContain("resource type 'ippol' is not supported; did you mean ippool?");
+  expect(await said("get", "nodess")).toContain("did you mean node?");
+  expect(await said("get", "foos")).toContain("; there are BGPConfiguration,");
+  expect(await said("get", "nodes", "--ouput=json")).toContain("unknown flag: --ouput, did you mean --output?");
+  const policy =
+    "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a}\nspec: {podSelector: {}}\n";
+  expect(await said("apply", "-f", line.file("k.yaml", policy))).toContain("kubectl applies it; calicoctl convert");
+});
+
+test("a flag of the command may stand before it", async () => {
+  using line = new CommandLine();
+  expect((await line.run("--config", `${line.folder}/nope.cfg`, "get", "nodes")).out).toContain("nope.cfg");
+});
+
+test("version as JSON", async () => {
+  using line = new CommandLine();
+  await line.given(networkSet("a"));
+  const shown = JSON.parse((await line.run("version", "-o", "json")).out) as object;
+  expect(shown).toEqual({
+    ...{ clientVersion: BUILD.version, gitCommit: BUILD.commit },
+    ...{ clusterVersion: null, clusterType: null },
+  });
+  expect((await line.run("version", "-o", "yaml")).err).toContain("--output is yaml, want text or json");
+});
+
 test("a datastore that does not answer is named, and the command ends", async () => {
   using line = new CommandLine();
   line.env["DATASTORE_TYPE"] = "etcdv3";

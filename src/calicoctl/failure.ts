@@ -18,5 +18,22 @@ export class Failure extends Error {
 
 /** The command line does not fit the grammar: shown with the usage lines. */
 export class UsageFailure extends Error {
-  override readonly name = "UsageFailure";
+  override readonly name: string = "UsageFailure";
+}
+
+export class UnknownFlag extends UsageFailure {
+  override readonly name = "UnknownFlag";
+  constructor(
+    readonly flag: string,
+    readonly known: readonly string[],
+    options: ErrorOptions = {},
+  ) {
+    super(`unknown flag: ${flag}`, options);
+  }
+
+  /** @param nearest of the names the one that was probably meant; loaded only when it is needed */
+  suggest(nearest: (name: string, known: Iterable<string>) => string | undefined): void {
+    const near = this.flag.startsWith("--") ? nearest(this.flag.slice(2), this.known) : undefined;
+    if (near !== undefined) this.message = `unknown flag: ${this.flag}, did you mean --${near}?`;
+  }
 }

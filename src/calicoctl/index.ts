@@ -5,7 +5,7 @@ import { forTerminal, holdsCommands } from "../lib/visible-text.ts";
 import { writeAll } from "../lib/write-all.ts";
 import { findCommand, parseFlags } from "./arguments.ts";
 import type { World } from "./command.ts";
-import { Failure, UsageFailure } from "./failure.ts";
+import { Failure, UnknownFlag, UsageFailure } from "./failure.ts";
 import { commandHelp, groupHelp, usageLines } from "./help.ts";
 import { LOG_LEVELS, parseLogLevel } from "./log-level.ts";
 import { ROOT } from "./table/index.ts";
@@ -32,7 +32,11 @@ export async function runCommandLine(program: string, argv: readonly string[], w
       world.out(text);
       return 0;
     }
-    world.err(`Unknown command: ${JSON.stringify(found.unknown)}\n${text}`);
+    const names = found.group.commands.map(({ name }) => name);
+    const near = (await import("../model/index.ts")).nearest(found.unknown, names);
+    world.err(
+      `Unknown command: ${JSON.stringify(found.unknown)}${near === undefined ? `\n${text}` : `, did you mean ${near}? ${program} --help lists all\n`}`,
+    );
     return 1;
   }
   const { path, command } = found;
@@ -48,6 +52,7 @@ export async function runCommandLine(program: string, argv: readonly string[], w
     const { run } = await command.load();
     return await run({ program, words, flags, world });
   } catch (error) {
+    if (error instanceof UnknownFlag) error.suggest((await import("../model/index.ts")).nearest);
     return report(error, world, {
       usage: () => usageLines(program, path, command),
       exitCode: command.usageExitCode ?? 1,

@@ -1,6 +1,6 @@
 // The kinds calicoctl manages and every word by which they may be called. Kinds of the address manager (blocks,
 // affinities, handles) are not among them: `calicoctl ipam` shows those.
-import { findKind, type KindName } from "../model/index.ts";
+import { findKind, type KindName, nearest } from "../model/index.ts";
 
 /** Besides the kind's own name, and in any case. */
 const ALIASES = {
@@ -36,6 +36,15 @@ export const MANAGED_KINDS = Object.keys(ALIASES) as readonly ManagedKind[];
 export function kindCalled(word: string): ManagedKind | undefined {
   const wanted = word.toLowerCase();
   return MANAGED_KINDS.find((kind) => kind.toLowerCase() === wanted || ALIASES[kind].split(" ").includes(wanted));
+}
+
+/** The word nearest to one that names no kind: `ippol` was meant to be `ippool`. */
+export function kindNear(word: string): string | undefined {
+  const wanted = word.toLowerCase();
+  const names = MANAGED_KINDS.map((kind) => kind.toLowerCase());
+  // Two-letter words are near to everything.
+  const longer = MANAGED_KINDS.flatMap((kind) => ALIASES[kind].split(" ")).filter((alias) => alias.length > 4);
+  return nearest(wanted, names) ?? (wanted.length > 4 ? nearest(wanted, longer) : undefined);
 }
 
 /** A document's `kind`, spelled exactly. */

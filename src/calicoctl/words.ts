@@ -2,7 +2,7 @@
 import { API_VERSION, type Resource } from "../model/index.ts";
 import type { Call } from "./command.ts";
 import { Failure, UsageFailure } from "./failure.ts";
-import { kindCalled, MANAGED_KINDS, type ManagedKind } from "./kinds.ts";
+import { kindCalled, kindNear, MANAGED_KINDS, type ManagedKind } from "./kinds.ts";
 
 export interface NamedResource {
   readonly kind: ManagedKind;
@@ -13,8 +13,11 @@ export class UnknownKind extends Failure {}
 
 export function kindFromWord(word: string): ManagedKind {
   const kind = kindCalled(word);
-  if (kind === undefined)
-    throw new UnknownKind(`resource type '${word}' is not supported; there are ${MANAGED_KINDS.join(", ")}`);
+  if (kind === undefined) {
+    const near = kindNear(word);
+    const advice = near === undefined ? `there are ${MANAGED_KINDS.join(", ")}` : `did you mean ${near}?`;
+    throw new UnknownKind(`resource type '${word}' is not supported; ${advice}`);
+  }
   return kind;
 }
 

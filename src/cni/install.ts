@@ -162,11 +162,25 @@ function fileName(variable: string, name: string): string {
   return name;
 }
 
+const HELP = `Usage: install
+Puts the CNI plugin, its configuration and its credentials on the host mounted under /host. Variables:
+  CNI_NET_DIR              the configuration's folder as the host sees it (/etc/cni/net.d)
+  CNI_CONF_NAME            the file it writes (10-calico.conflist)
+  CNI_NETWORK_CONFIG       the configuration, with __NAME__ placeholders; CNI_NETWORK_CONFIG_FILE names a file
+  UPDATE_CNI_BINARIES      false keeps programs that are there
+  SKIP_CNI_BINARIES        stock plugins not to install, comma between
+  SLEEP                    false ends it when all is there; otherwise it stays and keeps credentials fresh
+`;
+
 export async function main(argv: readonly string[]): Promise<number> {
   const { env } = process;
   const log = screenLogger("info");
+  if (argv[0] === "-h" || argv[0] === "--help") {
+    writeSync(1, HELP);
+    return 0;
+  }
   if (argv.length > 0) {
-    writeSync(2, "install: takes no arguments; see docs/install-cni.md for its variables\n");
+    writeSync(2, `install: ${argv[0]} means nothing here; it takes variables only\n${HELP}`);
     return 2;
   }
   try {

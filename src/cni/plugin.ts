@@ -76,6 +76,12 @@ async function runFlag(program: CniProgram, flag: string): Promise<number> {
     print(`${BUILD.version}\n`);
     return 0;
   }
+  if (flag === "-h" || flag === "--help") {
+    print(
+      `${program}: a CNI plugin. Container runtimes call it with CNI_COMMAND in the environment and its configuration on standard input.\n  -v          the version\n${program === "calico" ? "  -t          whether the datastore of the configuration on standard input answers\n" : "  -upgrade    gives addresses of host-local IPAM to Calico's\n"}`,
+    );
+    return 0;
+  }
   if (flag === "-t" && program === "calico") {
     const { testDatastore } = await import("./test-datastore.ts");
     return testDatastore(readInput(), process.env, print);

@@ -6,6 +6,12 @@ import { readReadings, STATUS_FILE } from "./health.ts";
 const USAGE = "Usage: check-status -r|-l [-f FILE] | -v";
 
 export function main(argv: readonly string[]): number {
+  if (argv[0] === "-h" || argv[0] === "--help") {
+    console.log(
+      `${USAGE}\n  -r        ready?\n  -l        alive? the same answer\n  -f FILE   the status file; ${STATUS_FILE}\n  -v        the version`,
+    );
+    return 0;
+  }
   let values: { r?: boolean; l?: boolean; v?: boolean; f?: string };
   try {
     ({ values } = parseArgs({

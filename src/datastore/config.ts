@@ -76,7 +76,9 @@ export function chooseDatastore(api: ApiConfig, surroundings: Surroundings): Dat
         return kubernetesConfig(api, surroundings);
       return { type: "sqlite", path: api.sqlitePath ?? SQLITE_PATH, isFallback: api.sqlitePath === undefined };
     default:
-      throw new InvalidConfig(`unknown datastore type: ${type}`);
+      throw new InvalidConfig(
+        `unknown datastore type: ${type}; there are sqlite, etcdv3 and kubernetes (DATASTORE_TYPE)`,
+      );
   }
 }
 

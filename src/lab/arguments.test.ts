@@ -33,7 +33,7 @@ const refused = [
   { line: "exec pod1 ls", says: "put -- before ls" },
   { line: "break link node1 eth0 eth1", says: "eth1" },
   { line: "matrix -- x", says: "behind --" },
-  { line: "upp", says: "there are up," },
+  { line: "upp", says: "did you mean up?" },
 ];
 for (const { line, says } of refused)
   test(`${line} is refused in one line`, () => {

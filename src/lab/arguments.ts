@@ -1,6 +1,7 @@
 // The words of `calico lab …`: which options each command has and how many words it takes. What a command has no use for
 // is refused, never passed over: `down other` would remove the wrong lab.
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
+import { nearest } from "../model/index.ts";
 import { UsageError } from "./options.ts";
 
 export interface Arguments {
@@ -65,8 +66,7 @@ const GRAMMARS: Readonly<Record<string, Grammar>> = {
 
 export function parseArguments(command: string, args: readonly string[]): Arguments {
   const grammar = GRAMMARS[command];
-  if (grammar === undefined)
-    throw new UsageError(`no command ${command}; there are ${[...Object.keys(GRAMMARS), "kubectl"].join(", ")}`);
+  if (grammar === undefined) throw new UsageError(unknownCommand(command));
   const split = args.indexOf("--");
   const [own, inner] = split < 0 ? [args, []] : [args.slice(0, split), args.slice(split + 1)];
   const { options, words } = grammar.isRaw === true ? parseRaw(own, inner) : parseOwn(command, grammar, own);
@@ -116,4 +116,10 @@ function tooMany(command: string, word: string): string {
   if (["down", "up", "demo", "status", "heal", "matrix"].includes(command))
     return `${command}: ${word} says nothing here; a lab is named with --name ${word}`;
   return `${command}: one word too many, ${word}; calico lab help`;
+}
+
+function unknownCommand(command: string): string {
+  const all = [...Object.keys(GRAMMARS), "kubectl"];
+  const near = nearest(command, all);
+  return `no command ${command}; ${near === undefined ? `there are ${all.join(", ")}` : `did you mean ${near}? calico lab help lists all`}`;
 }

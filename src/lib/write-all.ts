@@ -1,6 +1,8 @@
 // Output for people and pipelines, complete when the call returns.
 import { writeSync } from "node:fs";
 
+const OUTPUT: Readonly<Record<number, string>> = { 1: "standard output", 2: "standard error" };
+
 /** A pipe may be full or gone: the first waits, the second ends quietly as for any tool of a pipeline. */
 export function writeAll(fd: number, text: string): void {
   const bytes = Buffer.from(text);
@@ -10,7 +12,8 @@ export function writeAll(fd: number, text: string): void {
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
       if (code === "EPIPE") return;
-      if (code !== "EAGAIN") throw error;
+      if (code !== "EAGAIN")
+        throw new Error(`cannot write to ${OUTPUT[fd] ?? "the output"}: ${(error as Error).message}`);
       Bun.sleepSync(1);
     }
   }

@@ -1,4 +1,5 @@
 // calicoctl ipam show: pools and blocks with their fill, one address, borrowed addresses, the settings.
+import type { Datastore } from "../../datastore/index.ts";
 import { type Allocation, InCooldown, Ipam, NotAssigned, readAllocations, type Utilization } from "../../ipam/index.ts";
 import { type IpAddress, tryParseAddress } from "../../lib/ip.ts";
 import type { Labels } from "../../model/index.ts";
@@ -7,19 +8,46 @@ import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { fiveDigits, withShare } from "../output/amounts.ts";
 import { formatBoxTable } from "../output/box-table.ts";
+import { toJson, wantsJson } from "../output/json.ts";
 
 export async function run(call: Call): Promise<number> {
   const { flags, world } = call;
   const text = flags.value("ip");
   const address = text === undefined ? undefined : parseIpFlag(text);
+  const isJson = wantsJson(call);
   await using store = await openChecked(call);
   const ipam = new Ipam({ datastore: store.datastore });
+  if (isJson) {
+    world.out(toJson(await asData(call, ipam, store.datastore, address)));
+    return 0;
+  }
   if (address !== undefined) world.out(await describeAddress(ipam, address));
   else if (flags.has("show-blocks")) world.out(await describePools(ipam, true));
   else if (flags.has("show-borrowed")) world.out(describeBorrowed(await readAllocations(store.datastore)));
   else if (flags.has("show-configuration")) world.out(await describeConfiguration(ipam));
   else world.out(await describePools(ipam, false));
   return 0;
+}
+
+/** What each way of asking shows, for programs. */
+async function asData(call: Call, ipam: Ipam, datastore: Datastore, address: IpAddress | undefined): Promise<object> {
+  if (address !== undefined) return addressData(ipam, address);
+  if (call.flags.has("show-configuration")) return ipam.config();
+  if (call.flags.has("show-borrowed")) return { borrowed: borrowed(await readAllocations(datastore)).rows };
+  const { pools, orphans } = await ipam.utilization();
+  if (call.flags.has("show-blocks")) return { pools, orphans };
+  return { pools: pools.map(({ blocks: _, ...pool }) => pool) };
+}
+
+async function addressData(ipam: Ipam, address: IpAddress): Promise<object> {
+  try {
+    const { handleId, attributes, alternateAttributes } = await ipam.allocationOf(address);
+    return { address, inUse: true, handleId, attributes, alternateAttributes };
+  } catch (error) {
+    if (error instanceof NotAssigned) return { address, inUse: false };
+    if (error instanceof InCooldown) return { address, inUse: false, coolsDownSince: error.releasedAt };
+    throw error;
+  }
 }
 
 /** @throws Failure on standard output, where scripts look for it */
@@ -77,20 +105,31 @@ async function describeAddress(ipam: Ipam, address: IpAddress): Promise<string> 
   ].join("");
 }
 
-function describeBorrowed(allocations: Awaited<ReturnType<typeof readAllocations>>): string {
-  const rows: string[][] = [];
+type Allocations = Awaited<ReturnType<typeof readAllocations>>;
+
+/** Addresses that a node has out of another one's block, and how many name no node. */
+function borrowed(allocations: Allocations) {
+  const rows: { address: string; node: string; block: string; owner: string; type: string; user: string }[] = [];
   let unknown = 0;
   for (const { address, block, attributes, affinity, coolingDown } of allocations) {
     if (coolingDown) continue;
     const owner = affinity?.split(":").at(-1) ?? "";
     const { node } = attributes;
     if (node === undefined) unknown++;
-    else if (node !== owner) rows.push([address, node, block, owner, ...userOf(attributes)]);
+    else if (node !== owner) {
+      const [type, user] = userOf(attributes);
+      rows.push({ address, node, block, owner, type, user });
+    }
   }
+  return { rows, unknown };
+}
+
+function describeBorrowed(allocations: Allocations): string {
+  const { rows, unknown } = borrowed(allocations);
   const titles = ["IP", "BORROWING-NODE", "BLOCK", "BLOCK OWNER", "TYPE", "ALLOCATED-TO"];
   const table = formatBoxTable(
     titles.map((title) => ({ title })),
-    rows,
+    rows.map((row) => Object.values(row)),
   );
   return unknown === 0
     ? table

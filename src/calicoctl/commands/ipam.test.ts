@@ -22,6 +22,24 @@ async function withStore<T>(line: CommandLine, work: (store: Datastore, ipam: Ip
     await store.close();
   }
 }
+test("ipam show as JSON, in each of its ways", async () => {
+  using line = new CommandLine();
+  await prepared(line);
+  const data = async (...flags: string[]) =>
+    JSON.parse((await line.run("ipam", "show", "-o", "json", ...flags)).out) as object;
+  expect(await data()).toEqual({
+    pools: [{ name: "a", cidr: "10.1.0.0/28", capacity: 16, inUse: 3, reserved: 0, available: 13 }],
+  });
+  expect(await data("--show-blocks")).toMatchObject({
+    pools: [{ blocks: [{ cidr: "10.1.0.0/29", inUse: 3 }] }],
+    orphans: [],
+  });
+  expect(await data("--show-borrowed")).toMatchObject({ borrowed: [{ address: "10.1.0.2", node: "n2", owner: "n1" }] });
+  expect(await data("--ip", "10.1.0.0")).toMatchObject({ inUse: true, handleId: "h-web", attributes: { pod: "web" } });
+  expect(await data("--ip", "10.1.0.9")).toEqual({ address: "10.1.0.9", inUse: false });
+  expect(await data("--show-configuration")).toMatchObject({ strictAffinity: false });
+});
+
 /** Three addresses: one in use by an endpoint, one by a tunnel, one by nobody. */
 async function prepared(line: CommandLine, age = 3_600_000): Promise<void> {
   await line.given(

@@ -1,9 +1,21 @@
 // calicoctl node checksystem: whether this host's kernel has what the agent needs.
 import { release } from "node:os";
+import { openConntrack } from "../../kernel/index.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { isKernelNewEnough, kernelFiles, moduleFinder, NEEDS } from "../node/modules.ts";
 import { requireRoot } from "../node/processes.ts";
+
+/** A kernel that was built without lists of its modules is asked. */
+function conntrackAnswers(): boolean {
+  try {
+    using conntrack = openConntrack();
+    conntrack.list(6);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 export function run(call: Call): number {
   requireRoot();
@@ -14,12 +26,18 @@ export function run(call: Call): number {
   const newEnough = isKernelNewEnough(version);
   line(version, newEnough ? "OK" : "FAIL");
   out("Checking kernel modules...\n");
-  const has = moduleFinder(kernelFiles(version), call.flags.value("kernel-config"));
+  const listed = moduleFinder(kernelFiles(version), call.flags.value("kernel-config"));
+  const has = (name: string) => listed(name) || (name === "nf_conntrack_netlink" && conntrackAnswers());
+  const hasNft = has("nf_tables");
   const absent: string[] = [];
-  for (const { names, optional } of NEEDS) {
+  const spared: string[] = [];
+  for (const { names, optional, onlyIptables } of NEEDS) {
     const found = names.find(has);
     if (found !== undefined) line(found, "OK");
-    else if (optional) {
+    else if (onlyIptables && hasNft) {
+      line(names.join("|"), "SKIP");
+      spared.push(names.join("|"));
+    } else if (optional) {
       line(names.join("|"), "SKIP");
       err(`WARNING: Unable to detect the ${names.join("|")} module: what needs it will not work\n`);
     } else {
@@ -28,9 +46,10 @@ export function run(call: Call): number {
       absent.push(names.join("|"));
     }
   }
-  const spared = absent.filter((names) => names !== "nf_conntrack_netlink");
-  if (spared.length > 0 && has("nf_tables"))
-    err(`${spared.join(", ")}: not needed where policy is written with nf_tables, which is there (NFTablesMode)\n`);
+  if (spared.length > 0)
+    err(
+      `${spared.join(", ")}: for iptables rules only; policy is written with nf_tables, which is there (unless NFTablesMode is Disabled)\n`,
+    );
   if (!newEnough || absent.length > 0)
     throw new Failure("System doesn't meet one or more minimum systems requirements to run Calico");
   out("System meets minimum system requirements to run Calico!\n");

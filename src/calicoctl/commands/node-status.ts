@@ -10,18 +10,43 @@ import {
   type SessionSurroundings,
 } from "../../bgp/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
+import { readIfThere } from "../../lib/whole-file.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { isFelix, processesHere, requireRoot } from "../node/processes.ts";
 import { formatBoxTable } from "../output/box-table.ts";
+import { toJson, wantsJson } from "../output/json.ts";
 
 export async function run(call: Call): Promise<number> {
   requireRoot();
-  if (!processesHere().some(isFelix)) throw new Failure("Calico process is not running.");
+  const isJson = wantsJson(call);
+  const processes = processesHere();
+  const isRunning = processes.some(isFelix);
+  if (!isRunning && !isJson) throw new Failure("Calico process is not running.");
   const { out } = call.world;
-  out("Calico process is running.\n");
+  const supervisor = supervisorPid();
+  const isAlone = supervisor !== undefined && !processes.some(({ pid }) => pid === supervisor);
   const answers = { 4: await sessionsOf(4), 6: await sessionsOf(6) };
+  if (isJson) {
+    const { readSurroundings } = await loadSurroundings();
+    out(toJson({ running: isRunning, supervised: !isAlone, ipv4: asData(answers[4]), ipv6: asData(answers[6]) }));
+    return isRunning ? 0 : 1;
+
+    function asData(sessions: readonly BirdSession[] | undefined) {
+      return {
+        running: sessions !== undefined,
+        peers: (sessions ?? [])
+          .filter(({ kind }) => TYPES[kind] !== undefined)
+          .map((each) => sessionData(each, readSurroundings()(each))),
+      };
+    }
+  }
+  out("Calico process is running.\n");
+  if (isAlone)
+    out(
+      `WARNING: calico-node itself (process ${supervisor}) has ended: its parts work on, and none that ends comes back. Start it again.\n`,
+    );
   if (answers[4] === undefined && answers[6] === undefined) {
     out("\nThe BGP backend process (BIRD) is not running.\n\n");
     return 0;
@@ -35,6 +60,29 @@ export async function run(call: Call): Promise<number> {
   }
   out("\n");
   return 0;
+}
+
+/** The calico-node that said it keeps the parts running; undefined where somebody else does. */
+function supervisorPid(): number | undefined {
+  const [, pid] = /"pid": (\d+)/.exec(readIfThere("/var/run/calico/supervisor.json") ?? "") ?? [];
+  return pid === undefined ? undefined : Number(pid);
+}
+
+function sessionData(session: BirdSession, around: SessionSurroundings) {
+  const { neighbor, name, port, kind, state, since, bgpState, info, neighborAs, imported, exported } = session;
+  return {
+    address: neighbor ?? name,
+    ...(port === undefined ? {} : { port }),
+    type: TYPES[kind] ?? "",
+    state,
+    since,
+    bgpState,
+    info,
+    neighborAs,
+    imported,
+    exported,
+    cause: sessionCause(session, around),
+  };
 }
 
 /** Undefined when no BIRD answers for the family. */

@@ -2,10 +2,14 @@
 import { BUILD } from "../../lib/build.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
+import { toJson, wantsJson } from "../output/json.ts";
 
 export async function run(call: Call): Promise<number> {
   const { flags, world } = call;
-  world.out(`Client Version:    ${BUILD.version}\nGit commit:        ${BUILD.commit}\n`);
+  const isJson = wantsJson(call);
+  const client = { clientVersion: BUILD.version, gitCommit: BUILD.commit };
+  if (isJson && flags.has("client")) world.out(toJson(client));
+  if (!isJson) world.out(`Client Version:    ${BUILD.version}\nGit commit:        ${BUILD.commit}\n`);
   if (flags.has("client")) return 0;
   const everyMs = pollInterval(flags.value("poll") ?? "0");
   const { openStore } = await import("../client.ts");
@@ -17,7 +21,9 @@ export async function run(call: Call): Promise<number> {
     try {
       const { spec } = await store.get({ kind: "ClusterInformation", name: "default" });
       const { calicoVersion, clusterType } = spec as { readonly calicoVersion?: string; readonly clusterType?: string };
-      text = `Cluster Version:   ${calicoVersion || "unknown"}\nCluster Type:      ${clusterType || "unknown"}\n`;
+      text = isJson
+        ? toJson({ ...client, clusterVersion: calicoVersion || null, clusterType: clusterType || null })
+        : `Cluster Version:   ${calicoVersion || "unknown"}\nCluster Type:      ${clusterType || "unknown"}\n`;
     } catch (error) {
       throw new Failure(`Unable to retrieve Cluster Version or Type: ${describe(error)}`, { cause: error });
     }

@@ -112,6 +112,10 @@ export async function decode(source: Source, document: number, node: MapNode): P
 }
 
 function identityHint(kind: string, apiVersion: string): string {
+  if (/^(networking\.k8s\.io|policy\.networking\.k8s\.io)\//.test(apiVersion))
+    return `: it is Kubernetes' own, kubectl applies it; calicoctl convert makes one of ${API_VERSION} of it`;
+  if (apiVersion.startsWith("crd.projectcalico.org/"))
+    return `: this is how the Kubernetes API stores it; here it is written with apiVersion ${API_VERSION}`;
   if (apiVersion !== API_VERSION) return `: want apiVersion ${API_VERSION}`;
   const near = nearest(kind, MANAGED_KINDS);
   return near === undefined ? "" : `: did you mean ${near}?`;

@@ -6,9 +6,15 @@ export interface ModuleNeed {
   /** Any of these will do. */
   readonly names: readonly string[];
   readonly optional: boolean;
+  /** For iptables rules only: not needed where policy is written with nf_tables. */
+  readonly onlyIptables: boolean;
 }
 
-const need = (names: string, optional = false): ModuleNeed => ({ names: names.split("|"), optional });
+const need = (names: string, optional = false): ModuleNeed => ({
+  names: names.split("|"),
+  optional,
+  onlyIptables: !names.startsWith("nf_"),
+});
 
 export const NEEDS: readonly ModuleNeed[] = [
   need("ip_set"),

@@ -47,12 +47,15 @@ export const ipamGroup: Group = {
     {
       name: "show",
       about: "Show how full pools and blocks are, or what is known about one address.",
-      usage: ["[--ip=<IP> | --show-blocks | --show-borrowed | --show-configuration] [--config=<CONFIG>]"],
+      usage: [
+        "[--ip=<IP> | --show-blocks | --show-borrowed | --show-configuration] [--output=<OUTPUT>] [--config=<CONFIG>]",
+      ],
       flags: [
         { name: "ip", value: "IP", about: "whose address this is" },
         { name: "show-blocks", about: "also the blocks of each pool" },
         { name: "show-borrowed", about: "addresses that a node has out of another node's block" },
         { name: "show-configuration", about: "the settings that apply to all pools" },
+        { name: "output", short: "o", value: "OUTPUT", about: "text (default) or json" },
         CONFIG,
       ],
       words: none,

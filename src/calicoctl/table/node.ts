@@ -43,8 +43,8 @@ export const nodeGroup: Group = {
     {
       name: "status",
       about: "Show whether the agent runs and how its BGP sessions are.",
-      usage: [""],
-      flags: [],
+      usage: ["[--output=<OUTPUT>]"],
+      flags: [{ name: "output", short: "o", value: "OUTPUT", about: "text (default) or json" }],
       words: none,
       load: () => import("../commands/node-status.ts"),
     },

@@ -9,7 +9,9 @@ const KINDS_NOTE = `Kinds may be written in any case, in the plural, or by their
   bgpConfiguration bgpFilter bgpPeer calicoNodeStatus clusterInformation felixConfiguration
   globalNetworkPolicy globalNetworkSet hostEndpoint ipamConfiguration ipPool ipReservation
   kubeControllersConfiguration networkPolicy networkSet node profile stagedGlobalNetworkPolicy
-  stagedKubernetesNetworkPolicy stagedNetworkPolicy tier workloadEndpoint`;
+  stagedKubernetesNetworkPolicy stagedNetworkPolicy tier workloadEndpoint
+Short: bgpp bgpf gnp gnetset hep ipp no np netset pro sgnp sknp snp wep, and bgpconfig clusterinfo felixconfig
+  ipamconfig kubecontrollersconfig nodestatus pool policy.`;
 
 export const resourceCommands: readonly Command[] = [
   {
@@ -129,10 +131,11 @@ export const resourceCommands: readonly Command[] = [
   {
     name: "version",
     about: "Show the versions of this program and of the cluster.",
-    usage: ["[--client] [--config=<CONFIG>] [--poll=<POLL>]"],
+    usage: ["[--client] [--output=<OUTPUT>] [--config=<CONFIG>] [--poll=<POLL>]"],
     flags: [
       { name: "client", about: "this program's version only; asks no datastore" },
       CONFIG,
+      { name: "output", short: "o", value: "OUTPUT", about: "text (default) or json" },
       { name: "poll", value: "POLL", about: "ask again every so often (5s, 1m30s) and print what changed" },
     ],
     words: { least: 0, most: 0 },

@@ -1,6 +1,7 @@
 // Several processes share the file: a write that meets another one's waits its turn, and says so when it never comes.
 import { delay } from "../../lib/retry.ts";
 import { Unavailable } from "../errors.ts";
+import { whyNot } from "./why-not.ts";
 
 /** SQLite itself waits this long, blocking the event loop; the rest of a wait lets others run. */
 export const BLOCKING_WAIT_MS = 15;
@@ -18,7 +19,7 @@ export async function retryBusy<T>(
       return work();
     } catch (error) {
       if (sqliteCode(error) === "") throw error;
-      if (!isBusy(error)) throw new Unavailable(file, describe(error), { cause: error });
+      if (!isBusy(error)) throw new Unavailable(file, whyNot(error), { cause: error });
       const held = (): Unavailable => {
         const waitedMs = Math.round(performance.now() - started);
         return new Unavailable(file, `another process held it for ${waitedMs} ms`, { cause: error });
@@ -37,5 +38,3 @@ const sqliteCode = (error: unknown): string =>
   error instanceof Error && "code" in error && typeof error.code === "string" && error.code.startsWith("SQLITE_")
     ? error.code
     : "";
-
-const describe = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -29,6 +29,7 @@ import { nameOfKey } from "../key-name.ts";
 import { parseRevision, requireRevision } from "../revision.ts";
 import { decodeIfReadable, decodeRow, decodeRows, type StoredRow, swapFailure } from "../rows.ts";
 import { BLOCKING_WAIT_MS, isBusy, retryBusy } from "./busy.ts";
+import { whyNot } from "./why-not.ts";
 import { CommitSignal } from "./commit-signal.ts";
 import { checkSchema, migrate, OPEN_FLAGS } from "./schema.ts";
 import { type Check, VersionStore, type WriteOutcome, type WriteRequest } from "./version-store.ts";
@@ -75,15 +76,6 @@ export async function openSqliteFile(file: string, options: SqliteOptions = {}):
       throw error;
     }
   });
-}
-
-function whyNot(error: unknown, { mustExist = false }: SqliteOptions): string {
-  const { code } = error as NodeJS.ErrnoException;
-  if (mustExist && (code === "ENOENT" || code === "ENOTDIR"))
-    return "there is no such file; the node agent or calicoctl makes it, so start that first or name the file it uses";
-  if (code === "EACCES")
-    return "this user may not read and write it; run as root, or name another file (CALICO_SQLITE_PATH)";
-  return error instanceof Error ? error.message : String(error);
 }
 
 /**

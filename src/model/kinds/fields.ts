@@ -181,12 +181,13 @@ const INT_OR_STRING = {
   "x-kubernetes-int-or-string": true,
 };
 
+const WANTED_PORT = "want a port: 1 to 65535, a range such as 1:10, or a name";
 export const port = () =>
   extra(
-    z.custom<PortValue>((value) => normalizePort(value) !== undefined),
+    z.custom<PortValue>((value) => normalizePort(value) !== undefined, { error: WANTED_PORT }),
     {
       decode: (value) => normalizePort(value) ?? value,
-      wanted: "want a port: 1 to 65535, a range such as 1:10, or a name",
+      wanted: WANTED_PORT,
       openapi: INT_OR_STRING,
     },
   );
