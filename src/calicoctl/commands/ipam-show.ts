@@ -36,7 +36,7 @@ async function asData(call: Call, ipam: Ipam, datastore: Datastore, address: IpA
   if (call.flags.has("show-borrowed")) return { borrowed: borrowed(await readAllocations(datastore)).rows };
   const { pools, orphans } = await ipam.utilization();
   if (call.flags.has("show-blocks")) return { pools, orphans };
-  return { pools: pools.map(({ blocks: _, ...pool }) => pool) };
+  return { pools: pools.map((pool) => ({ ...pool, blocks: undefined })) };
 }
 
 async function addressData(ipam: Ipam, address: IpAddress): Promise<object> {
