@@ -2,6 +2,7 @@
 import { createServer, type Server } from "node:http";
 import type { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
+import { UNKNOWN_PAGE } from "../lib/pages.ts";
 
 const RETRY_MS = 1000;
 
@@ -47,11 +48,8 @@ export class HealthServer {
       const path = request.url?.split("?")[0];
       const answer =
         path === "/liveness" ? this.#health.liveness() : path === "/readiness" ? this.#health.readiness() : undefined;
-      if (answer === undefined) response.writeHead(404, { connection: "close" }).end("try /liveness or /readiness\n");
-      else
-        response
-          .writeHead(answer.status, { "content-type": "text/plain; charset=utf-8", connection: "close" })
-          .end(answer.body);
+      const { status, body } = answer ?? UNKNOWN_PAGE;
+      response.writeHead(status, { "content-type": "text/plain; charset=utf-8", connection: "close" }).end(body);
     });
     this.#server = server;
     server.on("error", (error) => {

@@ -22,7 +22,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     }).values;
   } catch (error) {
     console.error(`calico-felix: ${error instanceof Error ? error.message : String(error)}\n${USAGE}`);
-    return 2;
+    return 1; // as the original does
   }
   if (values.help === true) {
     console.log(USAGE);

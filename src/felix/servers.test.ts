@@ -38,7 +38,12 @@ test("FC-095 FC-096 probes get a table of who says what, and 503 when somebody i
       ].join("\n"),
     );
     expect((await fetch(`${base}/liveness`)).status).toBe(200);
-    expect((await fetch(`${base}/other`)).status).toBe(404);
+    const unknown = await fetch(`${base}/other`);
+    expect([unknown.status, unknown.headers.get("content-type"), await unknown.text()]).toEqual([
+      404,
+      "text/plain; charset=utf-8",
+      "404 page not found\n",
+    ]);
     server.serve(undefined);
     await expect(fetch(`${base}/liveness`)).rejects.toThrow();
   } finally {

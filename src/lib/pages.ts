@@ -22,6 +22,9 @@ export const healthPages = (health: HealthAggregator): Pages => ({
   "/readiness": () => health.readiness(),
 });
 
+/** As the original's servers say it. */
+export const UNKNOWN_PAGE = { status: 404, body: "404 page not found\n" } as const;
+
 export const metricsPages = (registry: MetricsRegistry): Pages => ({
   "/metrics": () => ({
     status: 200,
@@ -40,7 +43,7 @@ export async function servePages(options: {
   const { host, port, tls, pages } = options;
   const answer = (path: string): Page => {
     const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
-    return page?.() ?? { status: 404, body: "404 page not found\n" }; // as the original's servers say it
+    return page?.() ?? UNKNOWN_PAGE;
   };
   const listener = (
     request: { readonly url?: string | undefined },

@@ -3,7 +3,7 @@ import type { FelixConfig } from "./parameters.ts";
 import { ConfigError, type ResolvedConfig } from "./engine.ts";
 
 /** Throws a ConfigError for settings that contradict or miss one another. */
-export function checkConfig({ config, sources }: ResolvedConfig): void {
+export function checkConfig({ config }: Pick<ResolvedConfig, "config">): void {
   if (config.FelixHostname === "") throw new ConfigError("FelixHostname is empty and the host has no name");
   const isEtcd = config.DatastoreType === "etcdv3";
   if (isEtcd && config.EtcdEndpoints.length === 0 && (config.EtcdScheme === "" || config.EtcdAddr === ""))
@@ -14,8 +14,6 @@ export function checkConfig({ config, sources }: ResolvedConfig): void {
     throw new ConfigError(
       "Typha with TLS needs TyphaKeyFile, TyphaCertFile, TyphaCAFile and one of TyphaCN and TyphaURISAN",
     );
-  if (sources.has("RouteTableRange") && sources.has("RouteTableRanges"))
-    throw new ConfigError("RouteTableRange and RouteTableRanges are both set; keep the second");
 }
 
 /** Settings that the eBPF dataplane forces, whatever the layers say. */

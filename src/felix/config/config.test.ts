@@ -244,6 +244,7 @@ test("FC-032 settings that need each other are checked together", () => {
     checkConfig(config.resolved);
   };
   expect(() => check({})).not.toThrow();
+  expect(() => check({ RouteTableRange: "1-10", RouteTableRanges: "20-30" })).not.toThrow(); // the second counts
   expect(() => check({ TyphaCN: "typha" })).toThrow("TyphaKeyFile");
   expect(() =>
     check({ TyphaKeyFile: "/there", TyphaCertFile: "/there", TyphaCAFile: "/there", TyphaURISAN: "spiffe://x" }),
@@ -304,6 +305,8 @@ test("a setting that changes nothing here is told to who set it, and to nobody e
   };
   expect(told({})).toEqual([]);
   expect(told({ AWSSrcDstCheck: "DoNothing" })).toEqual([]);
+  expect(told({ RouteTableRange: "1-10" })).toEqual([]);
+  expect(told({ RouteTableRange: "1-10", RouteTableRanges: "20-30" })).toEqual(["RouteTableRange"]);
   expect(told({ AWSSrcDstCheck: "Disable" })).toEqual(["AWSSrcDstCheck"]);
   expect(told({ PolicySyncPathPrefix: "/var/run/nodeagent", SidecarAccelerationEnabled: "true" })).toEqual([
     "PolicySyncPathPrefix",

@@ -18,8 +18,12 @@ const WITHOUT_EFFECT: Readonly<Partial<Record<keyof FelixConfig, Without>>> = {
 
 /** What to tell about settings somebody made in vain. */
 export function settingsWithoutEffect(config: FelixConfig): string[] {
-  return Object.entries(WITHOUT_EFFECT).flatMap(([name, { harmless, why }]) => {
-    const value = config[name as keyof FelixConfig];
-    return value === harmless || value === "" ? [] : [`${name}: has no effect here: ${why}`];
-  });
+  const beside = config.RouteTableRange !== undefined && config.RouteTableRanges.length > 0;
+  return [
+    ...(beside ? ["RouteTableRange: has no effect beside RouteTableRanges"] : []),
+    ...Object.entries(WITHOUT_EFFECT).flatMap(([name, { harmless, why }]) => {
+      const value = config[name as keyof FelixConfig];
+      return value === harmless || value === "" ? [] : [`${name}: has no effect here: ${why}`];
+    }),
+  ];
 }

@@ -6,6 +6,7 @@ import { dirname } from "node:path";
 import type { SecureContextOptions, Server as TlsServer } from "node:tls";
 import { describeError, type Logger } from "../../lib/log.ts";
 import type { MetricsRegistry } from "../../lib/metrics.ts";
+import { UNKNOWN_PAGE } from "../../lib/pages.ts";
 import { TlsPages } from "../../lib/tls-pages.ts";
 import type { FelixConfig } from "../config/index.ts";
 
@@ -66,8 +67,8 @@ export class MetricsServer {
 
   #plainServer(): Server {
     return createHttpServer((request, response) => {
-      const { status, body } = this.#answer(request.url ?? "");
-      response.writeHead(status, { "content-type": CONTENT_TYPE, connection: "close" }).end(body);
+      const { status, body, contentType } = this.#answer(request.url ?? "");
+      response.writeHead(status, { "content-type": contentType, connection: "close" }).end(body);
     });
   }
 
@@ -75,7 +76,7 @@ export class MetricsServer {
     const pages = new TlsPages({
       context: this.#context(),
       clientAuth: this.#settings.PrometheusMetricsClientAuth,
-      answer: (path) => ({ ...this.#answer(path), contentType: CONTENT_TYPE }),
+      answer: (path) => this.#answer(path),
       onTurnedAway: (error) => this.#log.debug("a scraper was turned away", { error: describeError(error) }),
     });
     this.#tls = pages;
@@ -107,9 +108,9 @@ export class MetricsServer {
     };
   }
 
-  #answer(url: string): { readonly status: number; readonly body: string } {
-    if (url.split("?")[0] !== "/metrics") return { status: 404, body: "try /metrics\n" };
-    return { status: 200, body: this.#registry.render() };
+  #answer(url: string): { readonly status: number; readonly body: string; readonly contentType: string } {
+    if (url.split("?")[0] !== "/metrics") return { ...UNKNOWN_PAGE, contentType: "text/plain; charset=utf-8" };
+    return { status: 200, body: this.#registry.render(), contentType: CONTENT_TYPE };
   }
 
   #again(error: unknown): void {
