@@ -330,6 +330,19 @@ describe("DM-130 a node as Felix sees it", () => {
     expect(all["/calico/v1/host/n1/bird_ip"]).toBe("192.0.2.1");
     expect(problems).toEqual(["spec.bgp.ipv4IPIPTunnelAddr: want an IP address"]);
   });
+  test("what is null is not there, and hides nothing else", () => {
+    const problems: string[] = [];
+    const bgp = { ipv4Address: "192.0.2.1/24", ipv6Address: null, asNumber: null };
+    const spec = { bgp, ipv4VXLANTunnelAddr: null, wireguard: null, addresses: null };
+    const all = told(felixNodeProcessor({ usePodCidr: false }), { ...given, spec, status: {} }, problems);
+    expect(set(all)).toEqual({
+      "/calico/v1/host/n1/bird_ip": "192.0.2.1",
+      "/calico/resources/v3/projectcalico.org/nodes/n1": expect.objectContaining({
+        spec: { bgp: { ipv4Address: "192.0.2.1/24" } },
+      }),
+    });
+    expect(problems).toEqual([]);
+  });
   test("pod CIDRs become blocks, old ones go", () => {
     const processor = felixNodeProcessor({ usePodCidr: true });
     expect(told(processor, given)["/calico/ipam/v2/assignment/ipv4/block/10.244.0.0-24"]).toMatchObject({

@@ -22,12 +22,6 @@ const list =
     if (!Array.isArray(value)) throw new WrongShape(path, "a list");
     for (const [i, each] of value.entries()) item(each, `${path}[${i}]`);
   };
-/** As the API server writes a list that is empty. */
-const listOrNull =
-  (item: Check): Check =>
-  (value, path) =>
-    value === null ? undefined : list(item)(value, path);
-
 /** Fields that are there must fit; others are none of ours. */
 const object =
   (fields: Readonly<Record<string, Check>>): Check =>
@@ -44,8 +38,8 @@ const map: Check = (value, path) =>
 const cidrs = list(object({ cidr: text }));
 const identifier = object({ hostname: text, orchestratorID: text, workloadID: text, endpointID: text });
 const endpointSlice = {
-  endpoints: listOrNull(object({ addresses: list(text) })),
-  ports: listOrNull(object({ protocol: text, port: number })),
+  endpoints: list(object({ addresses: list(text) })),
+  ports: list(object({ protocol: text, port: number })),
 };
 
 const SHAPES = {
@@ -98,10 +92,26 @@ const SHAPES = {
   KubernetesEndpointSlice: object({ ...endpointSlice, spec: object(endpointSlice) }),
 } as const satisfies Readonly<Record<string, Check>>;
 
-/** The resource itself, or nothing when its fields are not what its kind has. */
+/** The resource itself, a field that is null left out; throws when its fields are not what its kind has. */
 export function shapely(kind: keyof typeof SHAPES, resource: Resource): Resource {
-  SHAPES[kind](resource, "");
-  return resource;
+  const read = withoutNulls(resource) as Resource;
+  SHAPES[kind](read, "");
+  return read;
+}
+
+/** Null is how some write what is not there. The same value where there is none. */
+function withoutNulls(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) {
+    const items = value.map(withoutNulls);
+    return items.every((item, i) => item === value[i]) ? value : items;
+  }
+  const fields = Object.entries(value);
+  const kept = fields
+    .filter(([, field]) => field !== null)
+    .map(([name, field]) => [name, withoutNulls(field)] as const);
+  const isSame = kept.length === fields.length && kept.every(([, field], i) => field === fields[i]?.[1]);
+  return isSame ? value : Object.fromEntries(kept);
 }
 
 /** Hands resources of a kind through as they are. */
