@@ -182,6 +182,21 @@ test("TC-K20 blocks that stay empty longer than the grace are given up, but neve
   expect(await bench.blocksOf("n2")).toHaveLength(1);
 });
 
+test("TC-K20 a node that is gone, but still held by an address in use, gives up its empty blocks all the same", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const kept = await bench.assign("n1", "moved");
+  bench.pod("moved", "n9", kept);
+  await bench.ipam.claimAffinity("10.65.7.0/28" as never, { type: "host", name: "n1" });
+  bench.kube.drop("/api/v1/nodes/n1");
+  bench.start(GRACE);
+  await bench.pass();
+  expect(await bench.blocksOf("n1")).toHaveLength(2);
+  await bench.pass(GRACE + 1);
+  expect(await bench.held()).toEqual([kept]);
+  expect(await bench.blocksOf("n1")).toHaveLength(1);
+});
+
 test("TC-K20 not without a grace, and not of a node that is moving to us", async () => {
   for (const grace of [undefined, GRACE]) {
     await using bench = await CollectorBench.create();

@@ -290,13 +290,13 @@ export class AddressCollector {
       if (!this.ledger.hasNode(host) && this.#placeOf(host) === "gone") await this.#forgetNode(host, signal);
   }
 
-  /** A node keeps its last block, and all of them where no grace is set. */
+  /** A node, even one that is gone, keeps its last block, and all of them where no grace is set. */
   async #giveUpEmptyBlocks(signal: AbortSignal): Promise<void> {
     const { graceMs, ipam, log } = this.#options;
     if (graceMs === undefined || graceMs === 0) return;
     for (const node of this.ledger.nodes()) {
       const place = this.#placeOf(node);
-      if (typeof place === "string" || this.#isMigrating(place.kubernetes)) continue;
+      if (place === "not ours" || (place !== "gone" && this.#isMigrating(place.kubernetes))) continue;
       const spare = this.ledger.blocksOf(node).size - 1;
       for (const cidr of this.ledger.emptyBlocks(node, this.#now(), graceMs).slice(0, Math.max(0, spare)))
         try {
