@@ -86,6 +86,32 @@ describe("TC-K02 what runs", () => {
 });
 
 describe("TC-K03 the status", () => {
+  const shownSection = (node: object, env: Record<string, string> = {}) => {
+    const { config, status } = effectiveConfig({ controllers: { node } } as never, readEnvironment(env), false);
+    const { controllers } = status.runningConfig as { controllers: { node?: { hostEndpoint?: object } } };
+    return { shown: controllers.node?.hostEndpoint, used: config.node?.hostEndpoints as object };
+  };
+  test("TC-K03 host endpoints: what the resource leaves open is shown as understood", () => {
+    const understood = { autoCreate: "Disabled", createDefaultHostEndpoint: "Enabled" };
+    expect(shownSection({ hostEndpoint: {} }).shown).toEqual(understood);
+    expect(shownSection({ hostEndpoint: { autoCreate: "Enabled" } }).shown).toEqual({
+      ...understood,
+      autoCreate: "Enabled",
+    });
+    expect(shownSection({}).shown).toBeUndefined();
+  });
+  test("TC-K03 host endpoints: a variable hides all the resource says of them", () => {
+    const node = {
+      hostEndpoint: {
+        autoCreate: "Disabled",
+        createDefaultHostEndpoint: "Disabled",
+        templates: [{ generateName: "t" }],
+      },
+    };
+    const on = { autoCreate: "Enabled", createDefaultHostEndpoint: "Enabled" };
+    expect(shownSection(node, { AUTO_HOST_ENDPOINTS: "enabled" })).toEqual({ shown: on, used: on });
+    expect(shownSection(node, { AUTO_HOST_ENDPOINTS: "disabled" })).toEqual({ shown: undefined, used: {} });
+  });
   const listed = (env: Record<string, string>, inKubernetes: boolean) =>
     Object.keys(
       (effective(DEFAULT_SPEC, env, inKubernetes).status.runningConfig as { controllers: object }).controllers,

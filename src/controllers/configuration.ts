@@ -149,16 +149,22 @@ function nodeSection(
 ): Partial<Omit<NodeSection, "reconcilerPeriod">> {
   // In Kubernetes nodes have Kubernetes' labels as they are.
   const syncLabels = inKubernetes ? "Disabled" : (environment.syncLabels ?? given.syncLabels ?? "Enabled");
-  const autoCreate = environment.autoHostEndpoints ?? given.hostEndpoint?.autoCreate;
-  const hostEndpoint =
-    given.hostEndpoint === undefined && autoCreate === undefined
-      ? undefined
-      : { ...given.hostEndpoint, ...(autoCreate === undefined ? {} : { autoCreate }) };
+  const hostEndpoint = hostEndpointSection(given.hostEndpoint, environment.autoHostEndpoints);
   return {
     syncLabels,
     ...(hostEndpoint === undefined ? {} : { hostEndpoint }),
     ...(given.leakGracePeriod === undefined ? {} : { leakGracePeriod: given.leakGracePeriod }),
   };
+}
+
+/** Switched by a variable, the resource does not count, its templates included; switched off so, none is shown. */
+function hostEndpointSection(
+  given: NodeSection["hostEndpoint"] | undefined,
+  switched: "Enabled" | "Disabled" | undefined,
+): NodeSection["hostEndpoint"] | undefined {
+  if (switched === "Disabled") return undefined;
+  const asked = switched === "Enabled" ? { autoCreate: switched } : given;
+  return asked === undefined ? undefined : { autoCreate: "Disabled", createDefaultHostEndpoint: "Enabled", ...asked };
 }
 
 function environmentShown(
