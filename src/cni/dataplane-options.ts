@@ -22,7 +22,7 @@ export function foreignDataplane({
   return { server: serverAt(socket), options: Object.fromEntries(texts) as Record<string, string> };
 }
 
-/** Whether the service of the node could do it: the server's socket is a file of the host. */
+/** Somebody else makes the wire; whether he can be asked is not looked at. */
 export const isForeign = ({ dataplaneOptions }: Pick<NetConf, "dataplaneOptions">): boolean =>
   dataplaneOptions?.["type"] !== undefined;
 

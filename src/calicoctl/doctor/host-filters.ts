@@ -33,10 +33,12 @@ function* dropsOfPods(cluster: ClusterFacts, host: HostFacts, chain: FilterChain
   const all = dropsAll(chain);
   if (chain.hook !== "forward" || all === undefined || chain.entersCalico) return;
   if (chain.rules.some((rule) => rule.verdict === "accept" && (rule.isBare || isAboutPods(rule, pools)))) return;
-  const lets = chain.rules.filter(({ verdict }) => verdict === "accept");
+  const acceptsSome = chain.rules.some(({ verdict }) => verdict === "accept");
+  const dropped = acceptsSome ? "forwarded packets that none of its rules accepts" : "forwarded packets";
+  const reach = acceptsSome ? "may reach" : "reach";
   yield finding(host, chain, {
-    severity: lets.length === 0 ? "error" : "warning",
-    problem: `on ${host.node} ${chain.where}, which is not Calico's, drops forwarded packets${lets.length === 0 ? "" : " that none of its rules accepts"}: pods ${lets.length === 0 ? "reach" : "may reach"} nothing beyond their host, and nobody reaches them`,
+    severity: acceptsSome ? "warning" : "error",
+    problem: `on ${host.node} ${chain.where}, which is not Calico's, drops ${dropped}: pods ${reach} nothing beyond their host, and nobody reaches them`,
     evidence: [`hook ${chain.hook}, ${all}`, ...chain.rules.map(({ text }) => text)],
     fix: `${letPodsThrough(chain)}; make it stay in the tool that owns the chain (Docker sets FORWARD to DROP, firewalld and ufw have tables of their own)`,
   });
@@ -56,7 +58,7 @@ function* dropsOfHost(cluster: ClusterFacts, host: HostFacts, chain: FilterChain
       new RegExp(`\\b${port}\\b`).test(text) || (port === BGP_PORT && /\bbgp\b/.test(text));
     const drops = chain.rules.filter((rule) => rule.verdict === "drop" && mentions(rule));
     const isLet = chain.rules.some(
-      (rule) => rule.verdict === "accept" && (rule.isBare || mentions(rule) || / (saddr|-s) | -s /.test(rule.text)),
+      (rule) => rule.verdict === "accept" && (rule.isBare || mentions(rule) || / (saddr|-s) /.test(` ${rule.text}`)),
     );
     const all = dropsAll(chain);
     const isClosed = fails && all !== undefined && !isLet && !chain.entersCalico;

@@ -32,7 +32,7 @@ interface Chain {
   policy?: string;
 }
 
-/** Chains of others that know what they do with pods' packets. */
+/** Calico's own chains and kube-proxy's: they know what they do with pods' packets. */
 const KNOWN = /^(cali-|KUBE-)/;
 const MOST_DEEP = 8;
 
