@@ -1,6 +1,7 @@
 // The Linux dataplane, as felix sees it.
 export { type AppliedRound, watchdogMs } from "./apply-loop.ts";
-export { LinuxDataplane, type LinuxDataplaneOptions, type LinuxKernel } from "./linux-dataplane.ts";
+export { LinuxDataplane, type LinuxDataplaneOptions } from "./linux-dataplane.ts";
+export type { LinuxKernel } from "./linux-kernel.ts";
 export * from "./manager.ts";
 export * from "./parameters.ts";
 export type { RulesKernel } from "./rule-planes.ts";

@@ -4,19 +4,7 @@
 //                                     ├► ApplyLoop ─► managers ─► planes (nftables | iptables + ipset), routes, neighbours
 //   calc ─► DataplaneMessage ─────────┘                └► EndpointStatus ─► reports
 import type { DataplaneDriver, DataplaneMessage, DataplaneReport } from "../calc/index.ts";
-import {
-  type Conntrack,
-  EventMonitor,
-  type EventMonitorOptions,
-  type KernelEvent,
-  type OpenNeighbourResponder,
-  RT_TABLE_MAIN,
-  type Route,
-  type RouteKernel,
-  type Sysctls,
-  type TrafficControl,
-  type WireguardDevice,
-} from "../kernel/index.ts";
+import { EventMonitor, type KernelEvent, RT_TABLE_MAIN, type Route, type WireguardDevice } from "../kernel/index.ts";
 import type { HealthReport } from "../lib/health.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
@@ -33,17 +21,18 @@ import { FlowtableDevices } from "./managers/flowtable-devices.ts";
 import { LocalSubnetNeighbours, networkOf } from "./managers/local-subnet.ts";
 import { betterRoutes, LiveMigrations } from "./managers/live-migrations.ts";
 import { WorkloadInterfaces } from "./managers/workload-interfaces.ts";
+import { canOffload } from "./flow-offload.ts";
 import { noRecords, tellNoRecords } from "./flow-records.ts";
+import type { LinuxKernel } from "./linux-kernel.ts";
 import { type DataplaneFacts, type DataplaneParameters, rulesConfig, wantsFlowLogs } from "./parameters.ts";
 import { createClusterNetwork } from "./cluster-network.ts";
 import { HostWatch } from "./host-watch.ts";
 import { detectMtus } from "./mtu.ts";
 import { type DataplaneSizes, DataplaneStats } from "./stats.ts";
-import { Sweeper, type SweepTargets } from "./sweeper.ts";
+import { Sweeper } from "./sweeper.ts";
 import { hostSettings, prepareHost } from "./start-of-day.ts";
-import { createRulePlanes, type RulesKernel } from "./rule-planes.ts";
+import { createRulePlanes } from "./rule-planes.ts";
 import { createRuleManagers } from "./rules-dataplane.ts";
-import { hasFlowOffload } from "./nft/probe.ts";
 import { LegacyWatch } from "./iptables/legacy-watch.ts";
 import { RulesetWatch } from "./nft/ruleset-watch.ts";
 import { mainTableOwnership } from "./routes/ownership.ts";
@@ -52,34 +41,6 @@ import { StaticNeighbours } from "./routes/static-neighbours.ts";
 import { isWorkloadInterface } from "./rules/config.ts";
 import { describeRefused, type Refused } from "./rules/refused.ts";
 import { createEncryption, wireguardOf } from "./wireguard/create.ts";
-import type { WireguardKernel } from "./wireguard/wireguard-device.ts";
-
-export interface LinuxKernel {
-  readonly rules: RulesKernel;
-  readonly routes: RouteKernel;
-  readonly conntrack: Pick<Conntrack, "deleteByAddress">;
-  readonly sysctls: Sysctls;
-  /** Nothing where nobody shall encrypt, as in most tests. */
-  readonly wireguard?: WireguardKernel;
-  /** Queues, for bandwidth limits; without them there are none. */
-  readonly trafficControl?: TrafficControl;
-  /** Why the kernel cannot record flows; nothing where it can, or nobody asked. */
-  readonly noFlowRecords?: string;
-  /** Where the kernel computes wrong checksums of packets inside tunnels: lets it compute none there. */
-  readonly switchOffChecksums?: (device: string) => void;
-  /** What the other backend may have left. */
-  readonly leftovers?: SweepTargets;
-  /** The way of writing rules that would be chosen now; nothing when it was told outright. */
-  readonly backendNow?: () => RulesKernel["backend"];
-  /** Where events come from: this thread's namespace, or another. */
-  readonly namespace?: { readonly fd: number };
-  /** Hears machines that arrive from other nodes. */
-  readonly listenForAnnouncement?: (link: number, onHeard: () => void) => Disposable;
-  /** Answers ARP and neighbour discovery for addresses that are not the host's own. */
-  readonly openNeighbourResponder?: OpenNeighbourResponder;
-  /** Another way to hear of events, for tests of its end. */
-  readonly openEvents?: (options: EventMonitorOptions) => AsyncDisposable;
-}
 
 export interface LinuxDataplaneOptions {
   readonly parameters: DataplaneParameters;
@@ -420,13 +381,4 @@ export class LinuxDataplane implements DataplaneDriver {
   #onRouteGone(route: Route): void {
     if (this.#tables.some((table) => table.onGone(route))) this.#loop.applySoon();
   }
-}
-
-/** Whether established flows can take the short cut, if they shall. */
-function canOffload(parameters: DataplaneParameters, rules: RulesKernel, logger: Logger): boolean {
-  if (parameters.NFTablesFlowTableOffload !== "All") return false;
-  if (rules.backend === "nftables" && hasFlowOffload(rules.ruleset)) return true;
-  const missing = rules.backend === "nftables" ? "nf_flow_table and nft_flow_offload in the kernel" : "nftables mode";
-  logger.warn("NFTablesFlowTableOffload has no effect: established flows pass all rules", { needs: missing });
-  return false;
 }

@@ -25,7 +25,7 @@ import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import { detectFeatures, detectIptablesVariant, type HostFeatures } from "./iptables/detect.ts";
 import { IPVS_DEVICE } from "./host-watch.ts";
-import type { LinuxKernel } from "./linux-dataplane.ts";
+import type { LinuxKernel } from "./linux-kernel.ts";
 import { whyIptables } from "./nft/probe.ts";
 import { whyNoRecords } from "./flow-records.ts";
 import { type DataplaneFacts, type DataplaneParameters, wantsFlowLogs } from "./parameters.ts";

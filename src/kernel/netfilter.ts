@@ -4,6 +4,7 @@ export {
   IpsetError,
   Ipsets,
   type IpsetStore,
+  type ListedIpset,
 } from "./ipset.ts";
 export type { IpsetType } from "./ipset-member.ts";
 export {

@@ -4,7 +4,7 @@
 // A set of another type cannot be swapped in. While rules hold such a set of our name ("alien"), ours lives under a
 // stand-in name, to which all our rules are moved; when nothing holds the alien any more it goes, and ours takes its
 // name back. At no time does a rule of ours match by anything but the wanted members.
-import type { IpsetChange, IpsetStore, IpsetType } from "../../kernel/index.ts";
+import type { IpsetChange, IpsetStore } from "../../kernel/index.ts";
 import { hasErrno } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
@@ -16,24 +16,10 @@ import { setName } from "../rules/names.ts";
 import type { Refused } from "../rules/refused.ts";
 import type { SetId } from "../rules/rule.ts";
 import { familyMember, familyMembers } from "../rules/set-members.ts";
+import { capacityFor, foundAs, IPSET_TYPE, type OurSet } from "./our-set.ts";
 import { RefusedSets } from "./refused-sets.ts";
 import { SetNames } from "./set-names.ts";
 import { SurplusSets } from "./surplus-sets.ts";
-
-interface OurSet {
-  /** The kernel's name for it now: its own, or a stand-in while something else has that. */
-  name: string;
-  readonly ownName: string;
-  readonly memberType: MemberType;
-  readonly members: MemberDelta;
-  /**
-   * `trusted`: the delta says what the kernel's set lacks; `unread`: look first; `unfit`: of another size, or its members
-   * expire; `alien`: of another type or family, which the kernel swaps with none of ours.
-   */
-  state: "absent" | "unread" | "unfit" | "alien" | "trusted";
-  /** How many members the kernel's set takes, as we made or found it; 0 before. */
-  capacity: number;
-}
 
 /** What one write sends, and whose each name in it is. */
 interface Written {
@@ -58,11 +44,6 @@ export interface IpsetSetsOptions {
   readonly whoUses?: (name: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
-const IPSET_TYPE: Readonly<Record<MemberType, IpsetType>> = {
-  ip: "hash:ip",
-  net: "hash:net",
-  ipAndPort: "hash:ip,port",
-};
 const ATTEMPTS = 10;
 const ATTEMPTS_BEFORE_RESYNC = 5;
 const RECHECK_BUDGET_MS = 100;
@@ -284,18 +265,8 @@ export class IpsetSets implements IpSets, SetReconciler {
 
   #read(set: OurSet): void {
     const listed = this.#options.store.list(set.name);
-    if (listed === undefined) {
-      this.#names.present.delete(set.name);
-      set.state = "absent";
-      return;
-    }
-    const isKin = listed.type === IPSET_TYPE[set.memberType] && listed.family === this.version;
-    // One that was made larger for members it no longer has is as we made it.
-    const capacity = set.capacity === 0 ? this.#capacityFor(set) : set.capacity;
-    const isFit = isKin && listed.maxElements === capacity && listed.timeoutSeconds === undefined;
-    set.capacity = isKin ? listed.maxElements : 0;
-    set.state = isFit ? "trusted" : isKin ? "unfit" : "alien";
-    if (isFit) set.members.found(new Set(listed.members));
+    if (listed === undefined) this.#names.present.delete(set.name);
+    foundAs(set, listed, { version: this.version, maxElements: this.#options.maxElements });
   }
 
   #write(ids: readonly SetId[]): void {
@@ -363,18 +334,11 @@ export class IpsetSets implements IpSets, SetReconciler {
       }
   }
 
-  /** A set in which not all fit would let pass what it shall stop: then it is made larger than it was asked to be. */
-  #capacityFor({ members }: OurSet): number {
-    const { maxElements } = this.#options;
-    const size = members.wanted.size;
-    return size <= maxElements ? maxElements : 2 ** Math.ceil(Math.log2(size));
-  }
-
   #difference(id: SetId, set: OurSet, { owners, fills, swaps }: Written): void {
     const { name, memberType, members } = set;
     const type = IPSET_TYPE[memberType];
     const fill = (target: string) => {
-      const maxElements = this.#capacityFor(set);
+      const maxElements = capacityFor(set, this.#options.maxElements);
       set.capacity = maxElements;
       if (maxElements > this.#options.maxElements)
         this.#log.warn("an IP set has more members than MaxIpsetSize; it is made larger", {
