@@ -130,3 +130,22 @@ test("explain paints its verdicts on a terminal only, and not when colour is unw
   const plain = (await line.run(...words)).out;
   expect(plain).toBe(painted.replaceAll(/\x1b\[\d+m/g, ""));
 });
+
+test("explain notes what policy alone does not tell", async () => {
+  using line = new CommandLine();
+  const pool = (nat: boolean) => v3("IPPool", "pods", `{cidr: 10.0.0.0/24, natOutgoing: ${nat}}`);
+  const slip = v3("NetworkPolicy", "db", "{selector: ap == 'db', types: [Ingress]}", ", namespace: shop");
+  const given = (...more: readonly string[]) =>
+    folder(line, NAMESPACE, pod("web", "10.0.0.1", "n1"), pod("db", "10.0.0.2", "n2"), ...more);
+  const said = async (from: string, ...words: readonly string[]) =>
+    (await line.run("explain", ...words, "--from", from)).out;
+  expect(await said(given(pool(false)), "shop/web", "10.0.0.77")).toContain(
+    "note: 10.0.0.77 is of pool pods, and no workload has it",
+  );
+  expect(await said(given(pool(false)), "shop/web", "192.0.2.1")).toContain("needs a route back to 10.0.0.0/24");
+  expect(await said(given(pool(true)), "shop/web", "192.0.2.1")).not.toContain("note:");
+  expect(await said(given(pool(false), slip), "shop/web", "shop/db")).toContain(
+    "note: ingress policies of the namespace that do not select shop/db: NetworkPolicy shop/db (ap == 'db')",
+  );
+  expect(await said(given(pool(false), slip), "shop/db", "shop/web")).toContain("do not select shop/web");
+});

@@ -5,6 +5,7 @@ import { ipProtocolNumber } from "../../lib/ip-protocol.ts";
 import { carriesPorts, judge, type Packet } from "../../policy/index.ts";
 import type { Call, Flags } from "../command.ts";
 import { readRefused, refusedNote } from "../doctor/host-refused.ts";
+import { beyondPolicy } from "../explain/notes.ts";
 import { findEnd, pairAddresses } from "../explain/parties.ts";
 import { printVerdict } from "../explain/print.ts";
 import { loadState } from "../explain/state.ts";
@@ -18,7 +19,7 @@ export async function run(call: Call): Promise<number> {
   const [from = "", to = ""] = words;
   const output = flags.value("output") ?? "text";
   if (output !== "text" && output !== "json") throw usage(`--output is ${output}, want text or json`);
-  const state = await loadState(call);
+  const { state, resources } = await loadState(call);
   const namespace = flags.value("namespace") ?? "default";
   const [source, destination] = [findEnd(state, from, namespace), findEnd(state, to, namespace)];
   const packet = packetOf(flags, pairAddresses(source, destination, versionOf(flags)));
@@ -28,7 +29,8 @@ export async function run(call: Call): Promise<number> {
     destination: destination.party,
     established: flags.has("established"),
   };
-  const verdict = judge(state, question);
+  const judged = judge(state, question);
+  const verdict = { ...judged, notes: [...judged.notes, ...beyondPolicy(resources, question, judged)] };
   world.out(
     output === "json"
       ? `${JSON.stringify({ packet, ...verdict }, undefined, 2)}\n`

@@ -31,20 +31,27 @@ const KUBERNETES_KINDS: readonly KindName[] = [
   "KubernetesEndpointSlice",
 ];
 
-export async function loadState(call: Call): Promise<PolicyState> {
+export interface LoadedState {
+  readonly state: PolicyState;
+  /** What was read: also what decides nothing, as pools. */
+  readonly resources: readonly Resource[];
+}
+
+export async function loadState(call: Call): Promise<LoadedState> {
   const folder = call.flags.value("from");
   const resources = folder === undefined ? await liveResources(call) : await resourcesOfFolder(folder, call);
-  const entries = entriesFromResources(resources, ({ kind, metadata }, reason) => {
+  const deciding = resources.filter(({ kind }) => kind !== "IPPool");
+  const entries = entriesFromResources(deciding, ({ kind, metadata }, reason) => {
     const name = metadata.namespace === undefined ? metadata.name : `${metadata.namespace}/${metadata.name}`;
     call.world.err(`Left out: ${kind}(${name}): ${reason}\n`);
   });
-  return new PolicyState(entries);
+  return { state: new PolicyState(entries), resources };
 }
 
 async function liveResources(call: Call): Promise<readonly Resource[]> {
   await using store = await openChecked(call);
   const lists = await Promise.all([
-    ...STATE_KINDS.map(async (kind) => (await store.list({ kind })).items),
+    ...[...STATE_KINDS, "IPPool" as const].map(async (kind) => (await store.list({ kind })).items),
     ...(store.datastore.name === "kubernetes" ? KUBERNETES_KINDS : []).map(async (kind) => {
       try {
         return (await store.datastore.list({ type: "resource", kind })).items.map((item) => item.value as Resource);

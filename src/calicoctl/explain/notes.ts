@@ -1,0 +1,82 @@
+// What policy alone does not tell, and who asks wants to know: that nobody has the address, that the answer will not find
+// its way back, that a policy meant for this pod selects another.
+import { type Cidr, cidrContains, type IpAddress, tryParseCidr } from "../../lib/ip.ts";
+import type { Resource, ResourceOf } from "../../model/index.ts";
+import { type Packet, type Party, policyName, type Verdict } from "../../policy/index.ts";
+
+interface Question {
+  readonly packet: Packet;
+  readonly source: Party;
+  readonly destination: Party;
+}
+interface Pool {
+  readonly name: string;
+  readonly cidr: Cidr;
+  readonly natOutgoing: boolean;
+}
+const MOST_POLICIES = 3;
+
+export function beyondPolicy(resources: readonly Resource[], question: Question, verdict: Verdict): readonly string[] {
+  const { packet, source, destination } = question;
+  const pools = resources.flatMap(poolOf);
+  const notes = [...unowned(pools, packet.source, source), ...unowned(pools, packet.destination, destination)];
+  if (verdict.action === "allow") notes.push(...wayBack(pools, question));
+  notes.push(
+    ...unselected(resources, source, "Egress", verdict),
+    ...unselected(resources, destination, "Ingress", verdict),
+  );
+  return notes;
+}
+
+function poolOf(resource: Resource): readonly Pool[] {
+  if (resource.kind !== "IPPool") return [];
+  const { metadata, spec } = resource as ResourceOf<"IPPool"> & Resource;
+  const cidr = tryParseCidr(spec.cidr);
+  return cidr === undefined ? [] : [{ name: metadata.name, cidr, natOutgoing: spec.natOutgoing === true }];
+}
+
+const around = (pools: readonly Pool[], address: IpAddress): Pool | undefined =>
+  pools.find(({ cidr }) => cidrContains(cidr, address));
+
+/** An address of pods that no pod has. */
+function* unowned(pools: readonly Pool[], address: IpAddress, party: Party): Generator<string> {
+  const pool = around(pools, address);
+  if (pool === undefined || party.kind === "workload" || party.kind === "host") return;
+  yield `${address} is of pool ${pool.name}, and no workload has it: nobody is there (calicoctl ipam show --ip=${address})`;
+}
+
+/** What leaves the pools keeps the pod's address unless the pool says otherwise. */
+function* wayBack(pools: readonly Pool[], { packet, source, destination }: Question): Generator<string> {
+  const pool = around(pools, packet.source);
+  const isOutside = destination.kind !== "workload" && destination.kind !== "host";
+  if (source.kind !== "workload" || pool === undefined || !isOutside) return;
+  if (around(pools, packet.destination) !== undefined || pool.natOutgoing) return;
+  yield `it leaves with the pod's own address, since pool ${pool.name} has no natOutgoing: the other side needs a route back to ${pool.cidr}`;
+}
+
+/** Policies of the workload's namespace that do not select it: a label with a slip of the pen looks like this. */
+function* unselected(
+  resources: readonly Resource[],
+  party: Party,
+  type: "Ingress" | "Egress",
+  verdict: Verdict,
+): Generator<string> {
+  if (party.kind !== "workload") return;
+  const { workload } = party.workload.key;
+  const [namespace = ""] = workload.split("/");
+  const asked = new Set(
+    verdict.checkpoints
+      .filter(({ endpoint }) => endpoint === `workload ${workload}`)
+      .flatMap(({ tiers }) => tiers.flatMap(({ policies }) => policies.map(({ key }) => policyName(key)))),
+  );
+  const others = resources.flatMap((resource) => {
+    if (resource.kind !== "NetworkPolicy" || resource.metadata.namespace !== namespace) return [];
+    const { metadata, spec } = resource as ResourceOf<"NetworkPolicy"> & Resource;
+    const name = `NetworkPolicy ${namespace}/${metadata.name}`;
+    const isAbout = (spec.types ?? ["Ingress"]).includes(type);
+    return asked.has(name) || !isAbout ? [] : [`${name} (${spec.selector || "all()"})`];
+  });
+  if (others.length === 0) return;
+  const more = others.length > MOST_POLICIES ? ` and ${others.length - MOST_POLICIES} more` : "";
+  yield `${type.toLowerCase()} policies of the namespace that do not select ${workload}: ${others.slice(0, MOST_POLICIES).join(", ")}${more}`;
+}
