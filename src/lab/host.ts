@@ -36,6 +36,13 @@ exec sleep infinity # who looks knows by it that the host is made`;
 
 const HOLDER_WAIT_MS = 5000 * labPatience();
 
+/** A command that has ended. */
+export interface Finished {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
 export class LabHost {
   constructor(
     readonly folder: LabFolder,
@@ -78,7 +85,7 @@ export class LabHost {
   run(
     command: readonly string[],
     options: { readonly input?: string; readonly environment?: Readonly<Record<string, string>> } = {},
-  ): { readonly code: number; readonly stdout: string; readonly stderr: string } {
+  ): Finished {
     const [file, ...args] = this.enter(command);
     const result = spawnSync(file, args, {
       encoding: "utf8",

@@ -2,12 +2,16 @@
 // controllers would give its endpoint.
 import { createHash } from "node:crypto";
 import type { LabFolder, LabPod, NewPod } from "./folder.ts";
-import { LabHost } from "./host.ts";
+import { type Finished, LabHost } from "./host.ts";
 import { UsageError, type LabOptions } from "./options.ts";
 import type { LabPlan } from "./plan.ts";
 import { datastoreEnvironment, kubernetesAccount, rolePath, SQLITE_PATH } from "./programs.ts";
 import { dirname } from "node:path";
 
+/** How often a pod is attached, when the node asks for patience. */
+const TRIES = 3;
+/** https://www.cni.dev/docs/spec/#error */
+const TRY_AGAIN_LATER = 11;
 const NAME = /^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$/;
 
 export function parsePodName(text: string): { readonly namespace: string; readonly name: string } {
@@ -35,7 +39,7 @@ export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, po
   if (isLeftOver) runCni(host, "DEL", options, plan, pod, uid);
   else if (made.code !== 0) throw new Error(`pod ${podTitle(pod)} on ${pod.node}: ${made.stderr.trim()}`);
   host.run(["ip", "-n", podNamespace(pod), "link", "set", "lo", "up"]);
-  const added = runCni(host, "ADD", options, plan, pod, uid);
+  const added = addAsRuntimesDo((command) => runCni(host, command, options, plan, pod, uid));
   if (added.code !== 0) {
     host.run(["ip", "netns", "del", podNamespace(pod)]);
     throw new Error(`pod ${podTitle(pod)} on ${pod.node}: ${cniFault(added.stdout, added.stderr)}`);
@@ -49,6 +53,15 @@ export function deletePod(folder: LabFolder, options: LabOptions, plan: LabPlan,
   const deleted = runCni(host, "DEL", options, plan, pod);
   if (deleted.code !== 0) throw new Error(`pod ${podTitle(pod)}: ${cniFault(deleted.stdout, deleted.stderr)}`);
   host.run(["ip", "netns", "del", podNamespace(pod)]);
+}
+
+/** A node that is too busy to answer says so: runtimes take back what may be half done, and ask again. */
+export function addAsRuntimesDo(run: (command: "ADD" | "DEL") => Finished): Finished {
+  for (let tries = 1; ; tries++) {
+    const added = run("ADD");
+    if (added.code === 0 || tries === TRIES || faultOf(added.stdout)?.code !== TRY_AGAIN_LATER) return added;
+    run("DEL");
+  }
 }
 
 /** The endpoint's name as the plugin stores it: segments joined by `-`, an inner `-` doubled. */
@@ -100,10 +113,17 @@ const containerId = (pod: NewPod): string =>
     .digest("hex");
 
 function cniFault(stdout: string, stderr: string): string {
+  const fault = faultOf(stdout);
+  if (fault === undefined) return stderr.trim() || stdout.trim() || "the plugin said nothing";
+  return [fault.msg, fault.details].filter(Boolean).join(": ");
+}
+
+function faultOf(
+  stdout: string,
+): { readonly code: number; readonly msg: string; readonly details?: string } | undefined {
   try {
-    const fault = JSON.parse(stdout) as { readonly msg: string; readonly details?: string };
-    return [fault.msg, fault.details].filter(Boolean).join(": ");
+    return JSON.parse(stdout);
   } catch {
-    return stderr.trim() || stdout.trim() || "the plugin said nothing";
+    return undefined;
   }
 }
