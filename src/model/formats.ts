@@ -21,6 +21,10 @@ export function isQualifiedName(text: string): boolean {
 }
 export const isLabelValue = (text: string): boolean => text === "" || (text.length <= 63 && QUALIFIED_PART.test(text));
 
+/** A point in time as RFC 3339 has it. */
+export const isTimestamp = (text: string): boolean =>
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[-+]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text));
+
 /** A port's name as Kubernetes has it: at most 15 of a–z, 0–9 and single dashes, with a letter. */
 export const isPortName = (text: string): boolean =>
   text.length <= 15 && DNS_LABEL.test(text) && /[a-z]/.test(text) && !text.includes("--");

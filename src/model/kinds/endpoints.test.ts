@@ -155,6 +155,19 @@ test("DM-017 network sets take addresses and CIDRs with host bits, and refuse th
   }
 });
 
+test("DM-139 times of the metadata are times", async () => {
+  const at = (metadata: object) => wrongFields("GlobalNetworkSet", {}, { metadata: { name: "x", ...metadata } });
+  expect(await at({ creationTimestamp: "x" })).toEqual(["metadata.creationTimestamp"]);
+  expect(await at({ deletionTimestamp: "2026-01-31" })).toEqual(["metadata.deletionTimestamp"]);
+  const creationTimestamp = "2026-01-31T12:00:00+01:00";
+  expect(
+    (await resource("GlobalNetworkSet", { metadata: { name: "x", creationTimestamp }, spec: {} })).metadata,
+  ).toEqual({
+    name: "x",
+    creationTimestamp,
+  });
+});
+
 test("DM-139 names, labels and annotations are checked, each with its field", async () => {
   const metadata = {
     labels: { "a b": "c", ok: "v".repeat(64), "ex.org/a": "" },

@@ -1,7 +1,7 @@
 // Metadata: the part all resources share. Names, labels and annotations are checked on writes.
 import type { FieldFault, Report } from "../faults.ts";
 import { fieldPath } from "../faults.ts";
-import { isLabelValue, isQualifiedName, isSubdomain } from "../formats.ts";
+import { isLabelValue, isQualifiedName, isSubdomain, isTimestamp } from "../formats.ts";
 import type { KindName } from "../kinds.ts";
 import { kindOf } from "../kinds.ts";
 import type { Metadata } from "../resource.ts";
@@ -59,6 +59,9 @@ export function checkMetadata(
   if (wrong !== undefined) report(["metadata", "name"], name, wrong);
   if (metadata.namespace !== undefined && !kindOf(kind).namespaced)
     report(["metadata", "namespace"], metadata.namespace, `${kind} is not a namespaced kind`);
+  for (const time of ["creationTimestamp", "deletionTimestamp"] as const)
+    if (metadata[time] !== undefined && !isTimestamp(metadata[time]))
+      report(["metadata", time], metadata[time], "want a time such as 2026-01-31T12:00:00Z");
   for (const [key, value] of Object.entries(metadata.labels ?? {})) {
     if (!isQualifiedName(key))
       report(["metadata", "labels", key], undefined, "want a label key such as app or example.org/app");

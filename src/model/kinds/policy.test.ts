@@ -77,6 +77,8 @@ test("DM-014 a staged Kubernetes policy keeps Kubernetes' form", async () => {
   });
   const bad = { stagedAction: "Delete", policyTypes: ["Ingress"] };
   expect(await wrongFields("StagedKubernetesNetworkPolicy", bad)).toEqual(["spec.policyTypes"]);
+  const many = { policyTypes: ["Ingress", "Egress", "Ingress"] };
+  expect(await wrongFields("StagedKubernetesNetworkPolicy", many)).toEqual(["spec.policyTypes"]);
 });
 
 test("DM-015 tiers: defaults, names without dots, built-in ones fixed", async () => {

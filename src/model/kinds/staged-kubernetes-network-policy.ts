@@ -27,7 +27,7 @@ const spec = object({
   podSelector: always(labelSelector, {}),
   ingress: field(list(object({ ports: field(list(port)), from: field(list(peer)) }))),
   egress: field(list(object({ ports: field(list(port)), to: field(list(peer)) }))),
-  policyTypes: field(list(text())),
+  policyTypes: field(list(text(), 2)),
 });
 export type StagedKubernetesNetworkPolicyResource = ResourceFor<"StagedKubernetesNetworkPolicy", typeof spec>;
 
