@@ -89,20 +89,107 @@ test("TC-C11 convert refuses what it cannot, with its line", async () => {
     ],
     ["apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.0/16}\nspec: {foo: 1}\n", /spec\.foo: unknown field/],
     ["apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.1/16}\n", /has host bits/],
-    ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, node: n}\n", /does not go with scope/],
+    ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, scope: global, node: n}\n", /does not go with scope/],
     ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, scope: rack}\n", /want node or global/],
-    ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1}\nspec: {asNumber: many}\n", /is no AS number/],
+    [
+      "apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, scope: global}\nspec: {asNumber: many}\n",
+      /is no AS number/,
+    ],
   ];
   for (const [input, want] of wrong) {
     const answer = await line.pipe(input, "convert", "-f", "-");
     expect(answer).toMatchObject({ code: 1, out: "" });
     expect(answer.err).toMatch(want);
   }
-  const invalid = "apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.1/16}\n";
+  const invalid =
+    "apiVersion: v1\nkind: hostEndpoint\nmetadata: {name: eth0, node: n}\nspec: {interfaceName: eth0, ports: [{name: A_B, port: 80, protocol: tcp}]}\n";
+  expect((await line.pipe(invalid, "convert", "-f", "-")).code).toBe(1);
   expect((await line.pipe(invalid, "convert", "-f", "-", "--ignore-validation")).code).toBe(0);
   expect((await line.pipe(invalid, "convert", "-f", "-", "-o", "foo")).err).toContain(
     "unrecognized output format 'foo'",
   );
+});
+
+const refusedByV1: [string, string, object, object][] = [
+  ["metadata.cidr", "ipPool", { cidr: "10.1.0.1/16" }, {}],
+  ["metadata.cidr", "ipPool", { cidr: "10.1.0.0/27" }, {}],
+  ["metadata.cidr", "ipPool", { cidr: "169.254.0.0/24" }, {}],
+  ["spec.ipip.mode", "ipPool", { cidr: "10.1.0.0/16" }, { ipip: { mode: "sometimes" } }],
+  ["spec.ipip.enabled", "ipPool", { cidr: "fd00::/64" }, { ipip: { enabled: true } }],
+  ["metadata.scope", "bgpPeer", { peerIP: "10.0.0.1" }, {}],
+  ["metadata.tags", "profile", { name: "p", tags: ["a", "a"] }, {}],
+  ["metadata.node", "bgpPeer", { scope: "node", node: "a/b", peerIP: "10.0.0.1" }, {}],
+  ["spec.interfaceName", "hostEndpoint", { name: "h", node: "n" }, {}],
+  [
+    "spec.ports[0].port",
+    "hostEndpoint",
+    { name: "h", node: "n" },
+    { interfaceName: "e", ports: [{ name: "a", protocol: "tcp", port: 0 }] },
+  ],
+  ["spec.expectedIPs[0]", "hostEndpoint", { name: "h", node: "n" }, { expectedIPs: ["64512"] }],
+  ["spec.selector", "policy", { name: "p" }, { selector: "a = b" }],
+  ["spec.preDNAT", "policy", { name: "p" }, { preDNAT: true, doNotTrack: true }],
+  ["spec.egress", "policy", { name: "p" }, { preDNAT: true, types: ["egress"] }],
+  ["spec.ingress[0].action", "policy", { name: "p" }, { ingress: [{ action: "Allow" }] }],
+  [
+    "spec.ingress[0]",
+    "policy",
+    { name: "p" },
+    { ingress: [{ action: "allow", source: { net: "10.0.0.0/8" }, destination: { nets: ["10.1.0.0/16"] } }] },
+  ],
+  ["metadata.tags[0]", "profile", { name: "p", tags: ["a/b"] }, {}],
+  ["spec.bgp.ipv4Address", "node", { name: "n" }, { bgp: {} }],
+  ["spec.bgp.ipv6Address", "node", { name: "n" }, { bgp: { ipv6Address: "10.0.0.1" } }],
+  [
+    "spec.ipNetworks[0]",
+    "workloadEndpoint",
+    { name: "e", node: "n", orchestrator: "o", workload: "w" },
+    { interfaceName: "e", ipNetworks: ["10.0.0.0/24"] },
+  ],
+  ["spec.interfaceName", "workloadEndpoint", { name: "e", node: "n", orchestrator: "o", workload: "w" }, {}],
+  [
+    "spec.ipNATs[0]",
+    "workloadEndpoint",
+    { name: "e", node: "n", orchestrator: "o", workload: "w" },
+    { interfaceName: "e", ipNetworks: ["10.0.0.1/32"], ipNATs: [{ internalIP: "10.0.0.2", externalIP: "1.1.1.1" }] },
+  ],
+];
+test("TC-C11 convert refuses what v1 did, asked to validate or not", async () => {
+  using line = new CommandLine();
+  for (const [field, kind, metadata, spec] of refusedByV1) {
+    const input = JSON.stringify({ apiVersion: "v1", kind, metadata, spec });
+    for (const flags of [[], ["--ignore-validation"]]) {
+      const answer = await line.pipe(input, "convert", "-f", "-", ...flags);
+      expect([field, answer.code, answer.err.includes(`${field}: `)]).toEqual([field, 1, true]);
+    }
+  }
+});
+
+test("TC-C11 convert reads the fields that say not, and leaves no empty labels", async () => {
+  using line = new CommandLine();
+  const not = { notNets: ["10.1.0.0/16"], notSelector: "a == 'b'", notTag: "t", notPorts: [80] };
+  const rule = { action: "deny", protocol: "tcp", notProtocol: "udp", notICMP: { type: 8 }, destination: not };
+  const policy = { apiVersion: "v1", kind: "policy", metadata: { name: "p" }, spec: { ingress: [rule] } };
+  const made = JSON.parse((await line.pipe(JSON.stringify(policy), "convert", "-f", "-", "-o", "json")).out);
+  expect(made.spec.ingress[0]).toMatchObject({
+    notProtocol: "UDP",
+    notICMP: { type: 8 },
+    destination: { notNets: ["10.1.0.0/16"], notSelector: "(a == 'b') && t == ''", notPorts: [80] },
+  });
+  const host = { interfaceName: "eth0", expectedIPs: ["fd00::1", "10.0.0.1"] };
+  const hep = { apiVersion: "v1", kind: "hostEndpoint", metadata: { name: "UDPLite", node: "myhost" }, spec: host };
+  expect(JSON.parse((await line.pipe(JSON.stringify(hep), "convert", "-f", "-", "-o", "json")).out)).toMatchObject({
+    metadata: { name: "myhost.udplite-c6431b99" },
+    spec: { expectedIPs: ["10.0.0.1", "fd00::1"] },
+  });
+  const endpoint = { name: "eth0", node: "n", orchestrator: "libnetwork" };
+  const wep = { apiVersion: "v1", kind: "workloadEndpoint", metadata: endpoint, spec: { interfaceName: "cali1" } };
+  const converted = JSON.parse((await line.pipe(JSON.stringify(wep), "convert", "-f", "-", "-o", "json")).out);
+  expect(converted.metadata).toEqual({
+    name: "n-libnetwork-libnetwork-eth0",
+    namespace: "default",
+    creationTimestamp: null,
+  });
 });
 
 test("TC-C11 several converted resources are one list that other tools take", async () => {

@@ -10,6 +10,7 @@ import {
   convertProfileName,
   normalizeName,
 } from "./names.ts";
+import { checkV1 } from "./v1-check.ts";
 import { convertRules, convertSelector, withoutUnset } from "./v1-rules.ts";
 
 export interface V3Document {
@@ -54,7 +55,7 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
   bgppeer: (metadata, spec) => {
     const peerIP = metadata.needed("peerIP");
     const node = metadata.text("node");
-    const scope = metadata.text("scope") ?? "global";
+    const scope = metadata.needed("scope");
     if (scope !== "node" && scope !== "global")
       throw new ConvertFault("metadata.scope", `want node or global, not '${scope}'`);
     if ((scope === "node") !== (node !== undefined))
@@ -69,13 +70,13 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
   hostendpoint: (metadata, spec) => {
     const node = normalizeName(metadata.needed("node"));
     return {
-      name: `${node}.${convertName(metadata.needed("name"))}`,
+      name: convertName(`${node}.${metadata.needed("name")}`),
       kind: "HostEndpoint",
       metadata: { labels: metadata.map("labels") },
       spec: {
         node,
         interfaceName: spec.text("interfaceName"),
-        expectedIPs: listOf(spec.texts("expectedIPs")),
+        expectedIPs: listOf(byFamily(spec.texts("expectedIPs"))),
         profiles: listOf(spec.texts("profiles").map(convertProfileName)),
         ports: convertPorts(spec),
       },
@@ -111,8 +112,9 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
   profile: (metadata, spec) => {
     const labels = metadata.map("labels") ?? {};
     const tags = metadata.texts("tags");
-    const both = tags.find((tag) => Object.hasOwn(labels, tag));
-    if (both !== undefined) throw new ConvertFault("metadata.tags", `'${both}' is a tag and a label; rename the label`);
+    const both = tags.find((tag, i) => Object.hasOwn(labels, tag) || tags.indexOf(tag) !== i);
+    if (both !== undefined)
+      throw new ConvertFault("metadata.tags", `'${both}' is a tag twice, or a label too; rename the label`);
     const labelsToApply = { ...labels, ...Object.fromEntries(tags.map((tag) => [tag, ""])) };
     return {
       name: convertProfileName(metadata.needed("name")),
@@ -144,7 +146,7 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
   },
   workloadendpoint: (metadata, spec) => {
     const orchestrator = metadata.needed("orchestrator");
-    const workload = metadata.needed("workload");
+    const workload = orchestrator === "libnetwork" ? (metadata.text("workload") ?? "") : metadata.needed("workload");
     const [namespace, pod] = orchestrator === "k8s" ? podOf(workload) : ["default", undefined];
     const container = metadata.text("activeInstanceID");
     const identity = withoutUnset({
@@ -160,17 +162,18 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
             ? undefined
             : convertName(workload),
     });
-    const { "calico/k8s_ns": oldNamespace, ...labels } = metadata.map("labels") ?? {};
+    const { "calico/k8s_ns": oldNamespace, ...kept } = metadata.map("labels") ?? {};
+    const labels = oldNamespace === undefined ? kept : { ...kept, "projectcalico.org/namespace": oldNamespace };
     return {
       name: workloadEndpointName(identity),
       kind: "WorkloadEndpoint",
       metadata: {
         namespace,
-        labels: oldNamespace === undefined ? labels : { ...labels, "projectcalico.org/namespace": oldNamespace },
+        labels: Object.keys(labels).length === 0 ? undefined : labels,
       },
       spec: {
         ...identity,
-        ipNetworks: listOf(spec.texts("ipNetworks")),
+        ipNetworks: listOf(byFamily(spec.texts("ipNetworks"))),
         ipNATs: listOf(Fields.list(spec.any("ipNATs"), "spec.ipNATs")),
         ipv4Gateway: spec.text("ipv4Gateway"),
         ipv6Gateway: spec.text("ipv6Gateway"),
@@ -195,6 +198,7 @@ export function convertV1(document: unknown): V3Document {
   const metadata = top.child("metadata");
   const spec = top.child("spec");
   top.end();
+  checkV1(kind, document);
   const converted = convert(metadata, spec);
   metadata.end();
   spec.end();
@@ -207,6 +211,9 @@ export function convertV1(document: unknown): V3Document {
   };
 }
 
+/** v1 kept the families apart. */
+const byFamily = (texts: readonly string[]): readonly string[] =>
+  texts.toSorted((a, b) => Number(a.includes(":")) - Number(b.includes(":")));
 const listOf = <T>(list: readonly T[]): readonly T[] | undefined => (list.length === 0 ? undefined : list);
 
 /** As a number, however it was written: `64512`, `"64512"`, `"1.10"`. */

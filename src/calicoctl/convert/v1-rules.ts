@@ -19,17 +19,17 @@ export function convertRules(list: unknown, field: string): unknown[] {
 }
 
 function convertRule(rule: Fields): unknown {
-  const action = rule.text("action") ?? "allow";
-  const converted = ACTIONS[action.toLowerCase()];
+  const action = rule.text("action") ?? "";
+  const converted = ACTIONS[action];
   if (converted === undefined)
     throw new ConvertFault(rule.name("action"), `is '${action}', want allow, deny, log or pass`);
   const result = {
     action: converted,
     ipVersion: rule.any("ipVersion"),
     protocol: convertProtocol(rule.any("protocol")),
-    notProtocol: convertProtocol(rule.any("!protocol")),
+    notProtocol: convertProtocol(rule.any("notProtocol") ?? rule.any("!protocol")),
     icmp: rule.any("icmp"),
-    notICMP: rule.any("!icmp"),
+    notICMP: rule.any("notICMP") ?? rule.any("!icmp"),
     source: convertEntity(rule.child("source")),
     destination: convertEntity(rule.child("destination")),
   };
@@ -42,17 +42,22 @@ function convertProtocol(protocol: unknown): unknown {
 }
 
 function convertEntity(entity: Fields): unknown {
-  const nets = (one: string, many: string) => {
-    const all = [entity.text(one), ...entity.texts(many)].filter((net) => net !== undefined);
+  const nets = (...names: readonly (readonly [string, string])[]) => {
+    const all = names
+      .flatMap(([one, many]) => [entity.text(one), ...entity.texts(many)])
+      .filter((net) => net !== undefined);
     return all.length === 0 ? undefined : all.map(masked);
   };
   const result = {
-    nets: nets("net", "nets"),
-    notNets: nets("!net", "!nets"),
+    nets: nets(["net", "nets"]),
+    notNets: nets(["notNet", "notNets"], ["!net", "!nets"]),
     selector: joinTag(convertSelector(entity.text("selector")), entity.text("tag")),
-    notSelector: joinTag(convertSelector(entity.text("!selector")), entity.text("!tag")),
+    notSelector: joinTag(
+      convertSelector(entity.text("notSelector") ?? entity.text("!selector")),
+      entity.text("notTag") ?? entity.text("!tag"),
+    ),
     ports: entity.any("ports"),
-    notPorts: entity.any("!ports"),
+    notPorts: entity.any("notPorts") ?? entity.any("!ports"),
   };
   entity.end();
   return withoutUnset(result);
