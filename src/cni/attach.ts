@@ -5,7 +5,7 @@ import type { Booking } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
 import { type AddressRequest, Wire, type WireRequest } from "./datapath.ts";
-import { deleteEndpoint, type EndpointDraft, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
+import { deleteEndpoint, type EndpointDraft, endpointEntry, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
 import type { ForeignWorkload } from "./grpc-dataplane.ts";
 import { hostInterfaceName } from "./identity.ts";
 import { ipamDel } from "./ipam-delegation.ts";
@@ -86,8 +86,11 @@ export const hostNameOf = ({ identity, request }: CniContext): string =>
 export async function finish(context: CniContext, booking: Booking, draft: EndpointDraft): Promise<void> {
   const { conf, store, identity } = context;
   const now = context.now();
-  if (!booking.hasProfile) await createProfile(store, conf.name, identity.orchestrator, now);
   const before = booking.stored ?? booking.existing;
+  if (!booking.hasProfile) {
+    endpointEntry(store, draft, before, now); // one that cannot be stored makes no profile either
+    await createProfile(store, conf.name, identity.orchestrator, now);
+  }
   const isStored = booking.stored?.endpoint.spec.mac === draft.spec.mac;
   if (!isStored) await writeEndpoint(store, draft, before, now);
   context.mark("endpoint stored");

@@ -230,6 +230,7 @@ async function createPair(host: RouteKernel, request: WireRequest, log: Logger):
     namespaceFd: netns.fd,
     ...(mtu > 0 ? { mtu } : {}),
     ...(hwAddr === undefined ? {} : { mac: hwAddr }),
+    queues,
   };
   const create = (kind: "veth" | "netkit", mac: boolean): Promise<void> => {
     const type: LinkKind = kind === "veth" ? { kind, peer } : { kind, peer };
@@ -240,7 +241,7 @@ async function createPair(host: RouteKernel, request: WireRequest, log: Logger):
       ...(mac ? { mac: HOST_MAC } : {}),
       ...(alias === undefined ? {} : { alias }),
       ...(mtu > 0 ? { mtu } : {}),
-      ...(queues > 0 ? { queues } : {}),
+      queues,
     });
   };
   let kind = request.deviceType;

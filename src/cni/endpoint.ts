@@ -2,6 +2,10 @@
 import { Conflict, type Datastore, NotFound, type Stored, type Write } from "../datastore/index.ts";
 import {
   API_VERSION,
+  isContainerId,
+  isLabelValue,
+  isQualifiedName,
+  isSubdomain,
   type Labels,
   parseWorkloadEndpointName,
   type ResourceKey,
@@ -10,6 +14,7 @@ import {
   workloadEndpointPrefix,
   workloadNameMatches,
 } from "../model/index.ts";
+import { CniError, INTERNAL } from "./error.ts";
 import { type EndpointIdentity, nameFields } from "./identity.ts";
 
 export type WorkloadEndpoint = ResourceOf<"WorkloadEndpoint">;
@@ -74,6 +79,7 @@ export function endpointEntry(
 ): { readonly key: ResourceKey; readonly value: WorkloadEndpoint } {
   const { identity, generateName } = draft;
   const name = existing?.stored.key.name ?? workloadEndpointName(nameFields(identity));
+  checkEndpoint(name, draft);
   const key = endpointKey(identity.namespace, name);
   const before = existing?.endpoint.metadata;
   const value: WorkloadEndpoint = {
@@ -100,6 +106,26 @@ export function endpointEntry(
     },
   };
   return { key, value };
+}
+
+/** Whoever reads it drops one with a name that is none: its pod would have an address and no network. */
+function checkEndpoint(name: string, { identity: { containerId, namespace }, labels }: EndpointDraft): void {
+  if (!isSubdomain(name))
+    throw new CniError(
+      INTERNAL,
+      `${name} cannot name a workload endpoint: want lower case letters, digits, - and .`,
+      "its parts are the node's name, the pod's or the container's ID, and the interface",
+    );
+  if (!isSubdomain(namespace))
+    throw new CniError(
+      INTERNAL,
+      `${JSON.stringify(namespace)} cannot be a workload's namespace: want lower case letters, digits, - and .`,
+    );
+  if (!isContainerId(containerId))
+    throw new CniError(INTERNAL, `${containerId} cannot be stored as a container's ID: want letters, digits and -`);
+  for (const [key, value] of Object.entries(labels))
+    if (!isQualifiedName(key) || !isLabelValue(value))
+      throw new CniError(INTERNAL, `${JSON.stringify(key)}: ${JSON.stringify(value)} cannot be a label of a workload`);
 }
 
 /** Adds a profile to an endpoint that is already there; nothing to do when it has it. */

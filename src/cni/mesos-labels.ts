@@ -9,7 +9,7 @@ export function mesosLabels(conf: NetConf): { readonly labels: Labels; readonly 
   const labels: Record<string, string> = {};
   let namespace: string | undefined;
   for (const { key, value } of conf.mesosLabels) {
-    if (key === NAMESPACE_LABEL) namespace = value;
+    if (key === NAMESPACE_LABEL) namespace = sanitise(value);
     else labels[sanitise(key)] = sanitise(value);
   }
   return namespace === undefined ? { labels } : { labels, namespace };

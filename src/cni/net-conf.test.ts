@@ -105,6 +105,8 @@ test("CI-012 client limits and API group reach the client", () => {
     calicoAPIGroup: "projectcalico.org/v3",
   });
   expect(conf.numQueues).toBe(4);
+  // One where none is named: the kernel would give as many as there are processors.
+  for (const num_queues of [undefined, 0, -2]) expect(parseNetConf({ name: "n", num_queues }).numQueues).toBe(1);
 });
 
 test("CI-008 the API root is cut where the API begins, and the kubernetes section wins", () => {

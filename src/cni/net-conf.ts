@@ -115,7 +115,7 @@ export function parseNetConf(config: JsonObject): NetConf {
     hostname: top.text("hostname"),
     mtu: top.integer("mtu"),
     requireMtuFile: top.flag("require_mtu_file"),
-    numQueues: top.integer("num_queues"),
+    numQueues: Math.max(1, top.integer("num_queues")),
     deviceType: top.text("device_type"),
     ipam: {
       type: ipam.text("type"),

@@ -84,6 +84,15 @@ test("CI-025 pools: the pod's word over its namespace's over the configuration's
   expect(withWishes(settings, { "cni.projectcalico.org/ipv6pools": '["c"]' }, {}).ipv6Pools).toEqual(["c"]);
 });
 
+test("CI-025 pools are a matter of our own addresses: others' are given whatever is said of them", () => {
+  const wrong = { "cni.projectcalico.org/ipv4pools": "nonsense", "cni.projectcalico.org/ipFamilies": "[1]" };
+  const given = pod({ annotations: wrong });
+  const ofType = (type: string) =>
+    podFacts(identity, given, { metadata: { name: "ns1", annotations: wrong } }, { ...settings, type });
+  expect(ofType("host-local").ipam).toEqual({ ...settings, type: "host-local" });
+  expect(() => ofType("calico-ipam")).toThrow("ipFamilies");
+});
+
 test("CI-026 families by annotation set both flags", () => {
   const families = (text: string) => {
     const { assignIpv4, assignIpv6 } = withWishes(settings, { "cni.projectcalico.org/ipFamilies": text }, {});

@@ -1,6 +1,7 @@
 // A pod and its namespace as an endpoint: labels, ports, profiles, and what its annotations ask for.
 import type { Labels, ResourceOf } from "../model/index.ts";
 import { type PodWishes, parsePodWishes, withWishes } from "./annotations.ts";
+import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { EndpointIdentity } from "./identity.ts";
 import type { KubernetesNamespace, KubernetesPod, PodContainerPort } from "./kubernetes-api.ts";
 import type { IpamSettings } from "./net-conf.ts";
@@ -47,7 +48,11 @@ export function podFacts(
     ...(metadata.generateName === undefined ? {} : { generateName: metadata.generateName }),
     ...(account === "" ? {} : { serviceAccountName: account }),
     wishes: parsePodWishes(annotations),
-    ipam: withWishes(settings, annotations, namespace.metadata.annotations ?? {}),
+    // Other address managers have no pools: what is said of ours is not even read.
+    ipam:
+      settings.type === CALICO_IPAM
+        ? withWishes(settings, annotations, namespace.metadata.annotations ?? {})
+        : settings,
   };
 }
 

@@ -5,12 +5,14 @@ import { type Datastore, type DatastoreConfig, GroupCommit, type KubeApi } from 
 import { IpamMemory } from "../ipam/index.ts";
 import { LinkRemover, NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import { createLogger, describeError, type Logger } from "../lib/log.ts";
+import { readIfThere } from "../lib/whole-file.ts";
 import { runCommand } from "./commands.ts";
 import { asCniError, errorReply } from "./error.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
 import { identify } from "./identity.ts";
 import { agentKubernetes, readerOf } from "./kubernetes-client.ts";
 import { type NetConf, parseNetConf } from "./net-conf.ts";
+import { NODENAME_FILE } from "./node-files.ts";
 import { agentScope, notForServices, type Scope } from "./scope.ts";
 import { buildContext, deadlineOf } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
@@ -43,6 +45,8 @@ export interface CniServiceOptions {
   readonly path?: string;
   readonly env?: Environment;
   readonly now?: () => Date;
+  /** This node's name; absent: what the agent's file says. */
+  readonly node?: string;
   /** Of one that only stands in until an agent comes. */
   readonly standIn?: StandInOptions;
 }
@@ -69,6 +73,7 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const agent = agentKubernetes(options.env ?? process.env);
   const kubernetes = options.kubernetes ?? (agent === undefined ? undefined : async () => readerOf(await agent()));
   const warm = new WarmNodes(options, options.store.name === "kubernetes" ? agent : undefined);
+  warm.begin(options.node ?? readIfThere(NODENAME_FILE)?.trim() ?? "");
   const all = {
     ...options,
     store: gathered,
@@ -122,13 +127,18 @@ export function onStage(store: Datastore, request: ReceivedRequest): Promise<str
   );
 }
 
-/** What is followed for the node of the requests: one, but for tests. Begun by the first request that could use it. */
+/** What is followed for the node of the requests: one, but for tests. Begun when its name is known. */
 class WarmNodes implements AsyncDisposable {
   readonly #nodes = new Map<string, Promise<WarmReads | undefined>>();
   constructor(
     readonly options: CniServiceOptions,
     readonly agent: (() => Promise<KubeApi>) | undefined,
   ) {}
+
+  /** So that the first pod need not be read either. Another name than its network's costs a few watches, no more. */
+  begin(node: string): void {
+    if (this.agent !== undefined && node !== "") this.#reads(node, this.agent).catch(() => {}); // no name of a node
+  }
 
   /** An ADD of a pod that is known reads what is known; everything else reads the datastore. */
   async contextFor(

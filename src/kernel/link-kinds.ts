@@ -8,6 +8,8 @@ const IFLA_ADDRESS = 1;
 const IFLA_IFNAME = 3;
 const IFLA_MTU = 4;
 const IFLA_NET_NS_FD = 28;
+export const IFLA_NUM_TX_QUEUES = 31;
+export const IFLA_NUM_RX_QUEUES = 32;
 const IFLA_INFO_KIND = 1;
 const IFLA_INFO_DATA = 2;
 const VETH_INFO_PEER = 1;
@@ -44,6 +46,8 @@ export interface VethPeer {
   readonly namespaceFd?: number;
   readonly mac?: string;
   readonly mtu?: number;
+  /** Absent: as many as there are processors. */
+  readonly queues?: number;
 }
 
 export interface VxlanSettings {
@@ -106,6 +110,10 @@ function writePeer(w: NetlinkWriter, peer: VethPeer): void {
   if (peer.mac !== undefined) w.bytes(IFLA_ADDRESS, macBytes(peer.mac));
   if (peer.mtu !== undefined) w.u32(IFLA_MTU, peer.mtu);
   if (peer.namespaceFd !== undefined) w.u32(IFLA_NET_NS_FD, peer.namespaceFd);
+  if (peer.queues !== undefined) {
+    w.u32(IFLA_NUM_TX_QUEUES, peer.queues);
+    w.u32(IFLA_NUM_RX_QUEUES, peer.queues);
+  }
 }
 
 function writeVxlan(w: NetlinkWriter, vxlan: VxlanSettings): void {

@@ -1,5 +1,7 @@
 // Network interfaces over rtnetlink: list, create, change, delete. https://man7.org/linux/man-pages/man7/rtnetlink.7.html
 import {
+  IFLA_NUM_RX_QUEUES,
+  IFLA_NUM_TX_QUEUES,
   type IpipSettings,
   type LinkKind,
   readIpip,
@@ -29,8 +31,6 @@ const IFLA_AF_SPEC = 26;
 export const IFLA_GROUP = 27;
 const IFLA_NET_NS_FD = 28;
 const IFLA_EXT_MASK = 29;
-const IFLA_NUM_TX_QUEUES = 31;
-const IFLA_NUM_RX_QUEUES = 32;
 const IFLA_LINK_NETNSID = 37;
 const IFLA_INFO_KIND = 1;
 const IFLA_INFO_DATA = 2;

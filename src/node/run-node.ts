@@ -95,7 +95,7 @@ async function runLoops(
     ...(settings.backend === "bird" && settings.bgpMetrics.port > 0
       ? [loop("BGP metrics", () => serveBgpMetrics({ ...settings.bgpMetrics, log }, signal))]
       : []),
-    loop("CNI service", () => serveCni(opened, log, signal)),
+    loop("CNI service", () => serveCni(opened, name, log, signal)),
     ...(needsTunnels(opened, settings)
       ? [loop("tunnel addresses", () => watchTunnels({ env, store, node: name, log }, signal))]
       : []),
@@ -111,8 +111,13 @@ async function runLoops(
 const needsTunnels = (opened: NodeDatastore, settings: NodeSettings): boolean =>
   !opened.usesPodCidrs && settings.backend !== "none";
 
-async function serveCni({ store, config }: NodeDatastore, log: Logger, signal: AbortSignal): Promise<void> {
-  await using _service = startCniService({ store, datastore: config, log, path: join(RUN_FOLDER, "cni.sock") });
+async function serveCni(
+  { store, config }: NodeDatastore,
+  node: string,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  await using _service = startCniService({ store, datastore: config, node, log, path: join(RUN_FOLDER, "cni.sock") });
   await aborted(signal);
 }
 

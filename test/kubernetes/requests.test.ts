@@ -2,6 +2,7 @@
 // server's own audit log.
 import { afterAll, beforeAll, expect } from "bun:test";
 import type { KubeObject } from "../../src/datastore/index.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { canRun } from "../functional/cni/cni-host.ts";
 import { isAvailable, suite } from "./cluster.ts";
 import { ServedHost } from "./served-host.ts";
@@ -11,6 +12,22 @@ beforeAll(async () => {
   if (isAvailable && canRun) served = await ServedHost.create();
 }, 600_000);
 afterAll(async () => await served?.[Symbol.asyncDispose]());
+
+suite("the first pod finds what it asks for already followed", async () => {
+  if (!canRun) return;
+  const { host, conf } = served;
+  const isFollowed = (path: string) => served.requests().some((request) => request.startsWith(`list ${path}`));
+  const followed = ["pods", "namespaces"].map((plural) => `/api/v1/${plural}`);
+  await eventually(() => followed.every(isFollowed));
+  const pod = host.pod();
+  const call = await served.makePod("first");
+  await Bun.sleep(200); // its watch has it by then; else it is read, as the next line would tell
+  const requests = await counted(async () => {
+    expect((await host.add(pod, { conf, ...call })).code).toBe(0);
+  });
+  expect(requests.filter((request) => request.startsWith("get /api/v1/"))).toEqual([]);
+  expect((await host.del(pod, { conf, ...call })).code).toBe(0);
+}, 120_000);
 
 suite("a pod's ADD through the warm service costs the API server at most three requests", async () => {
   if (!canRun) return;

@@ -1,5 +1,5 @@
 // A host with the node's CNI service, as the manifest's account, on a real API server that counts its requests.
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { KubeObject } from "../../src/datastore/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
@@ -28,6 +28,8 @@ export class ServedHost implements AsyncDisposable {
     await put("ipamconfigs", "IPAMConfig", "default", { autoAllocateBlocks: true, strictAffinity: false });
     await cluster.put("/api/v1/nodes", { metadata: { name: "n1" } });
     const host = await CniHost.create();
+    mkdirSync(join(host.folder, "lib"), { recursive: true });
+    writeFileSync(join(host.folder, "lib/nodename"), "n1"); // as the node agent leaves it
     const forwarder = forwardInto(host, cluster.server.url);
     const kubeconfig = (await installAccounts(cluster)).kubeconfig("calico-node", forwarder.url);
     const socket = join(host.folder, "run/cni.sock");

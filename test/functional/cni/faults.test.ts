@@ -66,6 +66,39 @@ describe.skipIf(!canRun)("failures of ADD", () => {
     await isClean(host);
   });
 
+  test("CI-015 a workload whose endpoint nobody could read is refused, and takes nothing", async () => {
+    await using host = await CniHost.create();
+    for (const id of ["c.d_e-f", "ABC"]) {
+      const pod = host.pod(id);
+      const run = await host.add(pod);
+      expect(run).toMatchObject({
+        code: 1,
+        json: { code: 999, msg: expect.stringContaining("cannot name a workload") },
+      });
+      await isClean(host);
+      expect(await host.del(pod)).toMatchObject({ code: 0 });
+    }
+    const labelled = (key: string, value: string) => ({
+      conf: { args: { "org.apache.mesos": { network_info: { labels: { labels: [{ key, value }] } } } } },
+    });
+    for (const [key, value, text] of [
+      ["ключ", "x", '"": "x" cannot be a label'],
+      ["k", "x".repeat(64), "cannot be a label"],
+      ["projectcalico.org/namespace", "Shop", "cannot be a workload's namespace"],
+    ] as const)
+      expect(await host.add(host.pod(), labelled(key, value))).toMatchObject({
+        code: 1,
+        json: { code: 999, msg: expect.stringContaining(text) },
+      });
+    expect((await host.all("Profile")).size).toBe(0);
+    const dotted = await host.add(host.pod("a.b"), k8s("shop", "web"));
+    expect(dotted).toMatchObject({
+      code: 1,
+      json: { msg: "a.b cannot be stored as a container's ID: want letters, digits and -" },
+    });
+    await isClean(host);
+  });
+
   test("CI-047 dual stack is all or nothing", async () => {
     await using host = await CniHost.create();
     await host.put("IPPool", "p6", { cidr: "fd00:65::/112", blockSize: 122, disabled: true });
