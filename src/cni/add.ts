@@ -25,7 +25,7 @@ export async function add(context: CniContext): Promise<CniResult> {
   const mtu = linkMtu(conf);
   if (!["", "veth", "netkit"].includes(conf.deviceType))
     throw new CniError(INTERNAL, `device_type ${JSON.stringify(conf.deviceType)}: want veth or netkit`);
-  if (conf.policySetupTimeoutSeconds < 0)
+  if (conf.policySetupTimeoutSeconds < 0 && identity.orchestrator === "k8s")
     throw new CniError(INTERNAL, "policy_setup_timeout_seconds: want 0 (never wait) or more");
   return identity.orchestrator === "k8s" ? addKubernetes(context, mtu) : addContainer(context, mtu);
 }

@@ -99,10 +99,12 @@ function prefix(text: string): Cidr {
 }
 
 function macAddress(text: string): string {
-  if (!/^[0-9a-f]{2}([:-][0-9a-f]{2}){5}$/i.test(text))
+  // 02:00:00:00:00:07, 02-00-00-00-00-07 or 0200.0000.0007
+  const digits = text.replaceAll(/[:.-]/g, "").toLowerCase();
+  if (!/^[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}$|^[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}$/i.test(text))
     throw new CniError(
       INTERNAL,
       `failed to parse annotation "${PREFIX}hwAddr": invalid MAC address ${JSON.stringify(text)}`,
     );
-  return text.toLowerCase().replaceAll("-", ":");
+  return digits.replaceAll(/(..)(?!$)/g, "$1:");
 }

@@ -86,11 +86,11 @@ export async function assignAddresses(context: IpamContext, request: IpamRequest
   const wanted = ([4, 6] as const).filter((v) => (v === 4 ? request.settings.assignIpv4 : request.settings.assignIpv6));
   if (wanted.length === 0) return resultOf([]);
   const pools = new Map<IpVersion, readonly Cidr[]>();
-  for (const version of wanted)
-    pools.set(
-      version,
-      await resolvePools(context.store, version === 4 ? request.settings.ipv4Pools : request.settings.ipv6Pools),
-    );
+  for (const version of wanted) pools.set(version, await resolvePools(context.store, poolsOf(request, version)));
+  // A pool that is not there is told, also when this pod has no use for it.
+  for (const version of [4, 6] as const)
+    if (!wanted.includes(version) && poolsOf(request, version).length > 0)
+      await resolvePools(context.store, poolsOf(request, version));
   const namespaceLabels = await context.namespaceLabels();
   const assigned: Assignments[] = [];
   try {
@@ -207,6 +207,9 @@ function owner({ conf, identity, now }: IpamContext) {
     },
   };
 }
+
+const poolsOf = ({ settings }: IpamRequest, version: IpVersion): readonly string[] =>
+  version === 4 ? settings.ipv4Pools : settings.ipv6Pools;
 
 /** Pools are named by CIDR or by name. */
 async function resolvePools(store: Datastore, names: readonly string[]): Promise<readonly Cidr[]> {

@@ -113,6 +113,7 @@ const wishes: readonly { id: string; annotations: Record<string, string>; want: 
     annotations: { floatingIPs: '["1.1.1.1","2001::1"]' },
     want: { floatingIps: ["1.1.1.1", "2001::1"] },
   },
+  { id: "CI-030", annotations: { hwAddr: "0A00.0000.0001" }, want: { hwAddr: "0a:00:00:00:00:01" } },
   { id: "CI-030", annotations: { hwAddr: "0A-00-00-00-00-01" }, want: { hwAddr: "0a:00:00:00:00:01" } },
   {
     id: "CI-031",
@@ -131,6 +132,7 @@ const refused: readonly { id: string; annotations: Record<string, string>; says:
   { id: "CI-027", annotations: { ipAddrs: '["nope"]' }, says: /invalid IP "nope"/ },
   { id: "CI-028", annotations: { ipAddrs: '["10.0.0.1"]', ipAddrsNoIpam: '["10.0.0.1"]' }, says: /can't have both/ },
   { id: "CI-029", annotations: { floatingIPs: '["x"]' }, says: /invalid IP/ },
+  { id: "CI-030", annotations: { hwAddr: "0a:00-00:00:00:01" }, says: /invalid MAC/ },
   { id: "CI-030", annotations: { hwAddr: "zz" }, says: /invalid MAC/ },
   { id: "CI-031", annotations: { allowedSourcePrefixes: '["10.1.2.3"]' }, says: /invalid CIDR/ },
 ];

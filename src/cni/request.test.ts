@@ -42,6 +42,12 @@ const cases: readonly {
   { name: "an empty input", stdin: "", code: 6, msg: /empty/ },
   { name: "a list", stdin: "[]", code: 6, msg: /object/ },
   { name: "no network name", stdin: `{"cniVersion":"1.0.0"}`, code: 7, msg: /network name/ },
+  {
+    name: "a network name that begins with a dot",
+    stdin: `{"name":"..","cniVersion":"1.0.0"}`,
+    code: 7,
+    msg: /network name/,
+  },
   { name: "a network name that is a path", stdin: `{"name":"a/b"}`, code: 7, msg: /network name/ },
   {
     name: "a version nobody knows",

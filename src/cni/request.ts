@@ -56,7 +56,7 @@ export function parseRequest(program: CniProgram, env: Environment, stdin: strin
   const { containerId, ifName } = checkNames(command, env);
   if (typeof config["name"] !== "string" || config["name"] === "")
     throw new CniError(INVALID_CONFIG, "missing network name", "the configuration needs a `name`");
-  if (!/^[a-zA-Z0-9_.-]+$/.test(config["name"]))
+  if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(config["name"]))
     throw new CniError(INVALID_CONFIG, "invalid characters found in network name", config["name"]);
   const cniVersion = checkVersion(command, config["cniVersion"]);
   const argsText = env["CNI_ARGS"] ?? "";

@@ -154,7 +154,7 @@ describe.skipIf(!canRun)("CI-036 azure-vnet-ipam", () => {
       for (const command of ["ADD", "DEL"])
         expect(await host.call(command, pod, azure.options({ name }))).toMatchObject({
           code: 1,
-          json: { code: 7, msg: expect.stringContaining("azure-vnet-ipam") },
+          json: { code: 7 },
         });
     }
     expect(azure.asked()).toEqual([]);
