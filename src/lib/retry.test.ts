@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { aborted, backoffDelay, delay, pause } from "./retry.ts";
+import { aborted, backoffDelay, delay, pause, untilAborted } from "./retry.ts";
 
 test("a backoff doubles up to its ceiling", () => {
   const backoff = { firstMs: 10, maxMs: 50 };
@@ -24,4 +24,17 @@ test("a pause and a wait for the end are over as soon as the signal aborts, also
   controller.abort();
   await waiting;
   await Promise.all([pause(60_000, controller.signal), aborted(controller.signal)]);
+});
+
+test("what nobody waits for any more may fail, before the signal or after it", async () => {
+  for (const isEarly of [true, false]) {
+    const controller = new AbortController();
+    const { promise, reject } = Promise.withResolvers<never>();
+    if (isEarly) controller.abort(new Error("stop"));
+    const waiting = untilAborted(promise, controller.signal);
+    controller.abort(new Error("stop"));
+    await expect(waiting).rejects.toThrow("stop");
+    reject(new Error("unheard"));
+    await new Promise((resolve) => setImmediate(resolve)); // an unhandled rejection would fail the test
+  }
 });

@@ -52,7 +52,10 @@ export function aborted(signal: AbortSignal): Promise<void> {
 /** What the promise comes to, or the signal's reason if that is sooner. What it stands for goes on either way. */
 export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
-  if (signal.aborted) return Promise.reject(signal.reason);
+  if (signal.aborted) {
+    promise.catch(() => {}); // nobody waits for it any more, and its failure would be nobody's
+    return Promise.reject(signal.reason);
+  }
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const onAbort = (): void => reject(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });
