@@ -286,6 +286,19 @@ test("policies need their tier; a tier goes only when it is empty", async () => 
   expect(await fault(client.delete({ kind: "Tier", name: "default" }))).toBeInstanceOf(Unsupported);
 });
 
+test("DM-092 a policy whose user named it default.x is not x", async () => {
+  const named = { kind: "GlobalNetworkPolicy", name: "default.x" } as const;
+  const plain = { kind: "GlobalNetworkPolicy", name: "x" } as const;
+  await client.create(make("GlobalNetworkPolicy", "default.x", { order: 1 }));
+  expect(await fault(client.get(plain))).toBeInstanceOf(NotFound);
+  expect(await fault(client.delete(plain))).toBeInstanceOf(NotFound);
+  await client.apply(make("GlobalNetworkPolicy", "x", { order: 2 }));
+  expect((await client.get(named)).spec).toMatchObject({ order: 1 });
+  expect((await client.get(plain)).spec).toMatchObject({ order: 2 });
+  await client.delete(plain);
+  expect(await storedNames("GlobalNetworkPolicy")).toEqual(["default.x"]);
+});
+
 test("DM-092 policies stored under an older name are read, updated and deleted where they stand", async () => {
   const metadata = { name: "default.web", namespace: "ns", uid: "u", creationTimestamp: "2020-01-01T00:00:00Z" };
   const text = JSON.stringify({

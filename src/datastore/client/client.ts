@@ -84,7 +84,7 @@ export class Client {
     const checked = await validate(prepared, "create", options);
     const context = this.#context(options);
     const [key, ...older] = keysOf(nameOf(checked));
-    for (const other of older) await this.#refuseExisting(other, options);
+    for (const other of older) await this.#refuseExisting(other, metadata.name, options);
     await flow.beforeCreate?.(checked, context);
     const value = { ...checked, metadata: stamp(checked.metadata, this.#options.now ?? (() => new Date())) };
     const stored = await this.store.create(entry(key, value, options), options);
@@ -244,6 +244,7 @@ export class Client {
       if (!(error instanceof NotFound)) throw error;
       for (const key of older)
         try {
+          await this.#confirm(key, name);
           return await run(key);
         } catch (again) {
           if (!(again instanceof NotFound)) throw again;
@@ -252,9 +253,19 @@ export class Client {
     }
   }
 
-  async #refuseExisting(key: ResourceKey, options: CallOptions): Promise<void> {
+  /** What stands under an older name of a policy may be another, whose user gave it just that name. */
+  async #confirm(key: ResourceKey, { name }: ResourceName): Promise<void> {
+    try {
+      if ((await this.store.get(key)).value.metadata.name !== name) throw new NotFound(nameOfKey({ ...key, name }));
+    } catch (error) {
+      if (!(error instanceof UnreadableEntry)) throw error; // nobody can tell; it must be possible to delete it
+    }
+  }
+
+  async #refuseExisting(key: ResourceKey, name: string, options: CallOptions): Promise<void> {
     try {
       const existing = await this.store.get(key, options);
+      if (existing.value.metadata.name !== name) return;
       throw new AlreadyExists(nameOfKey({ ...key, name: existing.value.metadata.name }), existing);
     } catch (error) {
       if (!(error instanceof NotFound)) throw error;
