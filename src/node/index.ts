@@ -4,6 +4,7 @@ import type { Check } from "./probes.ts";
 
 /** What a host knows of its sessions; loaded by who asks, probes start without it. */
 export const loadSurroundings = () => import("./session-surroundings.ts");
+export type { SupervisorState } from "./supervisor.ts";
 export {
   ENVIRONMENT_FILE,
   environmentText,

@@ -1,7 +1,7 @@
 // calicoctl node run: the node agent as a service of this host. `--dryrun` shows what would be done, `--init-system` runs
 // it in the foreground for another supervisor.
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, openSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, openSync, realpathSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { tryParseAddress, tryParseNetwork } from "../../lib/ip.ts";
@@ -19,11 +19,11 @@ import { loadConfig } from "../client.ts";
 import type { Call, Flags } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { processesHere, requireRoot } from "../node/processes.ts";
+import { readSupervision } from "../node/supervisor.ts";
 
 const BACKENDS = ["bird", "vxlan", "none"];
 const START_WITHIN_MS = 10_000;
 const STOP_WITHIN_MS = 30_000;
-const PID_FILE = "/var/run/calico/supervisor.json";
 
 export async function run(call: Call): Promise<number> {
   const { flags, world } = call;
@@ -42,7 +42,7 @@ export async function run(call: Call): Promise<number> {
   prepareHost(world.err);
   if (flags.has("init-system")) return foreground(executable, env);
   world.out(`Running the node agent ${executable}\n`);
-  const before = supervisorPid();
+  const before = readSupervision()?.pid;
   if (existsSync("/run/systemd/system")) startUnit(unit, env);
   else await startDaemon(executable, env, flags.value("log-dir") ?? "/var/log/calico", world.out);
   await waitUntilStarted(before);
@@ -175,16 +175,8 @@ function foreground(executable: string, env: Readonly<Record<string, string | un
 
 /** The file of an agent before this one may still be there, and that one writes into it as it ends. */
 async function waitUntilStarted(before: number | undefined): Promise<void> {
-  const isNew = () => ![undefined, before].includes(supervisorPid());
+  const isNew = () => ![undefined, before].includes(readSupervision()?.pid);
   for (const end = Date.now() + START_WITHIN_MS; !isNew(); await Bun.sleep(100))
     if (Date.now() > end)
       throw new Failure("The node agent did not start in time: look at `journalctl -u calico-node` or its log file");
-}
-
-function supervisorPid(): number | undefined {
-  try {
-    return (JSON.parse(readFileSync(PID_FILE, "utf8")) as { readonly pid: number }).pid;
-  } catch {
-    return undefined;
-  }
 }

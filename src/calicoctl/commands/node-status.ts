@@ -10,11 +10,11 @@ import {
   type SessionSurroundings,
 } from "../../bgp/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
-import { readIfThere } from "../../lib/whole-file.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { isFelix, processesHere, requireRoot } from "../node/processes.ts";
+import { readSupervision } from "../node/supervisor.ts";
 import { formatBoxTable } from "../output/box-table.ts";
 import { toJson, wantsJson } from "../output/json.ts";
 
@@ -25,7 +25,7 @@ export async function run(call: Call): Promise<number> {
   const isRunning = processes.some(isFelix);
   if (!isRunning && !isJson) throw new Failure("Calico process is not running.");
   const { out } = call.world;
-  const supervisor = supervisorPid();
+  const supervisor = readSupervision()?.pid;
   const isAlone = supervisor !== undefined && !processes.some(({ pid }) => pid === supervisor);
   const answers = { 4: await sessionsOf(4), 6: await sessionsOf(6) };
   if (isJson) {
@@ -60,12 +60,6 @@ export async function run(call: Call): Promise<number> {
   }
   out("\n");
   return 0;
-}
-
-/** The calico-node that said it keeps the parts running; undefined where somebody else does. */
-function supervisorPid(): number | undefined {
-  const [, pid] = /"pid": (\d+)/.exec(readIfThere("/var/run/calico/supervisor.json") ?? "") ?? [];
-  return pid === undefined ? undefined : Number(pid);
 }
 
 function sessionData(session: BirdSession, around: SessionSurroundings) {

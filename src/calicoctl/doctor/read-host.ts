@@ -9,12 +9,12 @@ import { readIfThere } from "../../lib/whole-file.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
+import { readSupervision } from "../node/supervisor.ts";
 import { readRefused } from "./host-refused.ts";
 import type { ClusterFacts, HostFacts, HostPart, NeighbourTable, RuleCount } from "./facts.ts";
 import { type FilterChain, parseLegacySave, parseNftTable } from "./packet-filters.ts";
 
 const NODENAME_FILE = "/var/lib/calico/nodename";
-const SUPERVISOR_FILE = "/var/run/calico/supervisor.json";
 /** Felix touches it every ten seconds. */
 const ALIVE_FILE = "/var/run/calico/felix-alive";
 const SILENT_MS = 35_000;
@@ -155,28 +155,15 @@ async function readBird(version: IpVersion): Promise<HostFacts["birds"][IpVersio
 }
 
 function readParts(): readonly HostPart[] {
-  const text = readIfThere(SUPERVISOR_FILE);
+  const supervision = readSupervision();
   const here = processesHere();
-  if (text === undefined) {
+  if (supervision === undefined) {
     // Somebody else's supervision: at least Felix must be there.
     const felix = here.find(isFelix);
     if (felix !== undefined) return [partOf("felix", felix.pid, "it is running")];
     return [{ name: "felix", isRunning: false, detail: "no process of that name is there" }];
   }
-  const { pid, children } = JSON.parse(text) as {
-    readonly pid: number;
-    readonly children: readonly {
-      readonly name: string;
-      readonly state: string;
-      readonly pid?: number;
-      readonly lastExit?: {
-        readonly code: number | null;
-        readonly signal: string | null;
-        readonly at: string;
-        readonly error?: string;
-      };
-    }[];
-  };
+  const { pid, children } = supervision;
   const alive = new Set(here.map((each) => each.pid));
   if (!alive.has(pid))
     return [
