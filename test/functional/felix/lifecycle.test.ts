@@ -167,7 +167,7 @@ test.concurrent("FC-001 the command line: version, settings file, nonsense", asy
   expect(await felix.exit()).toBe(0);
   expect(felix.output).toMatch(/calico-felix v/);
   felix.start({}, ["--bogus"]);
-  expect(await felix.exit()).toBe(2);
+  expect(await felix.exit()).toBe(1);
   const file = join(felix.folder, "felix.cfg");
   writeFileSync(file, `HealthPort = ${felix.healthPort}\n`);
   felix.start({ FELIX_HEALTHPORT: "" }, [`--config-file=${file}`]);
