@@ -142,6 +142,9 @@ test("explain notes what policy alone does not tell", async () => {
   expect(await said(given(pool(false)), "shop/web", "10.0.0.77")).toContain(
     "note: 10.0.0.77 is of pool pods, and no workload has it",
   );
+  expect(await said(given(pod("twin", "10.0.0.2", "n1")), "shop/web", "shop/db")).toContain(
+    "10.0.0.2 is the address of 2 workloads (shop/db on n2, shop/twin on n1)",
+  );
   expect(await said(given(pool(false)), "shop/web", "192.0.2.1")).toContain("needs a route back to 10.0.0.0/24");
   expect(await said(given(pool(true)), "shop/web", "192.0.2.1")).not.toContain("note:");
   expect(await said(given(pool(false), slip), "shop/web", "shop/db")).toContain(

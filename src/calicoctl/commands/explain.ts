@@ -30,7 +30,7 @@ export async function run(call: Call): Promise<number> {
     established: flags.has("established"),
   };
   const judged = judge(state, question);
-  const verdict = { ...judged, notes: [...judged.notes, ...beyondPolicy(resources, question, judged)] };
+  const verdict = { ...judged, notes: [...judged.notes, ...beyondPolicy(state, resources, question, judged)] };
   world.out(
     output === "json"
       ? `${JSON.stringify({ packet, ...verdict }, undefined, 2)}\n`

@@ -25,13 +25,23 @@ export function* missingRoutes(cluster: ClusterFacts, host: HostFacts): Generato
       object: `host ${host.node}`,
       problem: `${host.node} has no route to ${plural(blocks.length, "block")} of pool ${pool.name} on ${listed(nodes)}: pods here do not reach the pods there`,
       ...reason(pool, host),
-      evidence: blocks
-        .slice(0, 4)
-        .map(({ cidr, node, route }) => `${cidr} of ${node}: ${route === undefined ? "no route" : described(route)}`),
+      evidence: [
+        ...blocks
+          .slice(0, 4)
+          .map(({ cidr, node, route }) => `${cidr} of ${node}: ${route === undefined ? "no route" : described(route)}`),
+        ...(pool.unannounced ? [] : filtering(cluster)),
+      ],
       node: host.node,
     };
   }
 }
+
+/** Peerings that pass routes through filters: the first to suspect. */
+const filtering = ({ peerSpecs }: ClusterFacts): readonly string[] =>
+  [...peerSpecs]
+    .filter(([, { filters }]) => (filters ?? []).length > 0)
+    .slice(0, 4)
+    .map(([name, { filters }]) => `BGPPeer ${name} passes routes through BGPFilter ${listed(filters ?? [])}`);
 
 function leadsInto(route: KernelRoute | undefined): boolean {
   return route !== undefined && !route.destination.endsWith("/0") && route.type === "unicast";

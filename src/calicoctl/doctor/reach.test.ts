@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { parseCidr } from "../../lib/ip.ts";
 import type { Resource } from "../../model/index.ts";
-import { healthy, link, node, pool, PODS, session, THREE } from "../testing/healthy.ts";
+import { healthy, link, node, peer, pool, PODS, resource, session, THREE } from "../testing/healthy.ts";
 import { examine } from "./examine.ts";
 import { clusterFacts, type HostFacts, type KernelRoute } from "./facts.ts";
 
@@ -72,6 +72,30 @@ describe("routes into other nodes' blocks", () => {
     expect(seen(undefined, "start")).toEqual([]);
     expect(seen(undefined, "start", { vxlanMode: "Always" })[0]?.cause).toContain("the agent writes these routes");
   });
+});
+
+test("a filter of a peering is evidence where a route is missing", () => {
+  const cidr = parseCidr("10.65.7.0/26");
+  const found = examine(
+    clusterFacts(
+      [
+        PODS,
+        ...THREE,
+        resource("BGPFilter", "none", { importV4: [{ action: "Reject" }] }),
+        peer("all", { nodeSelector: "all()", peerSelector: "all()", filters: ["none"] }),
+      ],
+      [{ host: "n2", cidr, affinity: { state: "confirmed", deleted: false } }],
+    ),
+    {
+      ...healthy,
+      blockRoutes: new Map([[cidr, undefined]]),
+      birds: {
+        4: { routerId: "10.0.0.1", sessions: [session("10.0.0.2", { state: "up", bgpState: "Established" })] },
+        6: undefined,
+      },
+    },
+  ).find(({ id }) => id === "no-route-to-block");
+  expect(found?.evidence).toContain("BGPPeer all passes routes through BGPFilter none");
 });
 
 test("one wrong node address is told once, not again for every session", () => {

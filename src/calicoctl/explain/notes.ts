@@ -2,7 +2,7 @@
 // its way back, that a policy meant for this pod selects another.
 import { type Cidr, cidrContains, type IpAddress, tryParseCidr } from "../../lib/ip.ts";
 import type { Resource, ResourceOf } from "../../model/index.ts";
-import { type Packet, type Party, policyName, type Verdict } from "../../policy/index.ts";
+import { type Packet, type Party, policyName, type PolicyState, type Verdict } from "../../policy/index.ts";
 
 interface Question {
   readonly packet: Packet;
@@ -16,10 +16,16 @@ interface Pool {
 }
 const MOST_POLICIES = 3;
 
-export function beyondPolicy(resources: readonly Resource[], question: Question, verdict: Verdict): readonly string[] {
+export function beyondPolicy(
+  state: PolicyState,
+  resources: readonly Resource[],
+  question: Question,
+  verdict: Verdict,
+): readonly string[] {
   const { packet, source, destination } = question;
   const pools = resources.flatMap(poolOf);
   const notes = [...unowned(pools, packet.source, source), ...unowned(pools, packet.destination, destination)];
+  for (const address of new Set([packet.source, packet.destination])) notes.push(...shared(state, address));
   if (verdict.action === "allow") notes.push(...wayBack(pools, question));
   notes.push(
     ...unselected(resources, source, "Egress", verdict),
@@ -43,6 +49,16 @@ function* unowned(pools: readonly Pool[], address: IpAddress, party: Party): Gen
   const pool = around(pools, address);
   if (pool === undefined || party.kind === "workload" || party.kind === "host") return;
   yield `${address} is of pool ${pool.name}, and no workload has it: nobody is there (calicoctl ipam show --ip=${address})`;
+}
+
+/** Two workloads with one address: packets find one of them, and rules may mean the other. */
+function* shared(state: PolicyState, address: IpAddress): Generator<string> {
+  const owners = state.workloads.filter(({ value }) =>
+    [...value.ipv4Nets, ...value.ipv6Nets].some((net) => net.slice(0, net.indexOf("/")) === address),
+  );
+  if (owners.length < 2) return;
+  const names = owners.map(({ key }) => `${key.workload} on ${key.host}`);
+  yield `${address} is the address of ${owners.length} workloads (${names.slice(0, 3).join(", ")}): only one of them is reached; calicoctl ipam check`;
 }
 
 /** What leaves the pools keeps the pod's address unless the pool says otherwise. */
