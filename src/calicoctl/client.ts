@@ -68,6 +68,9 @@ export async function openStore(call: Call, demand: Demand = FEW): Promise<OpenS
   const config = await loadConfig(call);
   if (config.type === "sqlite" && config.isFallback && world.isTerminal("err"))
     world.err(`No datastore is configured: using the embedded one, ${config.path}\n`);
+  // A path with a slip in it would look like a cluster without anything.
+  if (config.type === "sqlite" && !existsSync(config.path) && world.isTerminal("err"))
+    world.err(`There is no datastore at ${config.path} yet: a new, empty one is made\n`);
   const datastore = await openDatastore(config, {
     timeoutMs: world.timeoutMs ?? TIMEOUT_MS,
     oneShot: demand.requests === "few",

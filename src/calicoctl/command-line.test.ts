@@ -73,6 +73,14 @@ test("a flag of the command may stand before it", async () => {
   expect((await line.run("--config", `${line.folder}/nope.cfg`, "get", "nodes")).out).toContain("nope.cfg");
 });
 
+test("a datastore that is made on the way is told on a terminal: the path may have a slip in it", async () => {
+  using line = new CommandLine();
+  line.isTerminal = true;
+  const path = line.env["CALICO_SQLITE_PATH"] ?? "";
+  expect((await line.run("get", "nodes")).err).toBe(`There is no datastore at ${path} yet: a new, empty one is made\n`);
+  expect((await line.run("get", "nodes")).err).toBe("");
+});
+
 test("version as JSON", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"));
