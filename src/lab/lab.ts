@@ -67,7 +67,10 @@ export class Lab {
     const { namespace, name } = parsePodName(text);
     const found = this.pods.filter((pod) => pod.name === name && (!text.includes("/") || pod.namespace === namespace));
     const [pod, second] = found;
-    if (pod === undefined) throw new UsageError(`lab ${this.folder.name} has no pod ${text}; calico lab pod list`);
+    if (pod === undefined)
+      throw new UsageError(
+        `lab ${this.folder.name} has no pod ${text}, and no host of that name; calico lab pod list, calico lab status`,
+      );
     if (second !== undefined) throw new UsageError(`pod ${text} is in several namespaces; say NAMESPACE/${text}`);
     return pod;
   }

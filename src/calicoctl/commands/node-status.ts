@@ -25,7 +25,8 @@ export async function run(call: Call): Promise<number> {
   const isRunning = processes.some(isFelix);
   if (!isRunning && !isJson) throw new Failure("Calico process is not running.");
   const { out } = call.world;
-  const supervisor = readSupervision()?.pid;
+  const supervision = readSupervision();
+  const supervisor = supervision?.pid;
   const isAlone = supervisor !== undefined && !processes.some(({ pid }) => pid === supervisor);
   const answers = { 4: await sessionsOf(4), 6: await sessionsOf(6) };
   if (isJson) {
@@ -48,7 +49,12 @@ export async function run(call: Call): Promise<number> {
       `WARNING: calico-node itself (process ${supervisor}) has ended: its parts work on, and none that ends comes back. Start it again.\n`,
     );
   if (answers[4] === undefined && answers[6] === undefined) {
-    out("\nThe BGP backend process (BIRD) is not running.\n\n");
+    const isMeant = supervision !== undefined && !supervision.children.some(({ name }) => name === "bird");
+    out(
+      isMeant
+        ? "\nThis node has no BGP: CALICO_NETWORKING_BACKEND is vxlan or none.\n\n"
+        : "\nThe BGP backend process (BIRD) is not running.\n\n",
+    );
     return 0;
   }
   const { readSurroundings } = await loadSurroundings();
