@@ -6,6 +6,7 @@ import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
 import { deleteEndpoint, deletionOf, getEndpoint, type StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
+import type { ForeignDataplane } from "./grpc-dataplane.ts";
 import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { gateSignal } from "./open-context.ts";
@@ -15,9 +16,10 @@ import { legacyHandle, onStore, releaseAddresses } from "./ipam-plugin.ts";
 const DELETE_ATTEMPTS = 6;
 
 export async function del(context: CniContext): Promise<void> {
-  await removeForeignWire(context);
+  const refusal = await removeForeignWire(context);
   if (context.store.together !== undefined && context.conf.ipam.type === CALICO_IPAM) await delTogether(context);
   else await delInSteps(context);
+  if (refusal !== undefined) throw refusal;
 }
 
 /** Endpoint and addresses in one write. */
@@ -103,14 +105,24 @@ async function deleteOwnEndpoint(context: CniContext): Promise<void> {
 const changedTooOften = (): CniError =>
   new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
 
-/** First of all, unlike our own: a server may refuse, and then the pod still has its addresses. */
-async function removeForeignWire(context: CniContext): Promise<void> {
-  const foreign = foreignDataplane(context.conf);
-  if (foreign === undefined) return;
+/**
+ * First of all, unlike our own: a server may refuse, and then the pod still has its addresses. Without a server there is no
+ * wire; what a container took before it was refused goes, and the refusal is said at the end.
+ */
+async function removeForeignWire(context: CniContext): Promise<CniError | undefined> {
+  let foreign: ForeignDataplane | undefined;
+  try {
+    foreign = foreignDataplane(context.conf);
+  } catch (error) {
+    if (context.identity.orchestrator === "cni" && error instanceof CniError) return error;
+    throw error;
+  }
+  if (foreign === undefined) return undefined;
   await checkDatastoreReady(context.store, gateSignal(context));
   const { deleteForeignWire } = await import("./grpc-dataplane.ts");
   await deleteForeignWire(foreign, context.request);
   context.mark("wire gone");
+  return undefined;
 }
 
 async function removeInterface(context: CniContext): Promise<void> {

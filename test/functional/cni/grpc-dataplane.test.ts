@@ -232,6 +232,12 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
         expect(run).toMatchObject({ code: 1, json: { code: 999, msg: expect.stringContaining(text) } });
       expect(await held(host)).toEqual(NOTHING);
     }
+    // A container is refused when it has its addresses; its DEL says the same, and gives them back.
+    const refused = { conf: { dataplane_options: { type: "vpp" } } };
+    const container = host.pod();
+    for (const run of [await host.add(container, refused), await host.del(container, refused)])
+      expect(run).toMatchObject({ code: 1, json: { code: 999, msg: "invalid dataplane type: vpp" } });
+    expect(await held(host)).toEqual(NOTHING);
     // Options without a type change nothing.
     const pod = host.pod();
     expect(await host.add(pod, { conf: { dataplane_options: { colour: "red" } } })).toMatchObject({ code: 0 });
