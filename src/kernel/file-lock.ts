@@ -1,7 +1,7 @@
 // One process at a time: an advisory lock on a file, shared with any program that uses flock(2) on it. The kernel
 // takes it back when its holder ends, however it ends. A holder may remove the file: who waited for it then holds
 // nothing that others see, and takes the lock of the file that is there.
-import { closeSync, fstatSync, mkdirSync, openSync, statSync } from "node:fs";
+import { closeSync, constants, fstatSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { delay } from "../lib/retry.ts";
 import { EAGAIN, errnoName } from "./errno.ts";
@@ -38,6 +38,10 @@ export async function lockFile(
   }
 }
 
+/** For files that are nobody's but ours: a link that another put there leads nowhere. */
+const OWN_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW;
+export const openOwnLock = (path: string): number => openLock(path, OWN_FLAGS);
+
 /** Whether the file that is open is the one at the path. */
 export function isAt(path: string, fd: number): boolean {
   const { ino, dev } = fstatSync(fd);
@@ -47,11 +51,14 @@ export function isAt(path: string, fd: number): boolean {
 
 const MAKE_FOLDER_TRIES = 3;
 
-/** The folder may be removed by another between its making and ours. */
-export function openLock(path: string): number {
+/**
+ * The folder may be removed by another between its making and ours.
+ * @param flags how to open it; an operator may have put a link where the default leads
+ */
+export function openLock(path: string, flags: number | string = "a"): number {
   for (let tries = 0; ; tries++) {
     try {
-      return openSync(path, "a", 0o600);
+      return openSync(path, flags, 0o600);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT" || tries === MAKE_FOLDER_TRIES) throw error;
       mkdirSync(dirname(path), { recursive: true, mode: 0o755 });

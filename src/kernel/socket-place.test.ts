@@ -1,4 +1,15 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,6 +17,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { RequestServer } from "./request-server.ts";
 import { PlaceTaken } from "./socket-place.ts";
 import { StandIn } from "./stand-in.ts";
+import { tryLock } from "./sys.ts";
 
 let folder = "";
 let path = "";
@@ -113,4 +125,31 @@ test("the right to stand in is one process's, goes with its end, and leaves no f
   expect(StandIn.isClaimed(path)).toBeFalse();
   using _second = StandIn.claim(path)!;
   expect(StandIn.isClaimed(path)).toBeTrue();
+});
+
+test("whoever may read the folder can lock it, and keeps nobody from coming or going by that", async () => {
+  const held = openSync(folder, "r");
+  expect(tryLock(held)).toBe(0);
+  const server = serve("here");
+  expect(await ask()).toBe("here");
+  await server[Symbol.asyncDispose]();
+  closeSync(held);
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+test("links that somebody put beside the path are not followed", () => {
+  const target = join(folder, "target");
+  for (const end of ["stand-in", "lock"]) symlinkSync(target, `${path}.${end}`);
+  expect(() => StandIn.claim(path)).toThrow("ELOOP");
+  expect(() => serve("never")).toThrow("ELOOP");
+  expect(existsSync(target)).toBeFalse();
+});
+
+test("a socket is for its own user alone, and nothing else gets its mode", async () => {
+  const target = join(folder, "target");
+  writeFileSync(target, "");
+  chmodSync(target, 0o644);
+  symlinkSync(target, path);
+  await using _server = serve("here");
+  expect([path, target].map((file) => statSync(file).mode & 0o777)).toEqual([0o600, 0o644]);
 });

@@ -1,12 +1,13 @@
 // Who answers at a path. One process does, and a living one is not pushed aside, except one that only stands in there
 // (`stand-in.ts`) by one that is to stay. What a dead one left is taken over.
 //
-// Whoever changes what is at the path holds the lock of its folder meanwhile: of two that come at once none may remove
-// what the other has just put there.
-import { chmodSync, closeSync, mkdirSync, openSync, rmSync, statSync } from "node:fs";
-import { dirname } from "node:path";
+// Whoever changes what is at the path holds the lock of a file beside it meanwhile: of two that come at once none may remove
+// what the other has just put there. Only our own user can open that file, so that nobody else can hold its lock; a folder
+// can be locked by all who may read it.
+import { closeSync, lstatSync, rmSync } from "node:fs";
 import { delay } from "../lib/retry.ts";
 import { EAGAIN, errnoName } from "./errno.ts";
+import { isAt, openOwnLock } from "./file-lock.ts";
 import { SyscallError } from "./netlink-error.ts";
 import { StandIn } from "./stand-in.ts";
 import { close, tryLock } from "./sys.ts";
@@ -33,17 +34,14 @@ export class SocketPlace {
 
   /** @throws PlaceTaken */
   static take(path: string, isStandIn: boolean): SocketPlace {
-    const folder = dirname(path);
-    mkdirSync(folder, { recursive: true });
-    using _lock = lockFolder(folder);
+    using _lock = lockPlace(path);
     const occupant = reachListener(path);
     try {
       if (occupant !== undefined && (isStandIn || !StandIn.isClaimed(path))) throw new PlaceTaken(path);
       rmSync(path, { force: true });
       const fd = listenUnix(path);
-      chmodSync(path, 0o600);
       const predecessor = occupant === undefined ? undefined : untilUnclaimed(path);
-      return new SocketPlace(path, fd, statSync(path).ino, predecessor);
+      return new SocketPlace(path, fd, lstatSync(path).ino, predecessor);
     } finally {
       // A stand-in looks whether its place is still its own when somebody goes away.
       if (occupant !== undefined) close(occupant);
@@ -51,30 +49,37 @@ export class SocketPlace {
   }
 
   isOurs(): boolean {
-    return statSync(this.path, { throwIfNoEntry: false })?.ino === this.inode;
+    return lstatSync(this.path, { throwIfNoEntry: false })?.ino === this.inode;
   }
 
   /** Nobody finds us there any more. What somebody else put there stays. */
   leave(): void {
-    using _lock = lockFolder(dirname(this.path));
+    if (!this.isOurs()) return;
+    using _lock = lockPlace(this.path);
     if (this.isOurs()) rmSync(this.path, { force: true });
   }
 }
 
 const LONGEST_LOCK_MS = 1000;
 
-/** For moments: it blocks. */
-function lockFolder(folder: string): Disposable {
-  const fd = openSync(folder, "r");
+/** For moments: it blocks. Makes the folder; leaves no file. */
+function lockPlace(path: string): Disposable {
+  const file = `${path}.lock`;
   for (let waitedMs = 0; ; waitedMs++) {
+    const fd = openOwnLock(file); // every time: its holder removes it
     const result = tryLock(fd);
-    if (result === 0) return { [Symbol.dispose]: () => closeSync(fd) };
-    if (result !== -EAGAIN || waitedMs >= LONGEST_LOCK_MS) {
-      closeSync(fd);
-      throw new SyscallError(`lock ${folder} to change a socket in it`, errnoName(-result));
-    }
+    if (result === 0 && isAt(file, fd)) return { [Symbol.dispose]: () => unlock(file, fd) };
+    closeSync(fd);
+    if (result === 0) continue;
+    if (result !== -EAGAIN || waitedMs >= LONGEST_LOCK_MS)
+      throw new SyscallError(`lock ${file} to change the socket`, errnoName(-result));
     Bun.sleepSync(1);
   }
+}
+
+function unlock(file: string, fd: number): void {
+  rmSync(file, { force: true });
+  closeSync(fd);
 }
 
 /** What it had begun it ends, and a request has ten seconds or so. Whoever takes longer is stopped, or stuck. */

@@ -2,7 +2,7 @@
 // The kernel takes it back when its holder ends, however it ends. It goes with the open file, so that it can be handed to
 // a program that is started: there is no moment at which nobody has it and a second program could be started.
 import { closeSync, openSync, rmSync } from "node:fs";
-import { isAt, openLock } from "./file-lock.ts";
+import { isAt, openOwnLock } from "./file-lock.ts";
 import { tryLock } from "./sys.ts";
 
 const fileOf = (path: string): string => `${path}.stand-in`;
@@ -16,7 +16,7 @@ export class StandIn implements Disposable {
 
   /** Nothing when somebody else has it. */
   static claim(path: string): StandIn | undefined {
-    return StandIn.#lock(path, openLock(fileOf(path)));
+    return StandIn.#lock(path, openOwnLock(fileOf(path)));
   }
 
   /** What was handed over as this descriptor; nothing when it is something else, or not open at all. */

@@ -1,4 +1,5 @@
 // The answering side of a Unix socket: requests arrive in pieces, the first may bring an open file with it. https://man7.org/linux/man-pages/man7/unix.7.html
+import { fchmodSync } from "node:fs";
 import { EAGAIN, EINTR, errnoName } from "./errno.ts";
 import { SyscallError, succeed } from "./netlink-error.ts";
 import * as sys from "./sys.ts";
@@ -17,11 +18,12 @@ const SO_PEERCRED = 17;
 const FLAGS = 48;
 const MSG_CTRUNC = 8;
 
-/** Listens; the path must be free. */
+/** Listens; the path must be free. For our own user alone: from its first moment, and without a second look at the path. */
 export function listenUnix(path: string): number {
   const kind = sys.SOCK_STREAM | sys.SOCK_NONBLOCK; // whose connection went again must not block accept()
   const fd = succeed(sys.socket(sys.AF_UNIX, kind, 0), "make a Unix socket");
   try {
+    fchmodSync(fd, 0o600); // bind() gives the file the socket's own mode
     succeed(sys.bind(fd, unixAddress(path)), `bind ${path}`);
     succeed(sys.listen(fd, 128), `listen on ${path}`);
     return fd;
