@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { accessOf, filesOfAccess } from "./access.ts";
+import { accessOf, filesOfAccess, isRelative } from "./access.ts";
 import { parseNetConf } from "./net-conf.ts";
 
 const conf = (config: object) => parseNetConf({ name: "n", ...config });
@@ -74,4 +74,14 @@ test("the files whose content is part of it", () => {
   expect(filesOfAccess(conf(ETCD), {})).toEqual(["/ca", "/cert", "/key"]);
   const twice = conf({ ...KUBERNETES, kubernetes: { kubeconfig: "/a:/b" }, policy: { k8s_client_key: "/key" } });
   expect([...new Set(filesOfAccess(twice, {}))]).toEqual(["/a", "/b", "/key"]);
+});
+
+test("names that depend on a folder are told from those that do not", () => {
+  for (const config of [SQLITE, ETCD, KUBERNETES]) expect(isRelative(conf(config), {})).toBeFalse();
+  for (const config of [
+    { ...SQLITE, sqlite_path: "calico.db" },
+    { ...ETCD, etcd_key_file: "key" },
+    { ...KUBERNETES, kubernetes: { kubeconfig: "/a:b" } },
+  ])
+    expect(isRelative(conf(config), {})).toBeTrue();
 });

@@ -47,5 +47,11 @@ export function filesOfAccess(conf: NetConf, env: Environment): string[] {
   });
 }
 
+/** Names that mean something else in another folder. */
+export function isRelative(conf: NetConf, env: Environment): boolean {
+  const databases = configsOf(conf, env).flatMap((config) => (config.type === "sqlite" ? [config.path] : []));
+  return [...databases, ...filesOfAccess(conf, env)].some((file) => !file.startsWith("/"));
+}
+
 const fileOf = (source: PemSource | undefined): string[] =>
   source !== undefined && "file" in source ? [source.file] : [];

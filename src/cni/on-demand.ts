@@ -77,13 +77,14 @@ async function serve({ path, idleSeconds, conf, log }: Started): Promise<void> {
   for (const signal of signals) process.once(signal, () => end.resolve(signal));
   const tooLate = setTimeout(() => exitNow(1), MOST_START_MS);
   const config = chooseDatastore(apiConfig(conf, {}), { env: {} });
-  const store = await openDatastore(withServiceRates(config), { mustExist: true });
-  clearTimeout(tooLate);
+  // As they are before they are read: what changes meanwhile has changed.
   const belongings = new Belongings(
     executablePath(),
     filesOfAccess(conf, {}),
     config.type === "sqlite" ? config.path : undefined,
   );
+  const store = await openDatastore(withServiceRates(config), { mustExist: true });
+  clearTimeout(tooLate);
   const idleness = new Idleness(idleSeconds, () => performance.now());
   const isSame = sameScope(conf);
   const kubernetes = confKubernetes(conf);

@@ -1,6 +1,6 @@
 import { linkSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { afterAll, describe, expect, test } from "bun:test";
 import type { DatastoreConfig } from "../datastore/index.ts";
 import { Belongings } from "./belongings.ts";
@@ -47,6 +47,34 @@ describe("the agent's service answers", () => {
       const scope = agentScope("etcdv3", etcd);
       expect([scope(asked(config)), scope(unseen(config))].map((why) => why === undefined)).toEqual([isOurs, isOurs]);
     });
+
+  test("nobody who names an address of another kind, also without saying of which", () => {
+    const sqlite: DatastoreConfig = { type: "sqlite", path: file("kind.db"), isFallback: false };
+    const kubernetes = { type: "kubernetes" } as DatastoreConfig;
+    const named = [
+      { etcd_endpoints: "http://a:2379" },
+      { etcd_authority: "a:2379" },
+      { etcd_discovery_srv: "example.org" },
+      { sqlite_path: sqlite.path },
+      { kubernetes: { kubeconfig: "/etc/cni/net.d/calico-kubeconfig" } },
+    ];
+    const served = (config: DatastoreConfig) =>
+      named.map((conf) => agentScope(config.type, config)(asked(conf)) === undefined);
+    expect(served(kubernetes)).toEqual([false, false, false, false, true]);
+    expect(served(sqlite)).toEqual([false, false, false, true, true]);
+    expect(served(etcd)).toEqual([true, true, false, false, true]);
+  });
+
+  test("on SQLite a path is one of the plugin's folder, and must be there", () => {
+    const path = file("relative.db");
+    const near = relative(process.cwd(), path);
+    const scope = agentScope("sqlite", { type: "sqlite", path, isFallback: false });
+    expect(scope(asked({ sqlite_path: near }))).toBeUndefined();
+    expect(scope(unseen({ sqlite_path: near }))).toContain("another file");
+    const ofFolder = agentScope("sqlite", { type: "sqlite", path: near, isFallback: false });
+    expect(ofFolder(asked({ sqlite_path: near }))).toBeUndefined();
+    expect(ofFolder(unseen({ sqlite_path: near }))).toContain("another file");
+  });
 
   test("on SQLite who names its file, by whatever name, as long as it is that file", () => {
     const path = file("agent.db");

@@ -34,8 +34,8 @@ export function agentScope(name: string, config: DatastoreConfig | undefined): S
   const network = ownNamespace("net");
   const isSame = config?.type === "sqlite" ? sameFile(config.path) : undefined;
   return ({ conf: { datastore }, pid }) => {
-    if (datastore.type !== "" && datastore.type !== name)
-      return `the network is in ${datastore.type}, the service in ${name}`;
+    const kind = kindOf(datastore);
+    if (kind !== "" && kind !== name) return `the network is in ${kind}, the service in ${name}`;
     if (![undefined, network].includes(namespaceOf(pid, "net"))) return OTHER_NETWORK;
     if (config?.type === "etcdv3") return isSameEtcd(config, datastore) ? undefined : "the network is in another etcd";
     if (isSame !== undefined) return isSame(datastore.sqlitePath, pid) ? undefined : OTHER_FILE;
@@ -43,8 +43,16 @@ export function agentScope(name: string, config: DatastoreConfig | undefined): S
   };
 }
 
+/** What the plugin takes when only an address is named; a kubeconfig tells nothing: pods are in Kubernetes in any case. */
+function kindOf({ type, etcdEndpoints, etcdDiscoverySrv, sqlitePath }: DatastoreSettings): string {
+  if (type !== "") return type;
+  if (etcdEndpoints + etcdDiscoverySrv !== "") return "etcdv3";
+  return sqlitePath === "" ? "" : "sqlite";
+}
+
 const OTHER_NETWORK = "the plugin runs in another network namespace";
 const OTHER_FILE = "the network is in another file";
+const OTHER_FILES = "the plugin sees other files";
 
 /** A server belongs to one cluster: one that both name is enough. */
 function isSameEtcd(ours: EtcdConfig, theirs: DatastoreSettings): boolean {
@@ -63,8 +71,10 @@ function sameFile(path: string): (named: string, pid: number | undefined) => boo
   return (named, pid) => {
     if (identityOf(path) !== opened) return false;
     if (named === "") return true;
-    const theirs = pid === undefined ? undefined : identityOf(`/proc/${pid}/root${named}`);
-    return theirs === undefined ? named === path : theirs === opened;
+    const process = pid === undefined ? undefined : `/proc/${pid}`;
+    if (process !== undefined && identityOf(`${process}/root/`) !== undefined)
+      return identityOf(named.startsWith("/") ? `${process}/root${named}` : `${process}/cwd/${named}`) === opened;
+    return named === path && path.startsWith("/"); // in its folder another file may have this name
   };
 }
 
@@ -75,9 +85,11 @@ function sameFile(path: string): (named: string, pid: number | undefined) => boo
 export function sameScope(conf: NetConf): Scope {
   const access = accessOf(conf, {});
   const own = (["net", "mnt"] as const).map((kind) => ({ kind, namespace: ownNamespace(kind) }));
+  const root = identityOf("/");
   return ({ conf: theirs, pid }) => {
     for (const { kind, namespace } of own)
-      if (namespaceOf(pid, kind) !== namespace) return kind === "net" ? OTHER_NETWORK : "the plugin sees other files";
+      if (namespaceOf(pid, kind) !== namespace) return kind === "net" ? OTHER_NETWORK : OTHER_FILES;
+    if (identityOf(`/proc/${pid}/root/`) !== root) return OTHER_FILES; // by chroot
     try {
       return accessOf(theirs, environmentOf(pid)) === access ? undefined : "the network is in another datastore";
     } catch {

@@ -4,7 +4,7 @@
 import { BUILD } from "../lib/build.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { isListening, memoryFile, StandIn } from "../kernel/index.ts";
-import { accessOf } from "./access.ts";
+import { accessOf, isRelative } from "./access.ts";
 import type { NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
 import { notForServices } from "./scope.ts";
@@ -35,6 +35,7 @@ function tryStart(request: CniRequest, conf: NetConf, env: Environment): string 
   if (useless !== undefined) return useless;
   if (BUILD.isSource) return "this is no executable that could be one";
   if (accessOf(conf, env) !== accessOf(conf, {})) return "part of how the datastore is reached is in the environment";
+  if (isRelative(conf, {})) return "a file of its datastore is named from the plugin's folder";
   if (isListening(path)) return "one is there";
   const standIn = StandIn.claim(path);
   if (standIn === undefined) return "one is being started";

@@ -55,7 +55,7 @@ const MAKE_FOLDER_TRIES = 3;
  * The folder may be removed by another between its making and ours.
  * @param flags how to open it; an operator may have put a link where the default leads
  */
-export function openLock(path: string, flags: number | string = "a"): number {
+function openLock(path: string, flags: number | string = "a"): number {
   for (let tries = 0; ; tries++) {
     try {
       return openSync(path, flags, 0o600);
