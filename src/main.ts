@@ -43,7 +43,8 @@ async function run(): Promise<number> {
   if (((process.env["CNI_COMMAND"] ?? "") !== "" && !isFront) || argv[0] === "-t") return calicoPlugin(argv);
   const [word, ...rest] = argv;
   if (word === undefined || ["help", "-h", "--help"].includes(word)) {
-    console.log(help());
+    // A runtime that forgot its command reads standard output: what nobody asked for does not go there.
+    (word === undefined ? console.error : console.log)(help());
     return 0;
   }
   const command = commands[word];
