@@ -153,3 +153,10 @@ test("a socket is for its own user alone, and nothing else gets its mode", async
   await using _server = serve("here");
   expect([path, target].map((file) => statSync(file).mode & 0o777)).toEqual([0o600, 0o644]);
 });
+
+test("of two that are to stay only the first takes a stand-in's place, also while that one still ends", async () => {
+  using _standIn = StandIn.claim(path)!;
+  await using _first = serve("first", () => {});
+  await using _second = serve("second");
+  expect(() => serve("third")).toThrow(PlaceTaken);
+});

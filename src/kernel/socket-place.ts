@@ -37,9 +37,9 @@ export class SocketPlace {
     using _lock = lockPlace(path);
     const occupant = reachListener(path);
     try {
-      if (occupant !== undefined && (isStandIn || !StandIn.isClaimed(path))) throw new PlaceTaken(path);
+      if (occupant !== undefined && (isStandIn || !isStandInAt(path))) throw new PlaceTaken(path);
       rmSync(path, { force: true });
-      const fd = listenUnix(path);
+      const fd = listenUnix(path, isStandIn ? STAND_IN_MODE : undefined);
       const predecessor = occupant === undefined ? undefined : untilUnclaimed(path);
       return new SocketPlace(path, fd, lstatSync(path).ino, predecessor);
     } finally {
@@ -59,6 +59,13 @@ export class SocketPlace {
     if (this.isOurs()) rmSync(this.path, { force: true });
   }
 }
+
+/** The sticky bit means nothing for a socket: it tells a stand-in's from that of who came to stay while the other ends. */
+const STICKY = 0o1000;
+const STAND_IN_MODE = STICKY | 0o600;
+
+const isStandInAt = (path: string): boolean =>
+  ((lstatSync(path, { throwIfNoEntry: false })?.mode ?? 0) & STICKY) !== 0 && StandIn.isClaimed(path);
 
 const LONGEST_LOCK_MS = 1000;
 

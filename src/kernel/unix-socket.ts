@@ -19,11 +19,11 @@ const FLAGS = 48;
 const MSG_CTRUNC = 8;
 
 /** Listens; the path must be free. For our own user alone: from its first moment, and without a second look at the path. */
-export function listenUnix(path: string): number {
+export function listenUnix(path: string, mode = 0o600): number {
   const kind = sys.SOCK_STREAM | sys.SOCK_NONBLOCK; // whose connection went again must not block accept()
   const fd = succeed(sys.socket(sys.AF_UNIX, kind, 0), "make a Unix socket");
   try {
-    fchmodSync(fd, 0o600); // bind() gives the file the socket's own mode
+    fchmodSync(fd, mode); // bind() gives the file the socket's own mode
     succeed(sys.bind(fd, unixAddress(path)), `bind ${path}`);
     succeed(sys.listen(fd, 128), `listen on ${path}`);
     return fd;
