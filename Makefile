@@ -81,7 +81,7 @@ e2e: as-root image ## a real Kubernetes cluster with our image and manifests, un
 	@$(BUN) scripts/e2e.ts
 
 test-vm: as-root build ## WireGuard, IPIP and systemd in a virtual machine with Debian's kernel (software emulation, minutes)
-	@$(BUN) test/vm/run.ts $(ONLY)
+	@$(BUN) test/vm/run.ts $(if $(ONLY),'$(ONLY)')
 
 soak: setup ## a million random packets: evaluator = nftables = iptables (both tools), with a printed seed
 	@$(BUN) test/soak/differential.ts
