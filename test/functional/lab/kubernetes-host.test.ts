@@ -78,7 +78,7 @@ suite("an overlay can be mounted where containers are kept", () => {
 });
 
 suite("down leaves no process, namespace, control group, mount or file", async () => {
-  const launcher = host.holder?.pid ?? 0;
+  const launcher = host.holder!.pid!;
   await down(LAB, quiet);
   expect(existsSync(`/proc/${launcher}`) && !readFileSync(`/proc/${launcher}/stat`, "utf8").includes(") Z ")).toBe(
     false,

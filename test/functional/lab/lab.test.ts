@@ -131,7 +131,7 @@ for (const shape of shapes)
     }, 60_000);
 
     test("down leaves no process, namespace or file", async () => {
-      const pids = lab.plan.nodes.map((node) => lab.host(node.name).program("calico-node")?.pid ?? 0);
+      const pids = lab.plan.nodes.map((node) => lab.host(node.name).program("calico-node")!.pid!);
       await down(options.name, quiet);
       expect(listNamedNamespaces().filter((name) => name.startsWith(lab.folder.namespacePrefix))).toEqual([]);
       expect(existsSync(lab.folder.path)).toBe(false);
@@ -236,8 +236,8 @@ describe("a lab of one host", () => {
   test("a host whose first process was killed is brought up again, with its pods", async () => {
     const names = () => Lab.open(options.name).pods.map((pod) => pod.name);
     const before = names();
-    const orphan = Lab.open(options.name).host("node1").program("calico-node")?.pid ?? 0;
-    process.kill(Lab.open(options.name).host("node1").holder?.pid ?? 0, "SIGKILL");
+    const orphan = Lab.open(options.name).host("node1").program("calico-node")!.pid!;
+    process.kill(Lab.open(options.name).host("node1").holder!.pid!, "SIGKILL");
     await eventually(() => Lab.open(options.name).host("node1").holder === undefined);
     expect(await calico("status", "--name", options.name).exited).toBe(3);
     const again = await up(options, quiet);
@@ -276,7 +276,7 @@ describe("a lab of one host", () => {
     const pid = sleeping();
     const isIn = () => readFileSync(`/proc/${pid}/cmdline`, "utf8").startsWith("sleep");
     await eventually(isIn);
-    const holder = Lab.open(options.name).host("node1").holder?.pid ?? 0;
+    const holder = Lab.open(options.name).host("node1").holder!.pid!;
     expect(holder).toBeGreaterThan(0);
     process.kill(holder, "SIGKILL");
     await eventually(() => !existsSync(namespacesSeenBy(holder)));

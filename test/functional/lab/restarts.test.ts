@@ -58,7 +58,7 @@ async function killAgain(node: string, name: string): Promise<ChildState> {
     const found = part(node, name);
     return found?.state === "running" && found.pid !== undefined && found;
   });
-  process.kill(child.pid ?? 0, "SIGKILL");
+  process.kill(child.pid!, "SIGKILL");
   return eventually(() => {
     const now = part(node, name);
     return now !== undefined && now.pid !== child.pid && now;

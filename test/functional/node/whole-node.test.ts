@@ -58,7 +58,7 @@ test.skipIf(!canRun)(
       expect(diags.out).toContain("/diagnostics/bird_protocols");
       expect(diags.out).toContain("/diagnostics/supervisor.json");
 
-      const first = running(host, "bird")?.pid ?? 0;
+      const first = running(host, "bird")!.pid!;
       process.kill(first, "SIGKILL");
       const again = await eventually(
         () => {
@@ -107,7 +107,7 @@ test.skipIf(!canRun)(
     const first = host.start([NODE], ENV);
     for (const part of ["felix", "bird"]) await eventually(() => running(host, part), 30_000, part);
     const left = (stateOf(host)?.children ?? []).flatMap(({ pid }) => pid ?? []);
-    process.kill(stateOf(host)?.pid ?? 0, "SIGKILL");
+    process.kill(stateOf(host)!.pid!, "SIGKILL");
     await new Promise((resolve) => first.child.once("exit", resolve));
     for (const pid of left) process.kill(pid, 0); // still there
 
@@ -131,7 +131,7 @@ test.skipIf(!canRun)("each part that is killed comes back, and probes say so mea
   const live = ["-felix-live", "-bird-live", "-bird6-live"];
   await eventually(() => host.run([NODE, ...live], ENV).code === 0, 30_000, "live");
   for (const part of ["felix", "confd", "bird6"]) {
-    const pid = running(host, part)?.pid ?? 0;
+    const pid = running(host, part)!.pid!;
     process.kill(pid, "SIGKILL");
     const next = await eventually(
       () => {
@@ -162,7 +162,7 @@ test.skipIf(!canRun)(
     try {
       expect(run()).toMatchObject({ code: 0, out: expect.stringContaining("Calico node started successfully") });
       await eventually(() => running(host, "bird6"), 30_000, "bird6");
-      const first = stateOf(host)?.pid ?? 0;
+      const first = stateOf(host)!.pid!;
       expect(host.run([CALICOCTL, "node", "status"], ENV).out).toContain("Calico process is running.");
       expect(host.read("/proc/sys/net/ipv4/ip_forward").trim()).toBe("1");
       expect(run().code).toBe(0);
