@@ -1,11 +1,11 @@
-import { expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readIfThere, replaceFile } from "./whole-file.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "calico-whole-file-"));
-process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 test("a file is replaced whole, in a folder that is made for it, and nothing is left beside it", () => {
   const path = join(folder, "a/b/state.json");

@@ -42,13 +42,21 @@ function folder(): { readonly path: string } & Disposable {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true }) };
 }
 
+/** It looks after its folder until it is let go: then the folder can go too. */
+function statusFiles(path: string): Pick<StatusFiles, "onReport"> & Disposable {
+  const files = new StatusFiles(path, log);
+  const ending = new AbortController();
+  void files.run(ending.signal);
+  return { onReport: (report) => files.onReport(report), [Symbol.dispose]: () => ending.abort() };
+}
+
 test("FC-104 a file per endpoint that is up, none before the dataplane's first round, strays removed", () => {
   using temporary = folder();
   const { path } = temporary;
   const dir = join(path, "endpoint-status");
   mkdirSync(dir);
   writeFileSync(join(dir, "k8s old%2Fpod eth0"), "{}");
-  const files = new StatusFiles(path, log);
+  using files = statusFiles(path);
   files.onReport(up());
   expect(readdirSync(dir)).toEqual(["k8s old%2Fpod eth0"]);
   files.onReport({ type: "dataplaneInSync" });
@@ -74,7 +82,7 @@ test("FC-104 a file per endpoint that is up, none before the dataplane's first r
 
 test("a pod whose name no file can have keeps no other pod's file out", () => {
   using temporary = folder();
-  const files = new StatusFiles(temporary.path, log);
+  using files = statusFiles(temporary.path);
   const long = { ...id, workload: `${"n".repeat(63)}/${"p".repeat(253)}` };
   files.onReport({ type: "workloadEndpointStatus", id: long, status: "up", endpoint });
   files.onReport(up());
@@ -85,7 +93,7 @@ test("a pod whose name no file can have keeps no other pod's file out", () => {
 test("FC-104 a folder that cannot be written is tried again", async () => {
   using temporary = folder();
   writeFileSync(join(temporary.path, "endpoint-status"), "in the way");
-  const files = new StatusFiles(temporary.path, log);
+  using files = statusFiles(temporary.path);
   files.onReport(up());
   files.onReport({ type: "dataplaneInSync" });
   rmSync(join(temporary.path, "endpoint-status"));
