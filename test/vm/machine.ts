@@ -76,7 +76,8 @@ const UNWANTED = [
   ...["systemd-update-done", "systemd-update-utmp", "systemd-remount-fs"],
 ];
 
-const INIT = (modules: readonly string[], kernel: Kernel) => `#!/bin/busybox sh
+/** The checkout may lie below /tmp, which is the guest's own. */
+const INIT = (modules: readonly string[], kernel: Kernel, folder: string) => `#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc proc /proc; $b mount -t sysfs sys /sys; $b mount -t devtmpfs dev /dev
 for m in ${modules.join(" ")}; do $b insmod /modules/$m || echo "vm: module $m does not load"; done
@@ -84,9 +85,11 @@ $b mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=1048576 fil
 $b mount -t tmpfs tmpfs /layer; $b mkdir /layer/upper /layer/work
 $b mount -t overlay -o lowerdir=/files,upperdir=/layer/upper,workdir=/layer/work overlay /system
 for m in dev proc sys; do $b mount --move /$m /system/$m; done
+$b mount --bind /system${quote(folder)} /checkout
 $b mount -t tmpfs tmpfs /system/run; $b mount -t tmpfs -o mode=1777 tmpfs /system/tmp
+$b mkdir -p /system${quote(folder)}; $b mount --move /checkout /system${quote(folder)}
 $b mkdir -p /system/lib/modules /system/run/systemd/system
-$b mount --bind /system${join(kernel.root, "lib/modules")} /system/lib/modules
+$b mount --bind /system${quote(join(kernel.root, "lib/modules"))} /system/lib/modules
 $b cp /vm-test.service /system/run/systemd/system/; $b cp /vm-test.sh /system/run/
 $b rm -f /system/etc/fstab /system/.dockerenv; echo vm-$($b date +%s) | $b md5sum | $b cut -c1-32 > /system/etc/machine-id
 for unit in ${UNWANTED.join(" ")}; do
@@ -135,10 +138,10 @@ export function boot(options: BootOptions, scratch: string): Promise<number> {
   const files = moduleFiles(kernel);
   const plain = (path: string) => basename(path).replace(/\.(xz|zst|gz)$/, "");
   const entries: CpioEntry[] = [
-    ...["bin", "modules", "proc", "sys", "dev", "files", "layer", "system"].map((path) => ({ path })),
+    ...["bin", "modules", "proc", "sys", "dev", "files", "layer", "system", "checkout"].map((path) => ({ path })),
     { path: "bin/busybox", content: readFileSync("/bin/busybox"), isExecutable: true },
     ...files.map((path) => ({ path: `modules/${plain(path)}`, content: unpacked(path) })),
-    { path: "init", content: INIT(files.map(plain), kernel), isExecutable: true },
+    { path: "init", content: INIT(files.map(plain), kernel, folder), isExecutable: true },
     { path: "vm-test.service", content: SERVICE },
     { path: "vm-test.sh", content: SCRIPT(command, folder) },
   ];
