@@ -71,9 +71,8 @@ function sameFile(path: string): (named: string, pid: number | undefined) => boo
   return (named, pid) => {
     if (identityOf(path) !== opened) return false;
     if (named === "") return true;
-    const process = pid === undefined ? undefined : `/proc/${pid}`;
-    if (process !== undefined && identityOf(`${process}/root/`) !== undefined)
-      return identityOf(named.startsWith("/") ? `${process}/root${named}` : `${process}/cwd/${named}`) === opened;
+    if (pid !== undefined && identityOf(placeOf(pid, "root")) !== undefined)
+      return identityOf(`${placeOf(pid, named.startsWith("/") ? "root" : "cwd")}/${named}`) === opened;
     return named === path && path.startsWith("/"); // in its folder another file may have this name
   };
 }
@@ -89,7 +88,7 @@ export function sameScope(conf: NetConf): Scope {
   return ({ conf: theirs, pid }) => {
     for (const { kind, namespace } of own)
       if (namespaceOf(pid, kind) !== namespace) return kind === "net" ? OTHER_NETWORK : OTHER_FILES;
-    if (identityOf(`/proc/${pid}/root/`) !== root) return OTHER_FILES; // by chroot
+    if (pid === undefined || identityOf(placeOf(pid, "root")) !== root) return OTHER_FILES; // by chroot
     try {
       return accessOf(theirs, environmentOf(pid)) === access ? undefined : "the network is in another datastore";
     } catch {
@@ -120,6 +119,9 @@ function environmentOf(pid: number | undefined): Environment {
     }),
   );
 }
+
+/** Where a process begins to look for a path: one that is absolute, or any other. */
+const placeOf = (pid: number, place: "root" | "cwd"): string => `/proc/${pid}/${place}`;
 
 /** Which file is at the path: device and inode. */
 export function identityOf(path: string): string | undefined {
