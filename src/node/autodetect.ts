@@ -31,7 +31,7 @@ interface Candidate extends IpNetwork {
 
 /** @throws NodeFailure when there is no such method; undefined when it finds nothing */
 export async function autodetect(method: string, inputs: DetectionInputs): Promise<IpNetwork | undefined> {
-  // An argument that is empty is one: any interface, none, a host that cannot be reached.
+  // An argument that is empty is one: it means every interface, none, or a host that cannot be reached.
   const [, word = "", argument = ""] = /^([^=]*)=(.*)$/s.exec(method) ?? [];
   if (method === "" || method === "first-found")
     return firstOf(inputs, (name) => !isSkipped(name), "it is an interface of the host's own");

@@ -2,12 +2,12 @@ import { expect, test } from "bun:test";
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseAddress } from "../../lib/ip.ts";
 import { environmentText, serviceUnit, shownEnvironment } from "../../node/index.ts";
 import { HOST_COLLECTS } from "../node/collects.ts";
 import { isKernelNewEnough, moduleFinder, NEEDS } from "../node/modules.ts";
 import { isFelix } from "../node/processes.ts";
 import { CommandLine } from "../testing/command-line.ts";
+import { session as sessionWith } from "../testing/healthy.ts";
 import { describeSessions } from "./node-status.ts";
 
 const session = (
@@ -15,23 +15,15 @@ const session = (
   neighbor: string,
   bgpState: "Established" | "Active",
   error?: string,
-) => ({
-  name: `${kind}_x`,
-  kind,
-  neighbor: parseAddress(neighbor),
-  port: undefined,
-  state: bgpState === "Established" ? "up" : "start",
-  since: "2026-01-01",
-  bgpState,
-  info: error === undefined ? "" : `Socket: ${error}`,
-  lastError: error,
-  neighborAs: 64512,
-  localAs: 64512,
-  imported: 0,
-  exported: 0,
-  updatesReceived: 0,
-  isAwaited: false,
-});
+) =>
+  sessionWith(neighbor, {
+    kind,
+    state: bgpState === "Established" ? "up" : "start",
+    since: "2026-01-01",
+    bgpState,
+    info: error === undefined ? "" : `Socket: ${error}`,
+    lastError: error,
+  });
 
 test("TC-C35 NB-141 sessions are a table by peer type, with the cause of those that are not up", () => {
   const text = describeSessions(4, [
