@@ -2,6 +2,7 @@
 import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
+import { allowManyAsides } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { screenLogger } from "../lib/screen-log.ts";
 import { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
@@ -15,6 +16,7 @@ const USAGE = `calico cni-service [--socket PATH] [--idle SECONDS]
 const MOST_IDLE_SECONDS = 3600;
 
 export async function main(argv: readonly string[]): Promise<number> {
+  allowManyAsides();
   let values: { readonly socket?: string; readonly idle?: string; readonly help?: boolean };
   try {
     ({ values } = parseArgs({

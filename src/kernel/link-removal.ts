@@ -15,8 +15,18 @@ import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
 const LOOKS_AT_ONCE = 4;
 const LONGEST_LOOK_MS = 8;
 
-/** Resolves when the link has no name, no address and no route any more; one that was not there is gone already. */
-export async function removeLink(name: string, namespace?: { readonly fd: number }): Promise<void> {
+/** Where a link is; absent: in the namespace of this thread. */
+type Place = { readonly fd: number } | undefined;
+
+/**
+ * Resolves when the link has no name, no address and no route any more; one that was not there is gone already.
+ * @param onSent is given what settles when the kernel has buried it, and the thread that waits for it is free again
+ */
+export async function removeLink(
+  name: string,
+  namespace?: Place,
+  onSent?: (buried: Promise<void>) => void,
+): Promise<void> {
   if (!isLinkName(name)) return;
   const inside = <T>(open: () => T extends PromiseLike<unknown> ? never : T): T =>
     namespace === undefined ? open() : withNamespace(namespace, open);
@@ -24,6 +34,7 @@ export async function removeLink(name: string, namespace?: { readonly fd: number
   if (!observer.has(name)) return;
   const sender = inside(() => NetlinkSocket.open(NETLINK_ROUTE));
   const answered = sendDelete(sender, name).finally(() => sender[Symbol.dispose]());
+  onSent?.(answered);
   await untilGone(() => !observer.has(name), answered);
 }
 

@@ -69,6 +69,7 @@ const SIGNATURES = {
   umount2: { args: ["buffer", "i32"], returns: "i32" },
   mmap: { args: ["usize", "usize", "i32", "i32", "i32", "i64"], returns: "ptr" },
   _exit: { args: ["i32"], returns: "void" },
+  setenv: { args: ["buffer", "buffer", "i32"], returns: "i32" },
   syscall: { args: [LONG, LONG, LONG, LONG, LONG, LONG, LONG], returns: LONG },
   ioctl: { args: ["i32", "u64", "usize"], returns: "i32" },
 } as const;
@@ -193,6 +194,10 @@ export function pollReadable(fds: readonly number[], timeoutMs: number): number[
 export const mount = (source: string, target: string, type: string, flags: number): number =>
   outcome(libc("mount")(cString(source), cString(target), cString(type), flags, cString("")));
 export const umount = (target: string, flags: number): number => outcome(libc("umount2")(cString(target), flags));
+
+/** Of this process as libc sees it, not of `process.env`; one that is there stays as it is. */
+export const setEnvironment = (name: string, value: string): number =>
+  outcome(libc("setenv")(cString(name), cString(value), 0));
 
 /** Ends the process at once: no exit handlers, nothing of the runtime taken down in order. */
 export function exitNow(code: number): never {

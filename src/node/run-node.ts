@@ -7,6 +7,7 @@ import { keepTokenFresh, startCniService } from "../cni/index.ts";
 import type { Environment } from "../datastore/index.ts";
 import { Client } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
+import { allowManyAsides } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { aborted, backoffDelay, pause } from "../lib/retry.ts";
 import { serveBgpMetrics } from "./bgp-metrics.ts";
@@ -28,6 +29,7 @@ import { reconcileTunnels } from "./tunnel-addresses.ts";
 import { watchTunnels } from "./tunnel-command.ts";
 
 export function main(): Promise<number> {
+  allowManyAsides(); // for the CNI service
   return runMode("Calico node failed to start", async (log) => {
     const { backend, legacy } = effectiveBackend(process.env, readSettings(process.env).backend);
     const asked = process.env["CALICO_NETWORKING_BACKEND"] ?? "";
@@ -43,6 +45,7 @@ export function main(): Promise<number> {
 
 /** `node-services`: the loops alone, beside agents that somebody else runs. */
 export function servicesMain(): Promise<number> {
+  allowManyAsides();
   return runMode("the node's services failed", async (log) => {
     const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
