@@ -47,11 +47,18 @@ export function filesOfAccess(conf: NetConf, env: Environment): string[] {
   });
 }
 
-/** Names that mean something else in another folder. */
-export function isRelative(conf: NetConf, env: Environment): boolean {
+/** The same, and an embedded datastore's own file. */
+export function placesOfAccess(conf: NetConf, env: Environment): string[] {
   const databases = configsOf(conf, env).flatMap((config) => (config.type === "sqlite" ? [config.path] : []));
-  return [...databases, ...filesOfAccess(conf, env)].some((file) => !file.startsWith("/"));
+  return [...databases, ...filesOfAccess(conf, env)];
 }
+
+/** Names that mean something else in another folder. */
+export const isRelative = (conf: NetConf, env: Environment): boolean =>
+  placesOfAccess(conf, env).some((file) => !file.startsWith("/"));
+
+export const reachesKubernetes = (conf: NetConf, env: Environment): boolean =>
+  configsOf(conf, env).some((config) => config.type === "kubernetes");
 
 const fileOf = (source: PemSource | undefined): string[] =>
   source !== undefined && "file" in source ? [source.file] : [];

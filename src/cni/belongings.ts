@@ -1,7 +1,7 @@
 // What a service was started from: its executable, the files by which it reaches its datastore, the datastore's own file.
 // When one of them is another now, what the service has in memory is of the past.
 import { readlinkSync, statSync } from "node:fs";
-import { identityOf } from "./scope.ts";
+import { identityOf } from "./sight.ts";
 
 export class Belongings {
   readonly #all: readonly { readonly what: string; readonly read: () => string | undefined; readonly was: unknown }[];

@@ -50,3 +50,16 @@ test("who does not want to be waited for is attended to and changes nothing", ()
   asked[Symbol.dispose]();
   expect(idleness.isOver).toBeTrue();
 });
+
+test("a pause is shorter than what is over, and none while somebody is attended to", () => {
+  const { clock, idleness } = started(10);
+  clock.ms += 499;
+  expect(idleness.lasts(500)).toBeFalse();
+  clock.ms += 1;
+  expect([idleness.lasts(500), idleness.isOver]).toEqual([true, false]);
+  const attended = idleness.attend(10);
+  clock.ms += 5000;
+  expect(idleness.lasts(500)).toBeFalse();
+  attended[Symbol.dispose]();
+  expect(idleness.lasts(500)).toBeFalse();
+});

@@ -29,6 +29,11 @@ export class Idleness {
   }
 
   get isOver(): boolean {
-    return this.#attended === 0 && this.#now() - this.#since >= this.#seconds * 1000;
+    return this.lasts(this.#seconds * 1000);
+  }
+
+  /** Whether nobody is attended to, nor was for so long. */
+  lasts(ms: number): boolean {
+    return this.#attended === 0 && this.#now() - this.#since >= ms;
   }
 }

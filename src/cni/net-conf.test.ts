@@ -117,8 +117,8 @@ test("CI-008 the API root is cut where the API begins, and the kubernetes sectio
   );
 });
 
-test("calls start no service unless the configuration says how long it shall wait", () => {
+test("a service that calls start waits for ten seconds unless the configuration says how long; 0: there is none", () => {
   const seconds = (config: object) => parseNetConf({ name: "n", ...config }).serviceIdleSeconds;
   const given = [{}, { service_idle_seconds: 0 }, { service_idle_seconds: null }, { service_idle_seconds: 1 }];
-  expect([...given, { service_idle_seconds: 3600 }].map(seconds)).toEqual([0, 0, 0, 1, 3600]);
+  expect([...given, { service_idle_seconds: 3600 }].map(seconds)).toEqual([10, 0, 10, 1, 3600]);
 });

@@ -143,7 +143,9 @@ export function parseNetConf(config: JsonObject): NetConf {
     dataplaneOptions: top.has("dataplane_options") ? top.json("dataplane_options") : undefined,
     mesosLabels: mesosLabels(top),
     datastoreTimeoutSeconds: top.seconds("datastore_timeout_seconds", DAY_SECONDS) || 10,
-    serviceIdleSeconds: top.seconds("service_idle_seconds", HOUR_SECONDS),
+    serviceIdleSeconds: top.has("service_idle_seconds")
+      ? top.seconds("service_idle_seconds", HOUR_SECONDS)
+      : SERVICE_IDLE_SECONDS,
   };
 }
 
@@ -158,6 +160,8 @@ function mesosLabels(top: Reader): { key: string; value: string }[] {
   return labels.objects("labels").map((label) => ({ key: label.text("key"), value: label.text("value") }));
 }
 
+/** How long a service that a call has started waits for the next: pods come and go together. */
+const SERVICE_IDLE_SECONDS = 10;
 const HOUR_SECONDS = 3600;
 const DAY_SECONDS = 24 * HOUR_SECONDS;
 /** May hold a token or a password: not shown, whatever it is. */

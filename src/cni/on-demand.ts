@@ -22,10 +22,13 @@ import { type NetConf, parseNetConf } from "./net-conf.ts";
 import type { JsonObject } from "./request.ts";
 import { sameScope } from "./scope.ts";
 import { startCniService, withServiceRates } from "./service.ts";
+import { wantsService } from "./wants-service.ts";
 
 /** Where the plugin puts the right to stand in. */
 export const STAND_IN_FD = 3;
 const LOOK_INTERVAL_MS = 1000;
+/** Whose own calls have paused for so long makes room for a service that those of others can have. */
+const ROOM_AFTER_MS = 500;
 /** The plugin has just reached the same datastore. */
 const MOST_START_MS = 30_000;
 
@@ -99,7 +102,10 @@ async function serve({ path, idleSeconds, conf, log }: Started): Promise<void> {
       scope: (asked) => {
         const changed = belongings.whatChanged();
         if (changed !== undefined) end.resolve(changed);
-        return changed ?? isSame(asked);
+        const other = changed ?? isSame(asked);
+        if (other !== undefined && wantsService(asked.request, asked.conf) && idleness.lasts(ROOM_AFTER_MS))
+          end.resolve(`makes room: ${other}`);
+        return other;
       },
       logOf,
       // A runtime asks for the status all the time, whether there are pods or not.

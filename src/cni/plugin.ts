@@ -5,6 +5,7 @@ import { asCniError, CniError, errorReply, IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_
 import { parseNetConf } from "./net-conf.ts";
 import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
+import { wantsService } from "./wants-service.ts";
 
 interface Given {
   /** Standard input, where it was read already. */
@@ -56,9 +57,8 @@ async function runRequest(request: CniRequest, mark: MarkStep, isServiceSilent: 
     throw error;
   }
   mark("result printed");
-  if (conf.serviceIdleSeconds === 0) return;
-  const { startService, wantsService } = await import("./start-service.ts");
   if (!wantsService(request, conf)) return;
+  const { startService } = await import("./start-service.ts");
   startService(request, conf, process.env, log.logger);
   mark("service started");
 }

@@ -1,12 +1,13 @@
 // Which requests a service answers: those to which the plugin itself would give the same answer. All others it declines,
 // and the plugin does them.
-import { readFileSync, readlinkSync, statSync } from "node:fs";
+import { readFileSync, readlinkSync } from "node:fs";
 import type { DatastoreConfig, EtcdConfig } from "../datastore/index.ts";
-import { accessOf } from "./access.ts";
+import { accessOf, placesOfAccess, reachesKubernetes } from "./access.ts";
 import { isForeign } from "./dataplane-options.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { DatastoreSettings, NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
+import { identityFor, identityOf, seesTheSame } from "./sight.ts";
 
 export interface Asked {
   readonly request: CniRequest;
@@ -53,6 +54,7 @@ function kindOf({ type, etcdEndpoints, etcdDiscoverySrv, sqlitePath }: Datastore
 const OTHER_NETWORK = "the plugin runs in another network namespace";
 const OTHER_FILE = "the network is in another file";
 const OTHER_FILES = "the plugin sees other files";
+const OTHER_NAME = "the plugin's host has another name";
 
 /** A server belongs to one cluster: one that both name is enough. */
 function isSameEtcd(ours: EtcdConfig, theirs: DatastoreSettings): boolean {
@@ -71,8 +73,7 @@ function sameFile(path: string): (named: string, pid: number | undefined) => boo
   return (named, pid) => {
     if (identityOf(path) !== opened) return false;
     if (named === "") return true;
-    if (pid !== undefined && identityOf(placeOf(pid, "root")) !== undefined)
-      return identityOf(`${placeOf(pid, named.startsWith("/") ? "root" : "cwd")}/${named}`) === opened;
+    if (pid !== undefined && identityOf(rootOf(pid)) !== undefined) return identityFor(pid, named) === opened;
     return named === path && path.startsWith("/"); // in its folder another file may have this name
   };
 }
@@ -83,21 +84,27 @@ function sameFile(path: string): (named: string, pid: number | undefined) => boo
  */
 export function sameScope(conf: NetConf): Scope {
   const access = accessOf(conf, {});
-  const own = (["net", "mnt"] as const).map((kind) => ({ kind, namespace: ownNamespace(kind) }));
+  const own = (["net", "uts"] as const).map((kind) => ({ kind, namespace: ownNamespace(kind) }));
+  const mounts = ownNamespace("mnt");
   const root = identityOf("/");
   return ({ conf: theirs, pid }) => {
     for (const { kind, namespace } of own)
-      if (namespaceOf(pid, kind) !== namespace) return kind === "net" ? OTHER_NETWORK : OTHER_FILES;
-    if (pid === undefined || identityOf(placeOf(pid, "root")) !== root) return OTHER_FILES; // by chroot
+      if (namespaceOf(pid, kind) !== namespace) return kind === "net" ? OTHER_NETWORK : OTHER_NAME;
+    if (pid === undefined || identityOf(rootOf(pid)) !== root) return OTHER_FILES; // by chroot
     try {
-      return accessOf(theirs, environmentOf(pid)) === access ? undefined : "the network is in another datastore";
+      if (accessOf(theirs, environmentOf(pid)) !== access) return "the network is in another datastore";
     } catch {
       return "its datastore cannot be told"; // the plugin says why
     }
+    return namespaceOf(pid, "mnt") === mounts || findsAll(pid, theirs) ? undefined : OTHER_FILES;
   };
 }
 
-type NamespaceKind = "net" | "mnt";
+/** What a kubeconfig names can be in many places. */
+const findsAll = (pid: number, conf: NetConf): boolean =>
+  !reachesKubernetes(conf, {}) && seesTheSame(pid, conf, placesOfAccess(conf, {}));
+
+type NamespaceKind = "net" | "mnt" | "uts";
 const ownNamespace = (kind: NamespaceKind): string => readlinkSync(`/proc/self/ns/${kind}`);
 
 function namespaceOf(pid: number | undefined, kind: NamespaceKind): string | undefined {
@@ -120,15 +127,4 @@ function environmentOf(pid: number | undefined): Environment {
   );
 }
 
-/** Where a process begins to look for a path: one that is absolute, or any other. */
-const placeOf = (pid: number, place: "root" | "cwd"): string => `/proc/${pid}/${place}`;
-
-/** Which file is at the path: device and inode. */
-export function identityOf(path: string): string | undefined {
-  try {
-    const { dev, ino } = statSync(path);
-    return `${dev}:${ino}`;
-  } catch {
-    return undefined;
-  }
-}
+const rootOf = (pid: number): string => `/proc/${pid}/root`;

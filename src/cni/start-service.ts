@@ -1,5 +1,4 @@
-// Starting the node-local service where no agent answers and the network's configuration wishes it
-// (`service_idle_seconds`): the last thing a plugin does, when its own answer is printed. What it starts has nothing of the
+// Starting the node-local service where no agent answers and the call is one for it (`wants-service.ts`): the last thing a plugin does, when its own answer is printed. What it starts has nothing of the
 // caller: no session, no descriptor, no folder, no environment but where programs lie. Many plugins at once start one.
 import { BUILD } from "../lib/build.ts";
 import { describeError, type Logger } from "../lib/log.ts";
@@ -9,12 +8,6 @@ import type { NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
 import { notForServices } from "./scope.ts";
 import { socketNamed } from "./service-client.ts";
-
-/** For which commands a service is worth it: STATUS is asked all the time, whether there are pods or not. */
-const STARTING: ReadonlySet<string> = new Set(["ADD", "DEL", "CHECK", "GC"]);
-
-export const wantsService = ({ program, command }: CniRequest, conf: NetConf): boolean =>
-  conf.serviceIdleSeconds > 0 && program === "calico" && STARTING.has(command);
 
 /** Never fails and never waits: without a service the next call is as this one was. */
 export function startService(request: CniRequest, conf: NetConf, env: Environment, log: Logger): void {
@@ -29,7 +22,6 @@ export function startService(request: CniRequest, conf: NetConf, env: Environmen
 function tryStart(request: CniRequest, conf: NetConf, env: Environment): string | undefined {
   const { config } = request;
   const path = socketNamed(config);
-  if (path === "") return "the configuration wants none";
   if (!path.startsWith("/")) return "the socket's path does not begin at the root";
   const useless = notForServices({ request, conf });
   if (useless !== undefined) return useless;

@@ -42,6 +42,8 @@ export interface CallOptions {
   readonly killAfterMs?: number;
   /** Runs it among the machine's own files instead of files of the host's own: all such calls see the same. */
   readonly isAmongUs?: boolean;
+  /** With `isAmongUs`: in a mount namespace of its own, in which nothing is mounted otherwise. */
+  readonly hasOwnMounts?: boolean;
   /** Kills it right after so many calls of one kind to the kernel (strace's names). */
   readonly killAfterCall?: { readonly name: string; readonly count: number };
 }
@@ -190,9 +192,10 @@ export class CniHost implements AsyncDisposable {
     };
     const { killAfterCall: kill } = options;
     const inject = kill && ["-e", `trace=${kill.name}`, "-e", `inject=${kill.name}:signal=SIGKILL:when=${kill.count}`];
+    const [program = "", ...args] = options.hasOwnMounts === true ? ["unshare", "-m", file] : [file];
     const child =
       inject === undefined
-        ? (options.isAmongUs === true ? this.startAmongUs : this.start).call(this, file, [], env)
+        ? (options.isAmongUs === true ? this.startAmongUs : this.start).call(this, program, args, env)
         : this.start("strace", ["-f", "-qq", "-o", "/dev/null", ...inject, file], env);
     const result = collect(child);
     child.stdin?.on("error", () => {});

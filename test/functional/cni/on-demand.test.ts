@@ -126,12 +126,21 @@ describe.skipIf(!canRun)("a service on demand", () => {
       expect(readdirSync(host.folder).filter((name) => name.startsWith("cni.sock"))).toEqual([]);
     }, 60_000);
 
-  test("is not started unless the configuration wishes it, nor by what is asked all the time, nor for what failed", async () => {
+  test("comes without being asked for, for ten seconds", async () => {
+    await using host = await CniHost.create();
+    using demand = new OnDemand(host, 60, { service_idle_seconds: undefined });
+    const pid = await demand.started();
+    expect(readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")).toContain("10");
+    expect(demand.log()).toContain("idleSeconds=10");
+    expect(await leftOf(host)).toEqual(NOTHING);
+  }, 60_000);
+
+  test("is not started where the configuration wants none, nor by what is asked all the time, nor for what failed", async () => {
     await using host = await CniHost.create();
     using demand = new OnDemand(host);
     const pod = host.pod();
     const status = { cniVersion: "1.1.0" };
-    for (const conf of [{ service_idle_seconds: 0 }, { service_idle_seconds: undefined }, { service_socket: "" }]) {
+    for (const conf of [{ service_idle_seconds: 0 }, { service_socket: "" }]) {
       expect(await demand.add(pod, { conf })).toMatchObject({ code: 0 });
       expect(await demand.del(pod, { conf })).toMatchObject({ code: 0 });
     }
@@ -204,29 +213,65 @@ describe.skipIf(!canRun)("a service on demand", () => {
     using demand = new OnDemand(host);
     const pid = await demand.started();
     const before = demand.served().length;
-    const elsewhere = { conf: { sqlite_path: other.sqlitePath } };
+    const unasked = { service_idle_seconds: 0 }; // who wants one of its own would be made room for
+    const elsewhere = { conf: { ...unasked, sqlite_path: other.sqlitePath } };
     const pod = host.pod();
     expect(await demand.add(pod, elsewhere)).toMatchObject({ code: 0 });
     expect([await host.allocations(), (await other.allocations()).length]).toEqual([[], 1]);
     expect(await demand.del(pod, elsewhere)).toMatchObject({ code: 0 });
     // The other host's plugin finds the same socket, but its wires belong into its own namespace.
     const theirs = other.pod();
-    const conf = { ...demand.conf, sqlite_path: host.sqlitePath };
+    const conf = { ...demand.conf, ...unasked, sqlite_path: host.sqlitePath };
     expect(await other.add(theirs, { conf, isAmongUs: true })).toMatchObject({ code: 0 });
     expect([host.workloadLinks(), other.workloadLinks().length]).toEqual([[], 1]);
     expect(await other.del(theirs, { conf, isAmongUs: true })).toMatchObject({ code: 0 });
     // And who sees other files may see another one at the same path.
     const mounted = host.pod();
-    expect(await demand.add(mounted, { isAmongUs: false })).toMatchObject({ code: 0 });
-    expect(await demand.del(mounted, { isAmongUs: false })).toMatchObject({ code: 0 });
+    expect(await demand.add(mounted, { isAmongUs: false, conf: unasked })).toMatchObject({ code: 0 });
+    expect(await demand.del(mounted, { isAmongUs: false, conf: unasked })).toMatchObject({ code: 0 });
     // What the environment adds counts too, and programs of the host are not for a service.
     const ipam = { type: "host-local", subnet: "10.70.0.0/24", dataDir: `${host.folder}/hl` };
-    expect(await demand.add(pod, { conf: { ipam } })).toMatchObject({ code: 0 });
-    expect(await demand.del(pod, { conf: { ipam } })).toMatchObject({ code: 0 });
+    expect(await demand.add(pod, { conf: { ...unasked, ipam } })).toMatchObject({ code: 0 });
+    expect(await demand.del(pod, { conf: { ...unasked, ipam } })).toMatchObject({ code: 0 });
     expect(demand.served()).toHaveLength(before);
     expect(demand.running()).toEqual([pid]);
     for (const why of ["another datastore", "another network namespace", "sees other files", "program of the host"])
       expect(demand.log()).toMatch(new RegExp(`left to the plugin.* why="[^"]*${why}`));
+    expect([...(await leftOf(host)), ...(await leftOf(other))]).toEqual([...NOTHING, ...NOTHING]);
+  }, 60_000);
+
+  test("serves who has mounts of its own, but the same files", async () => {
+    await using host = await CniHost.create();
+    using demand = new OnDemand(host);
+    const pid = await demand.started();
+    const before = demand.served().length;
+    const pod = host.pod();
+    for (const command of ["ADD", "DEL"])
+      expect(await demand.call(command, pod, { hasOwnMounts: true })).toMatchObject({ code: 0 });
+    expect(demand.served()).toHaveLength(before + 2);
+    expect(demand.running()).toEqual([pid]);
+    expect(await leftOf(host)).toEqual(NOTHING);
+  }, 60_000);
+
+  test("makes room for another network's once the calls of its own pause", async () => {
+    await using host = await CniHost.create();
+    await using other = await CniHost.create();
+    using demand = new OnDemand(host);
+    const pid = await demand.started();
+    const elsewhere = { conf: { sqlite_path: other.sqlitePath } };
+    const pods = [host.pod(), host.pod()] as const;
+    // Every call of another network is done by the plugin; the one after the pause has a service follow it.
+    const next = await eventually(async () => {
+      expect(await demand.add(pods[0], elsewhere)).toMatchObject({ code: 0 });
+      expect(await demand.del(pods[0], elsewhere)).toMatchObject({ code: 0 });
+      return demand.running().find((running) => running !== pid) === undefined ? undefined : demand.listening();
+    });
+    expect(demand.running()).toEqual([next]);
+    expect(demand.log()).toContain('why="makes room: the network is in another datastore"');
+    const before = demand.served().length;
+    expect(await demand.add(pods[1], elsewhere)).toMatchObject({ code: 0 });
+    expect(await demand.del(pods[1], elsewhere)).toMatchObject({ code: 0 });
+    expect(demand.served()).toHaveLength(before + 2);
     expect([...(await leftOf(host)), ...(await leftOf(other))]).toEqual([...NOTHING, ...NOTHING]);
   }, 60_000);
 
@@ -235,7 +280,7 @@ describe.skipIf(!canRun)("a service on demand", () => {
     using demand = new OnDemand(host, 3);
     await demand.started();
     const pod = host.pod();
-    const conf = { service_idle_seconds: undefined };
+    const conf = { service_idle_seconds: 0 };
     let calls = 0;
     for (; demand.running().length > 0; calls++) {
       expect(await demand.call(calls % 2 === 0 ? "ADD" : "DEL", pod, { conf })).toMatchObject({ code: 0 });

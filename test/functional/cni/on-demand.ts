@@ -1,4 +1,4 @@
-// A test's host whose network wishes a service on demand: its calls, and the processes they start.
+// A test's host whose network has a service on demand: its calls, and the processes they start.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "../../../src/lib/testing/eventually.ts";

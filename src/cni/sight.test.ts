@@ -1,0 +1,45 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
+import { afterAll, describe, expect, test } from "bun:test";
+import { parseNetConf } from "./net-conf.ts";
+import { identityFor, identityOf, seesTheSame } from "./sight.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "cni-sight-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+mkdirSync(join(folder, "real/deep"), { recursive: true });
+writeFileSync(join(folder, "real/deep/file"), "");
+symlinkSync(join(folder, "real"), join(folder, "absolute"));
+symlinkSync("real/deep", join(folder, "relative"));
+symlinkSync("../../absolute/deep", join(folder, "real/deep/winding"));
+symlinkSync("loop", join(folder, "loop"));
+
+describe("a process finds what is there", () => {
+  const real = identityOf(join(folder, "real/deep/file"));
+  for (const path of [
+    "real/deep/file",
+    "absolute/deep/file",
+    "relative/file",
+    "relative/../deep/./file",
+    "real/deep/winding/winding/file",
+    "real//deep/file",
+  ])
+    test(path, () => {
+      expect(identityFor(process.pid, join(folder, "/"))).toBe(identityOf(folder));
+      expect(identityFor(process.pid, `${folder}/${path}`)).toBe(real);
+      expect(identityFor(process.pid, `${relative(process.cwd(), folder)}/${path}`)).toBe(real);
+    });
+
+  test("nothing at a name that is nobody's, below a file, in a loop, or of a process that is gone", () => {
+    for (const path of ["none", "real/deep/file/x", "loop", "loop/x"])
+      expect([path, identityFor(process.pid, join(folder, path))]).toEqual([path, undefined]);
+    expect(identityFor(2 ** 22 + 1, folder)).toBeUndefined();
+  });
+});
+
+test("who sees the same files is told from who sees nothing", () => {
+  const conf = parseNetConf({ name: "n", log_file_path: join(folder, "log") });
+  expect(seesTheSame(process.pid, conf, [join(folder, "db")])).toBeTrue();
+  expect(seesTheSame(2 ** 22 + 1, conf, [join(folder, "db")])).toBeFalse();
+  expect(seesTheSame(process.pid, conf, ["db"])).toBeFalse(); // in its own folder it may be another
+});
