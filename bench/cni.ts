@@ -1,9 +1,10 @@
-// ADD and DEL of one pod from exec to exit, and 30 of each at once: our plugin alone, through the node-local service, and
-// through one that the plugin's own first call has started, on SQLite and on etcd, beside Debian's ptp with host-local, all
-// in one run and interleaved. The wait for policy is not
-// included: no agent runs. Pods and host are network namespaces of the benchmark's own. Each contestant is a node of its
-// own, and no call begins before the kernel is done with the last one: it goes on burying a link after our DEL has
-// returned, and would make the next contestant wait for it.
+// ADD and DEL of one pod from exec to exit, 30 of each at once, and 30 in a row, all in one run and interleaved, on SQLite
+// and on etcd, beside Debian's ptp with host-local. Of ours there are three kinds: the plugin as it comes, with nothing else
+// on the host (its first call starts a service, which the others find); the plugin beside the node agent's service; and the
+// plugin told to start none, which does all of its work itself. The wait for policy is not included: no agent runs. Pods and
+// host are network namespaces of the benchmark's own. Each contestant is a node of its own. One by one, no call begins
+// before the kernel is done with the last one: it goes on burying a link after our DEL has returned, and would make the next
+// contestant wait for it. In a row, a contestant's own calls follow each other at once, as on a node.
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,7 +36,16 @@ interface Contestant {
   readonly serviceEnv?: Readonly<Record<string, string>>;
   readonly bursts: number[];
   readonly delBursts: number[];
+  readonly addRow: number[];
+  readonly delRow: number[];
 }
+
+/** Ends the names of those that do all of their work themselves. */
+const ALONE = ", no service";
+const WIDTH = 18;
+
+/** Of ptp's own time: ADD, DEL, 30 at once. */
+const BUDGET = { add: 0.8, del: 0.5, burst: 1 };
 
 if (process.env["BENCH_CNI_SEED"] === "1") {
   await seed(configFromEnvironment(process.env));
@@ -78,11 +88,12 @@ try {
       contestant.bursts.push(await burst(contestant, "ADD"));
       contestant.delBursts.push(await burst(contestant, "DEL"));
     }
+  for (const contestant of contestants) await inARow(contestant);
   report(contestants, start);
   for (const { name, onDemand, service } of contestants)
     if (onDemand !== undefined && servicesOf(onDemand)[0] !== service)
       throw new Error(`${name}: its service has ended`);
-  for (const contestant of contestants.slice(1)) if (contestant.onDemand === undefined) await breakDown(contestant); // its steps are those of the other services
+  for (const contestant of contestants.slice(1)) if (contestant.onDemand === undefined) await breakDown(contestant); // else its steps are those of the other services
 } finally {
   await tidy();
 }
@@ -101,7 +112,7 @@ async function tidy(): Promise<void> {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** The first call of a contestant on demand has started its service: waits until that listens, and says what it took. */
+/** The first call of a plugin as it comes has started its service: waits until that listens, and says what it took. */
 async function awaitOnDemand(contestant: Contestant, firstCallMs: number): Promise<void> {
   const { name, onDemand } = contestant;
   if (onDemand === undefined || contestant.service !== undefined) return;
@@ -131,6 +142,13 @@ function servicesOf(socket: string): number[] {
   });
 }
 
+async function inARow(contestant: Contestant): Promise<void> {
+  settle();
+  const row = pods.slice(0, BURST);
+  for (const pod of row) contestant.addRow.push((await call(contestant, "ADD", pod)).took);
+  for (const pod of row) contestant.delRow.push((await call(contestant, "DEL", pod)).took);
+}
+
 async function burst(contestant: Contestant, command: "ADD" | "DEL"): Promise<number> {
   settle();
   const began = performance.now();
@@ -148,21 +166,36 @@ function report(contestants: readonly Contestant[], start: number): void {
     const cell = (list: readonly number[], theirs: readonly number[]) => {
       // The best tenth shows what a busy machine hides.
       const [p10, p50, p95] = [percentile(list, 0.1), percentile(list, 0.5), percentile(list, 0.95)];
-      const ratios = [p50 / percentile(theirs, 0.5), p10 / percentile(theirs, 0.1)].map((ratio) => ratio.toFixed(2));
+      const ratios = [ratio(list, theirs), p10 / percentile(theirs, 0.1)].map((each) => each.toFixed(2));
       const times = `p10 ${p10.toFixed(1)} p50 ${p50.toFixed(1)} p95 ${p95.toFixed(1)} ms`;
       return `${times} (ratio ${ratios[0]}, of p10 ${ratios[1]})`;
     };
     const mean = (list: readonly number[]): number => list.reduce((sum, each) => sum + each, 0) / list.length;
     const cpu = `CPU of both ${mean(c.cpu).toFixed(1)} ms (ratio ${(mean(c.cpu) / mean(peer.cpu)).toFixed(2)})`;
-    const together = (ours: readonly number[], theirs: readonly number[]): string => {
-      const ratio = percentile(ours, 0.5) / percentile(theirs, 0.5);
-      return `${percentile(ours, 0.5).toFixed(0)} ms (ratio ${ratio.toFixed(2)})`;
-    };
+    const together = (ours: readonly number[], theirs: readonly number[]): string =>
+      `${percentile(ours, 0.5).toFixed(0)} ms (ratio ${ratio(ours, theirs).toFixed(2)})`;
     const atOnce = `at once ${together(c.bursts, peer.bursts)}, DEL ${together(c.delBursts, peer.delBursts)}`;
-    console.log(
-      `cni: ${c.name.padEnd(18)} ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}  ${atOnce}  ${cpu}`,
-    );
+    const row = `in a row ${inRow(c.addRow, peer.addRow)}, DEL ${inRow(c.delRow, peer.delRow)}`;
+    const times = `ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}`;
+    console.log(`cni: ${c.name.padEnd(WIDTH)} ${times}  ${atOnce}  ${row}  ${cpu}`);
   }
+  const { add, del, burst: together } = BUDGET;
+  console.log(`cni: budget, of ptp's: ADD ${add}, DEL ${del}, ${BURST} at once ${together}`);
+  for (const c of contestants.slice(1)) {
+    const ratios = [ratio(c.add, peer.add), ratio(c.del, peer.del), ratio(c.bursts, peer.bursts)] as const;
+    const isMet = ratios[0] <= add && ratios[1] <= del && ratios[2] <= together;
+    const isAsked = !c.name.endsWith(ALONE);
+    const verdict = isMet ? "met" : isAsked ? "NOT MET" : "not met, nor asked of it";
+    console.log(`cni: ${c.name.padEnd(WIDTH)} ${ratios.map((each) => each.toFixed(2)).join(", ")}: ${verdict}`);
+  }
+}
+
+function ratio(ours: readonly number[], theirs: readonly number[]): number {
+  return percentile(ours, 0.5) / percentile(theirs, 0.5);
+}
+
+function inRow(ours: readonly number[], theirs: readonly number[]): string {
+  return `${percentile(ours, 0.5).toFixed(1)} ms (ratio ${ratio(ours, theirs).toFixed(2)})`;
 }
 
 /** Again, with the times of the steps written down; that costs a little, so these calls are not counted above. */
@@ -184,7 +217,7 @@ async function breakDown(contestant: Contestant): Promise<void> {
       await timed(command, pod);
     }
   for (const command of ["ADD", "DEL"])
-    console.log(`cni: ${contestant.name.padEnd(18)} ${command} ms: ${describeSteps(file, command, called)}`);
+    console.log(`cni: ${contestant.name.padEnd(WIDTH)} ${command} ms: ${describeSteps(file, command, called)}`);
 }
 
 /** Returns when the kernel has time for changes to links: they happen one after the other, machine-wide. */
@@ -208,24 +241,27 @@ async function prepare(): Promise<Contestant[]> {
     cpu: [],
     bursts: [],
     delBursts: [],
+    addRow: [],
+    delRow: [],
   });
   const served = async (name: string, conf: Record<string, unknown>, serviceEnv: Record<string, string>) => {
     const socket = join(folder, `${name}.sock`);
     const service = await startService(socket, serviceEnv);
     return { ...contestant(name, calico, { ...conf, nodename: "n2", service_socket: socket }), service, serviceEnv };
   };
-  const onDemand = (name: string, conf: Record<string, unknown>): Contestant => {
+  /** A socket of its own: the usual one is the machine's. */
+  const asItComes = (name: string, conf: Record<string, unknown>): Contestant => {
     const socket = join(folder, `${name}.sock`);
-    const wish = { service_socket: socket, service_idle_seconds: 120 };
-    return { ...contestant(name, calico, { ...conf, nodename: "n3", ...wish }), onDemand: socket };
+    return { ...contestant(name, calico, { ...conf, nodename: "n3", service_socket: socket }), onDemand: socket };
   };
+  const alone = (name: string, conf: Record<string, unknown>): Contestant =>
+    contestant(`${name}${ALONE}`, calico, { ...conf, service_idle_seconds: 0 });
   const ipam = { type: "host-local", subnet: "10.88.0.0/16", dataDir: join(folder, "host-local") };
   const list = [contestant("ptp+host-local", join(STOCK, "ptp"), { type: "ptp", name: "ptp", ipMasq: false, ipam })];
   const sqlite = { datastore_type: "sqlite", sqlite_path: join(folder, "calico.db") };
   await seed({ datastoreType: "sqlite", sqlitePath: sqlite.sqlite_path });
-  list.push(contestant("sqlite", calico, sqlite));
   const sqliteEnv = { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: sqlite.sqlite_path };
-  list.push(await served("sqlite, service", sqlite, sqliteEnv), onDemand("sqlite, on demand", sqlite));
+  list.push(asItComes("sqlite", sqlite), await served("sqlite, service", sqlite, sqliteEnv), alone("sqlite", sqlite));
   if (Bun.which("etcd") === null) {
     console.log("cni: etcd is not installed, its rows are left out");
     return list;
@@ -235,8 +271,7 @@ async function prepare(): Promise<Contestant[]> {
   const etcd = { datastore_type: "etcdv3", etcd_endpoints: endpoint };
   const etcdEnv = { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint };
   await seedInside(etcdEnv);
-  list.push(contestant("etcd", calico, etcd));
-  list.push(await served("etcd, service", etcd, etcdEnv), onDemand("etcd, on demand", etcd));
+  list.push(asItComes("etcd", etcd), await served("etcd, service", etcd, etcdEnv), alone("etcd", etcd));
   return list;
 }
 
