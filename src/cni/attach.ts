@@ -1,6 +1,6 @@
 // The steps both kinds of ADD share: wire and addresses side by side, endpoint, result, and the way back.
 import { type NetworkNamespace, openRouteKernel, removeLink } from "../kernel/index.ts";
-import type { IpNetwork } from "../lib/ip.ts";
+import type { IpNetwork, IpVersion } from "../lib/ip.ts";
 import type { Booking } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
@@ -8,7 +8,7 @@ import { type AddressRequest, Wire, type WireRequest } from "./datapath.ts";
 import { deleteEndpoint, type EndpointDraft, endpointEntry, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
 import type { ForeignWorkload } from "./grpc-dataplane.ts";
 import { hostInterfaceName } from "./identity.ts";
-import { ipamDel } from "./ipam-delegation.ts";
+import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
 import { onStore } from "./ipam-plugin.ts";
 import type { NetConf } from "./net-conf.ts";
 import { createProfile } from "./profile.ts";
@@ -54,6 +54,8 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   const early = await Wire.make(host, wanted, context.log);
   let wire = early && keep(early);
   context.mark("wire made");
+  const likely = likelyVersions(conf);
+  if (likely.length > 0) wire?.bringUp(likely, conf.allowIpForwarding); // while the datastore answers
   const { assigned } = await plan.booking;
   context.mark("address assigned");
   wire ??= keep(await Wire.replace(host, wanted, context.log));
@@ -63,6 +65,12 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   context.mark("wire up");
   return { hostName, mac: wire.mac, assigned, networks };
 }
+
+/** Of which families a pod's addresses are unless it asks for some of its own; none when others assign them. */
+const likelyVersions = ({ ipam }: NetConf): IpVersion[] =>
+  ipam.type === CALICO_IPAM
+    ? ([4, 6] as const).filter((version) => (version === 4 ? ipam.assignIpv4 : ipam.assignIpv6))
+    : [];
 
 function wireRequest(context: CniContext, plan: AttachPlan, hostName: string, netns: NetworkNamespace): WireRequest {
   const { conf, identity, request } = context;

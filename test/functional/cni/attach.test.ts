@@ -1,10 +1,14 @@
 // ADD and DEL as a runtime calls them: the pod's wire, its addresses, what is stored, and that nothing stays.
+import { writeFileSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { openProber } from "./reach.ts";
 import { canRun, CniHost, k8s } from "./cni-host.ts";
 
 const DUAL = { ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
+
+const beRouter = (host: CniHost): void =>
+  host.handle.run(() => writeFileSync("/proc/sys/net/ipv6/conf/all/forwarding", "1"));
 
 describe.skipIf(!canRun)("ADD", () => {
   test("CI-017 CI-018 CI-020 CI-021 a dual-stack pod has its wire, gateway, routes and addresses", async () => {
@@ -68,7 +72,7 @@ describe.skipIf(!canRun)("ADD", () => {
 
   test("two pods of one host reach each other by IPv4 and IPv6 after nothing but ADD", async () => {
     await using host = await CniHost.create();
-    host.handle.run(() => require("node:fs").writeFileSync("/proc/sys/net/ipv6/conf/all/forwarding", "1")); // a router's
+    beRouter(host);
     const [a, b] = [host.pod(), host.pod()];
     const results = [await host.add(a, { conf: DUAL }), await host.add(b, { conf: DUAL })];
     const [, to] = results.map((run) =>
@@ -82,6 +86,34 @@ describe.skipIf(!canRun)("ADD", () => {
       return outcome.every((line) => line.endsWith(" reached"));
     }, 20_000);
     expect(outcome).toEqual(to!.map((address) => `${address} reached`));
+  });
+
+  test("a pod that asks for an address of the other family has a wire for that one", async () => {
+    await using host = await CniHost.create();
+    const [a, b] = [host.pod(), host.pod()];
+    beRouter(host);
+    const want = ["fd00:65::11", "fd00:65::12"] as const;
+    const asked = (address: string) => ({ env: { CNI_ARGS: `IP=${address}` } }); // the network gives out IPv4
+    expect(await host.add(a, asked(want[0]))).toMatchObject({
+      code: 0,
+      json: { ips: [{ address: `${want[0]}/128` }] },
+    });
+    expect(await host.add(b, asked(want[1]))).toMatchObject({
+      code: 0,
+      json: { ips: [{ address: `${want[1]}/128` }] },
+    });
+    using prober = openProber([a, b]);
+    let outcome: string[] = [];
+    await eventually(async () => {
+      outcome = await prober.reach(a, b, [want[1]]);
+      return outcome.every((line) => line.endsWith(" reached"));
+    });
+    expect(outcome).toEqual([`${want[1]} reached`]);
+    for (const key of ["accept_dad", "proxy_ndp", "forwarding"] as const)
+      expect([key, host.read("net", "ipv6", "conf", host.workloadLinks()[0]!, key)]).toEqual([
+        key,
+        key === "accept_dad" ? "0" : "1",
+      ]);
   });
 
   test("CI-045 the endpoint, its profile and the allocation are stored as the original stores them", async () => {

@@ -174,6 +174,7 @@ export class CniHost implements AsyncDisposable {
       nodename_file_optional: true,
       log_level: "error",
       service_socket: "",
+      service_idle_seconds: 0,
       ipam_lock_file: join(this.folder, "run/ipam.lock"),
       ipam: { type: "calico-ipam" },
       ...more,
