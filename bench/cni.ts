@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chooseDatastore, configFromEnvironment, type Datastore, openDatastore } from "../src/datastore/index.ts";
 import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRouteKernel } from "../src/kernel/index.ts";
+import { budgetLines, noTimes, reportLines, type Times } from "./cni-report.ts";
 import { type Called, describeSteps } from "./cni-steps.ts";
 import { API_VERSION, type KindName, type Resource } from "../src/model/index.ts";
 import { percentile } from "./support/percentile.ts";
@@ -21,31 +22,15 @@ const BURSTS = 3;
 const DIST = join(import.meta.dir, "../dist");
 const STOCK = "/usr/lib/cni";
 
-interface Contestant {
-  readonly name: string;
+interface Contestant extends Times {
   readonly bin: string;
   readonly conf: Record<string, unknown>;
-  readonly add: number[];
-  readonly del: number[];
-  /** Processor time of ADD and DEL together, its service's included: what a busy machine cannot blur. */
-  readonly cpu: number[];
   /** Process of the service. */
   service?: number;
   /** Where the service listens that its first call starts. */
   readonly onDemand?: string;
   readonly serviceEnv?: Readonly<Record<string, string>>;
-  readonly bursts: number[];
-  readonly delBursts: number[];
-  readonly addRow: number[];
-  readonly delRow: number[];
 }
-
-/** Ends the names of those that do all of their work themselves. */
-const ALONE = ", no service";
-const WIDTH = 18;
-
-/** Of ptp's own time: ADD, DEL, 30 at once. */
-const BUDGET = { add: 0.8, del: 0.5, burst: 1 };
 
 if (process.env["BENCH_CNI_SEED"] === "1") {
   await seed(configFromEnvironment(process.env));
@@ -63,9 +48,20 @@ try {
   using kernel = openRouteKernel(host);
   kernel.links.set("lo", { up: true });
   for (const pod of pods) createNamedNamespace(pod);
+  console.log(`cni: ${PODS} pods one by one, ${BURST} at once (median of ${BURSTS}), ${BURST} in a row`);
+  console.log(`cni: the executable alone starts and ends in ${(await bareStart()).toFixed(1)} ms`);
+  const { usual, alone } = await prepare();
+  await compete([ptp(), ...usual], "asked");
+  // Apart: each of their calls takes the caches from those that come after it.
+  await compete([ptp(), ...alone], "not asked");
+  for (const contestant of [...usual, ...alone]) if (contestant.onDemand === undefined) await breakDown(contestant); // else its steps are those of the other services
+} finally {
+  await tidy();
+}
+
+async function compete(all: readonly Contestant[], budget: "asked" | "not asked"): Promise<void> {
   const only = process.env["BENCH_CNI_ONLY"]?.split(";");
-  const contestants = (await prepare()).filter(({ name }, i) => i === 0 || only === undefined || only.includes(name));
-  const start = await bareStart();
+  const contestants = all.filter(({ name }, i) => i === 0 || only === undefined || only.includes(name));
   for (const contestant of contestants)
     for (const pod of pods.slice(0, 5)) {
       const first = await call(contestant, "ADD", pod); // the service gets warm, files are read
@@ -89,13 +85,11 @@ try {
       contestant.delBursts.push(await burst(contestant, "DEL"));
     }
   for (const contestant of contestants) await inARow(contestant);
-  report(contestants, start);
   for (const { name, onDemand, service } of contestants)
     if (onDemand !== undefined && servicesOf(onDemand)[0] !== service)
       throw new Error(`${name}: its service has ended`);
-  for (const contestant of contestants.slice(1)) if (contestant.onDemand === undefined) await breakDown(contestant); // else its steps are those of the other services
-} finally {
-  await tidy();
+  for (const line of reportLines(contestants)) console.log(`cni: ${line}`);
+  for (const line of budgetLines(contestants, budget)) console.log(`cni: ${line}`);
 }
 
 /** Nothing is left, also of what children were just writing. */
@@ -156,48 +150,6 @@ async function burst(contestant: Contestant, command: "ADD" | "DEL"): Promise<nu
   return performance.now() - began;
 }
 
-function report(contestants: readonly Contestant[], start: number): void {
-  const [peer] = contestants;
-  if (peer === undefined) return;
-  console.log(
-    `cni: ${PODS} pods one by one, ${BURST} at once (median of ${BURSTS}); the executable alone starts and ends in ${start.toFixed(1)} ms`,
-  );
-  for (const c of contestants) {
-    const cell = (list: readonly number[], theirs: readonly number[]) => {
-      // The best tenth shows what a busy machine hides.
-      const [p10, p50, p95] = [percentile(list, 0.1), percentile(list, 0.5), percentile(list, 0.95)];
-      const ratios = [ratio(list, theirs), p10 / percentile(theirs, 0.1)].map((each) => each.toFixed(2));
-      const times = `p10 ${p10.toFixed(1)} p50 ${p50.toFixed(1)} p95 ${p95.toFixed(1)} ms`;
-      return `${times} (ratio ${ratios[0]}, of p10 ${ratios[1]})`;
-    };
-    const mean = (list: readonly number[]): number => list.reduce((sum, each) => sum + each, 0) / list.length;
-    const cpu = `CPU of both ${mean(c.cpu).toFixed(1)} ms (ratio ${(mean(c.cpu) / mean(peer.cpu)).toFixed(2)})`;
-    const together = (ours: readonly number[], theirs: readonly number[]): string =>
-      `${percentile(ours, 0.5).toFixed(0)} ms (ratio ${ratio(ours, theirs).toFixed(2)})`;
-    const atOnce = `at once ${together(c.bursts, peer.bursts)}, DEL ${together(c.delBursts, peer.delBursts)}`;
-    const row = `in a row ${inRow(c.addRow, peer.addRow)}, DEL ${inRow(c.delRow, peer.delRow)}`;
-    const times = `ADD ${cell(c.add, peer.add)}  DEL ${cell(c.del, peer.del)}`;
-    console.log(`cni: ${c.name.padEnd(WIDTH)} ${times}  ${atOnce}  ${row}  ${cpu}`);
-  }
-  const { add, del, burst: together } = BUDGET;
-  console.log(`cni: budget, of ptp's: ADD ${add}, DEL ${del}, ${BURST} at once ${together}`);
-  for (const c of contestants.slice(1)) {
-    const ratios = [ratio(c.add, peer.add), ratio(c.del, peer.del), ratio(c.bursts, peer.bursts)] as const;
-    const isMet = ratios[0] <= add && ratios[1] <= del && ratios[2] <= together;
-    const isAsked = !c.name.endsWith(ALONE);
-    const verdict = isMet ? "met" : isAsked ? "NOT MET" : "not met, nor asked of it";
-    console.log(`cni: ${c.name.padEnd(WIDTH)} ${ratios.map((each) => each.toFixed(2)).join(", ")}: ${verdict}`);
-  }
-}
-
-function ratio(ours: readonly number[], theirs: readonly number[]): number {
-  return percentile(ours, 0.5) / percentile(theirs, 0.5);
-}
-
-function inRow(ours: readonly number[], theirs: readonly number[]): string {
-  return `${percentile(ours, 0.5).toFixed(1)} ms (ratio ${ratio(ours, theirs).toFixed(2)})`;
-}
-
 /** Again, with the times of the steps written down; that costs a little, so these calls are not counted above. */
 async function breakDown(contestant: Contestant): Promise<void> {
   const file = join(folder, `${contestant.name}.times`);
@@ -217,7 +169,7 @@ async function breakDown(contestant: Contestant): Promise<void> {
       await timed(command, pod);
     }
   for (const command of ["ADD", "DEL"])
-    console.log(`cni: ${contestant.name.padEnd(WIDTH)} ${command} ms: ${describeSteps(file, command, called)}`);
+    console.log(`cni: ${contestant.name.padEnd(18)} ${command} ms: ${describeSteps(file, command, called)}`);
 }
 
 /** Returns when the kernel has time for changes to links: they happen one after the other, machine-wide. */
@@ -230,20 +182,18 @@ function containerId(pod: string): string {
   return `c${pod.replaceAll("-", "")}`;
 }
 
-async function prepare(): Promise<Contestant[]> {
+function contestant(name: string, bin: string, conf: Record<string, unknown>): Contestant {
+  return { ...noTimes(name), bin, conf };
+}
+
+function ptp(): Contestant {
+  const ipam = { type: "host-local", subnet: "10.88.0.0/16", dataDir: join(folder, "host-local") };
+  return contestant("ptp+host-local", join(STOCK, "ptp"), { type: "ptp", name: "ptp", ipMasq: false, ipam });
+}
+
+/** Ours: as users have it, and told to do all of its work itself. */
+async function prepare(): Promise<{ readonly usual: Contestant[]; readonly alone: Contestant[] }> {
   const calico = join(DIST, "calico");
-  const contestant = (name: string, bin: string, conf: Record<string, unknown>): Contestant => ({
-    name,
-    bin,
-    conf,
-    add: [],
-    del: [],
-    cpu: [],
-    bursts: [],
-    delBursts: [],
-    addRow: [],
-    delRow: [],
-  });
   const served = async (name: string, conf: Record<string, unknown>, serviceEnv: Record<string, string>) => {
     const socket = join(folder, `${name}.sock`);
     const service = await startService(socket, serviceEnv);
@@ -255,24 +205,22 @@ async function prepare(): Promise<Contestant[]> {
     return { ...contestant(name, calico, { ...conf, nodename: "n3", service_socket: socket }), onDemand: socket };
   };
   const alone = (name: string, conf: Record<string, unknown>): Contestant =>
-    contestant(`${name}${ALONE}`, calico, { ...conf, service_idle_seconds: 0 });
-  const ipam = { type: "host-local", subnet: "10.88.0.0/16", dataDir: join(folder, "host-local") };
-  const list = [contestant("ptp+host-local", join(STOCK, "ptp"), { type: "ptp", name: "ptp", ipMasq: false, ipam })];
+    contestant(`${name}, no service`, calico, { ...conf, service_idle_seconds: 0 });
   const sqlite = { datastore_type: "sqlite", sqlite_path: join(folder, "calico.db") };
   await seed({ datastoreType: "sqlite", sqlitePath: sqlite.sqlite_path });
   const sqliteEnv = { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: sqlite.sqlite_path };
-  list.push(asItComes("sqlite", sqlite), await served("sqlite, service", sqlite, sqliteEnv), alone("sqlite", sqlite));
+  const onSqlite = [asItComes("sqlite", sqlite), await served("sqlite, service", sqlite, sqliteEnv)];
   if (Bun.which("etcd") === null) {
     console.log("cni: etcd is not installed, its rows are left out");
-    return list;
+    return { usual: onSqlite, alone: [alone("sqlite", sqlite)] };
   }
   const endpoint = "http://127.0.0.1:2379"; // inside the benchmark's own namespace
   start(["etcd", "--data-dir", join(folder, "etcd"), "--unsafe-no-fsync", "--log-level", "error"], {});
   const etcd = { datastore_type: "etcdv3", etcd_endpoints: endpoint };
   const etcdEnv = { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: endpoint };
   await seedInside(etcdEnv);
-  list.push(asItComes("etcd", etcd), await served("etcd, service", etcd, etcdEnv), alone("etcd", etcd));
-  return list;
+  const onEtcd = [asItComes("etcd", etcd), await served("etcd, service", etcd, etcdEnv)];
+  return { usual: [...onSqlite, ...onEtcd], alone: [alone("sqlite", sqlite), alone("etcd", etcd)] };
 }
 
 async function seed(config: Parameters<typeof chooseDatastore>[0]): Promise<void> {

@@ -1,0 +1,70 @@
+// What `bench/cni.ts` prints of its contestants: the first is the one the others are measured by.
+import { median, percentile } from "./support/percentile.ts";
+
+/** Milliseconds from exec to exit, unless it says otherwise. */
+export interface Times {
+  readonly name: string;
+  readonly add: number[];
+  readonly del: number[];
+  /** Processor time of ADD and DEL together, its service's included: what a busy machine cannot blur. */
+  readonly cpu: number[];
+  /** Until the last of all had ended. */
+  readonly bursts: number[];
+  readonly delBursts: number[];
+  readonly addRow: number[];
+  readonly delRow: number[];
+}
+
+export const noTimes = (name: string): Times => ({
+  name,
+  add: [],
+  del: [],
+  cpu: [],
+  bursts: [],
+  delBursts: [],
+  addRow: [],
+  delRow: [],
+});
+
+/** Of the first one's time. */
+const BUDGET = { add: 0.8, del: 0.5, bursts: 1 };
+
+export function reportLines([peer, ...others]: readonly Times[]): string[] {
+  return peer === undefined ? [] : [peer, ...others].map((each) => reportLine(each, peer));
+}
+
+function reportLine(c: Times, peer: Times): string {
+  const cell = (list: readonly number[], theirs: readonly number[]): string => {
+    const [p10, p50, p95] = [0.1, 0.5, 0.95].map((share) => percentile(list, share).toFixed(1));
+    // The best tenth shows what a busy machine hides.
+    const best = percentile(list, 0.1) / percentile(theirs, 0.1);
+    return `p10 ${p10} p50 ${p50} p95 ${p95} ms (ratio ${ratio(list, theirs)}, of p10 ${best.toFixed(2)})`;
+  };
+  const middle = (list: readonly number[], theirs: readonly number[]): string =>
+    `${median(list).toFixed(1)} ms (ratio ${ratio(list, theirs)})`;
+  return [
+    c.name.padEnd(18),
+    `ADD ${cell(c.add, peer.add)} `,
+    `DEL ${cell(c.del, peer.del)} `,
+    `at once ${middle(c.bursts, peer.bursts)}, DEL ${middle(c.delBursts, peer.delBursts)} `,
+    `in a row ${middle(c.addRow, peer.addRow)}, DEL ${middle(c.delRow, peer.delRow)} `,
+    `CPU of both ${mean(c.cpu).toFixed(1)} ms (ratio ${(mean(c.cpu) / mean(peer.cpu)).toFixed(2)})`,
+  ].join(" ");
+}
+
+/** Whether each has kept it. */
+export function budgetLines([peer, ...others]: readonly Times[], budget: "asked" | "not asked"): string[] {
+  if (peer === undefined) return [];
+  const kinds = ["add", "del", "bursts"] as const;
+  const asked = kinds.map((kind) => BUDGET[kind]).join(", ");
+  return others.map((c) => {
+    const isMet = kinds.every((kind) => median(c[kind]) / median(peer[kind]) <= BUDGET[kind]);
+    const ratios = kinds.map((kind) => ratio(c[kind], peer[kind])).join(", ");
+    const verdict = isMet ? "met" : budget === "asked" ? "NOT MET" : "not met, nor asked of it";
+    return `${c.name.padEnd(18)} ADD, DEL, at once: ${ratios} of ${peer.name}'s; budget ${asked}: ${verdict}`;
+  });
+}
+
+const ratio = (ours: readonly number[], theirs: readonly number[]): string =>
+  (median(ours) / median(theirs)).toFixed(2);
+const mean = (list: readonly number[]): number => list.reduce((sum, each) => sum + each, 0) / list.length;
