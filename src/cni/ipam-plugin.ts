@@ -12,7 +12,7 @@ import {
   type IpamMemory,
   UnknownHandle,
 } from "../ipam/index.ts";
-import { lockFile } from "../kernel/index.ts";
+import type { lockFile } from "../kernel/index.ts";
 import {
   cidrAddress,
   cidrLength,
@@ -24,14 +24,13 @@ import {
   tryParseCidr,
 } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
-import { untilAborted } from "../lib/retry.ts";
 import type { Labels } from "../model/index.ts";
 import { CniError, INTERNAL } from "./error.ts";
+import { locked } from "./host-lock.ts";
 import type { EndpointIdentity } from "./identity.ts";
 import type { IpamSettings, NetConf } from "./net-conf.ts";
 import type { CniResult } from "./result.ts";
 
-const LOCK_WAIT_MS = 60_000;
 const RELEASE_MS = 30_000;
 
 export interface IpamContext {
@@ -169,30 +168,6 @@ export async function releaseAddresses(
     const [, others = "left"] = await Promise.all(handles);
     return others;
   });
-}
-
-/** One allocation at a time per host keeps its pods out of each other's way; correctness does not depend on it. */
-function locked<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
-  const inLock = (): Promise<T> => withHostLock(context, action);
-  return context.serialise === undefined ? inLock() : context.serialise(inLock, context.signal);
-}
-
-async function withHostLock<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
-  let lock: Disposable | undefined;
-  try {
-    const take = context.hostLock ?? lockFile;
-    const long = AbortSignal.timeout(LOCK_WAIT_MS);
-    const signal = context.signal === undefined ? long : AbortSignal.any([long, context.signal]);
-    lock = await take(context.conf.ipamLockFile, { signal });
-  } catch (error) {
-    context.signal?.throwIfAborted();
-    context.log.warn("Going on without the host's IPAM lock", { file: context.conf.ipamLockFile, error });
-  }
-  try {
-    return await untilAborted(action(), context.signal);
-  } finally {
-    lock?.[Symbol.dispose]();
-  }
 }
 
 function owner({ conf, identity, now }: IpamContext) {
