@@ -16,6 +16,9 @@ const rule = (apiGroups: readonly string[], resources: readonly string[], verbs:
   verbs,
 });
 
+/** Whether the machine a pod runs lives on: the machine keeps its addresses as long. */
+const MACHINES = rule(["kubevirt.io"], ["virtualmachines", "virtualmachineinstances"], ["get"]);
+
 const IPAM = ["ipamblocks", "blockaffinities", "ipamhandles"] as const;
 /** Written by one component alone and of no interest to nodes. */
 const NOT_FOR_NODES = ["kubecontrollersconfigurations", "ipamhandles", "ipamconfigs", "ipreservations"];
@@ -61,6 +64,7 @@ export const NODE_RULES: readonly PolicyRule[] = [
   // Our part of a node stands in its annotations, a pod's addresses in the pod's.
   rule(CORE, ["nodes/status"], ["patch", "update"]),
   rule(CORE, ["pods/status"], ["patch"]),
+  MACHINES,
 ];
 
 /** In the components' own namespace only. */
@@ -75,6 +79,7 @@ export const CNI_RULES: readonly PolicyRule[] = [
   rule(CORE, ["pods/status"], ["patch"]),
   ...ADDRESSES,
   rule(CALICO, ["clusterinformations"], ["get"]),
+  MACHINES,
 ];
 
 export const TYPHA_RULES: readonly PolicyRule[] = [...FOLLOWED, ...CLUSTER_FACTS];
@@ -117,8 +122,9 @@ export const ETCD_NODE_RULES: readonly PolicyRule[] = [
   rule(CORE, ["nodes", "namespaces", "pods", "services"], READ),
   rule(["discovery.k8s.io"], ["endpointslices"], READ),
   rule(CORE, ["nodes/status"], ["patch"]),
+  MACHINES,
 ];
-export const ETCD_CNI_RULES: readonly PolicyRule[] = [rule(CORE, ["pods", "nodes", "namespaces"], ["get"])];
+export const ETCD_CNI_RULES: readonly PolicyRule[] = [rule(CORE, ["pods", "nodes", "namespaces"], ["get"]), MACHINES];
 export const ETCD_CONTROLLER_RULES: readonly PolicyRule[] = [
   rule(CORE, ["nodes", "namespaces", "pods", "serviceaccounts", "services"], READ),
   rule(CORE, ["services/status"], ["update"]),

@@ -262,6 +262,7 @@ suite("TC-I11 calico-cni-plugin: an account of its own, enough for pods' address
   expect(denied("calico-cni-plugin")).toEqual([]);
   expect(
     idle("calico-cni-plugin", [
+      ...COMMON,
       // When a block is taken from another node, or a garbage collection runs, more is read and removed.
       /crd\.projectcalico\.org\/(ipamblocks|blockaffinities|ipamhandles|ipamconfigs|ipreservations|ippools)$/,
     ]),
