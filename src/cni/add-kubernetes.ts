@@ -1,6 +1,6 @@
 // ADD for a pod. Every ADD gives new addresses (they belong to the container, not to the pod) and rebuilds the wire; the
 // old container's addresses go with its own DEL.
-import type { Also } from "../ipam/index.ts";
+import { type Also, containerHandle, UnknownHandle } from "../ipam/index.ts";
 import { type IpAddress, type IpNetwork, ipVersion, tryParseCidr } from "../lib/ip.ts";
 import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack } from "./attach.ts";
 import { book, canStoreEarly, randomMac } from "./booking.ts";
@@ -10,6 +10,7 @@ import type { EndpointDraft, StoredEndpoint, WorkloadEndpoint } from "./endpoint
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate } from "./gated-store.ts";
 import { containerRoutes } from "./host-local.ts";
+import { isLauncher } from "./identity.ts";
 import { CALICO_IPAM, ipamAdd, requireAddresses } from "./ipam-delegation.ts";
 import type { Assigned } from "./ipam-plugin.ts";
 import { baseLabels, type PodFacts, podFacts } from "./pod.ts";
@@ -60,7 +61,7 @@ export async function addKubernetes(context: CniContext, mtu: number): Promise<C
       annotations: facts?.annotations ?? {},
       ports: facts?.ports ?? [],
     };
-    const plan = { mtu, booking, routes, hostRoutes: true, workload };
+    const plan = { mtu, booking, routes, workload };
     const attached = await attach(context, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
     await finish(context, await booking, draftOf(facts, attached));
     return resultFor(context, { ...attached, mtu });
@@ -100,9 +101,11 @@ async function addressesFor(
     return withoutRoutes(ipAddrsNoIpam);
   }
   if (found !== undefined) await releaseAddressesOf(context, found);
+  let isStillElsewhere = false;
   for (const ip of ipAddrs ?? [])
     try {
-      await ipamAdd(context, settings, { ip });
+      const given = await ipamAdd(context, settings, { ip });
+      isStillElsewhere ||= given.isStillElsewhere === true;
     } catch (error) {
       throw new CniError(
         INTERNAL,
@@ -113,7 +116,7 @@ async function addressesFor(
         },
       );
     }
-  return withoutRoutes(ipAddrs ?? []);
+  return { ...withoutRoutes(ipAddrs ?? []), isStillElsewhere };
 }
 
 const withoutRoutes = (addresses: readonly IpAddress[]): CniResult => ({
@@ -124,6 +127,15 @@ const withoutRoutes = (addresses: readonly IpAddress[]): CniResult => ({
 
 /** The pod's own addresses, still held by its last container, would otherwise count as taken. */
 async function releaseAddressesOf(context: CniContext, { endpoint }: StoredEndpoint): Promise<void> {
+  if (isLauncher(context.identity)) {
+    // By the container's name, not by the addresses': a machine keeps its own.
+    await context.ipam
+      .releaseByHandle(containerHandle(context.conf.name, endpoint.spec.containerID ?? ""))
+      .catch((error: unknown) => {
+        if (!(error instanceof UnknownHandle)) throw error;
+      });
+    return;
+  }
   const addresses = (endpoint.spec.ipNetworks ?? []).flatMap((text) => tryParseCidr(text)?.split("/")[0] ?? []);
   if (addresses.length === 0) return;
   const { error } = await context.ipam.release(addresses.map((address) => ({ address: address as IpAddress })));

@@ -74,7 +74,7 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
     return await rollingBack(here, booking, async (undo) => {
       await begun;
       const workload = { labels, annotations: {}, ports: [] };
-      const plan = { mtu, booking, routes: defaultRoutes(), hostRoutes: true, workload };
+      const plan = { mtu, booking, routes: defaultRoutes(), workload };
       const attached = await attach(here, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
       await finish(here, await booking, draftOf(attached));
       return resultFor(here, { ...attached, mtu });

@@ -27,7 +27,7 @@ export interface Attached {
   readonly networks: readonly IpNetwork[];
 }
 
-export interface AttachPlan extends Omit<AddressRequest, "addresses" | "allowIpForwarding"> {
+export interface AttachPlan extends Pick<AddressRequest, "routes"> {
   readonly mtu: number;
   readonly hwAddr?: string;
   /** Addresses on their way. */
@@ -60,8 +60,12 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   context.mark("address assigned");
   wire ??= keep(await Wire.replace(host, wanted, context.log));
   const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
-  const { routes, hostRoutes } = plan;
-  await wire.addAddresses({ addresses: networks, routes, hostRoutes, allowIpForwarding: conf.allowIpForwarding });
+  await wire.addAddresses({
+    addresses: networks,
+    routes: plan.routes,
+    hostRoutes: assigned.isStillElsewhere !== true,
+    allowIpForwarding: conf.allowIpForwarding,
+  });
   context.mark("wire up");
   return { hostName, mac: wire.mac, assigned, networks };
 }

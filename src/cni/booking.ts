@@ -11,14 +11,14 @@ import { CALICO_IPAM } from "./ipam-delegation.ts";
 import { gateSignal } from "./open-context.ts";
 import { type Assigned, onStore } from "./ipam-plugin.ts";
 import { hasProfile } from "./profile.ts";
-import { type CniResult, hostNetwork } from "./result.ts";
+import { hostNetwork } from "./result.ts";
 
 export interface Booking {
   /** The endpoint this workload had before. */
   readonly existing: StoredEndpoint | undefined;
   /** Whether the network's profile is there; Kubernetes has its own. */
   readonly hasProfile: boolean;
-  readonly assigned: CniResult;
+  readonly assigned: Omit<Assigned, "also">;
   /** The new endpoint, when it was stored with the addresses. */
   readonly stored?: StoredEndpoint;
 }

@@ -6,7 +6,7 @@ import type { CniContext } from "./context.ts";
 import { isForeign } from "./dataplane-options.ts";
 import { findEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
-import { hostInterfaceName } from "./identity.ts";
+import { hostInterfaceName, isLauncher } from "./identity.ts";
 import { ipamCheck } from "./ipam-delegation.ts";
 import { parseResult } from "./result.ts";
 
@@ -20,10 +20,14 @@ export async function check(context: CniContext): Promise<void> {
   await ipamCheck(context);
   const networks = expectedNetworks(context, found.endpoint);
   if (isForeign(conf)) return; // what such a wire looks like is known to its maker, who cannot be asked
+  // To a machine that is only on its way nothing leads here yet.
+  const isElsewhere =
+    isLauncher(identity) && (await (await import("./machine-addresses.ts")).isOnItsWay(context, networks));
   using netns = context.openNetns();
   checkPod(netns, request.ifName, networks);
   using host = openRouteKernel();
-  checkHost(host, found.endpoint.spec.interfaceName ?? hostInterfaceName(identity, request.interfacePrefix), networks);
+  const hostName = found.endpoint.spec.interfaceName ?? hostInterfaceName(identity, request.interfacePrefix);
+  checkHost(host, hostName, isElsewhere ? [] : networks);
 }
 
 /** What ADD answered, when the runtime says; else what was stored. */

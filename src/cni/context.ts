@@ -2,7 +2,6 @@
 // request; nothing below asks the environment.
 import type { LinkRemover, NetworkNamespace } from "../kernel/index.ts";
 import type { IpamContext } from "./ipam-plugin.ts";
-import type { KubernetesApi } from "./kubernetes-api.ts";
 import type { CniRequest } from "./request.ts";
 import type { MarkStep } from "./step-times.ts";
 
@@ -10,8 +9,6 @@ export interface CniContext extends IpamContext {
   readonly request: CniRequest;
   /** Opens the pod's namespace: by path, or the descriptor a client passed. */
   readonly openNetns: () => NetworkNamespace;
-  /** Only asked where the configuration says Kubernetes. */
-  readonly kubernetes: () => Promise<KubernetesApi>;
   /** Whether somebody still waits for the answer; absent: always. */
   readonly isAwaited?: () => boolean;
   /** Takes pods' interfaces away where several may go together; absent: one by one. */

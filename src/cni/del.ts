@@ -4,7 +4,7 @@ import type { Also } from "../ipam/index.ts";
 import { hasErrno, removeLink } from "../kernel/index.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
-import { deleteEndpoint, deletionOf, getEndpoint, type StoredEndpoint } from "./endpoint.ts";
+import { deleteEndpoint, deletionOf, getEndpoint, isAnothers, type StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import type { ForeignDataplane } from "./grpc-dataplane.ts";
 import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
@@ -62,12 +62,10 @@ async function giveBack(context: CniContext, ready: Promise<void>): Promise<void
   throw changedTooOften();
 }
 
-/** The endpoint this container has; in Kubernetes it may belong to a newer container of the pod, and stays. */
+/** The endpoint this container has; a newer container's stays. */
 async function ownEndpoint({ store, identity }: CniContext): Promise<StoredEndpoint | undefined> {
   const found = await getEndpoint(store, identity);
-  const holder = found?.endpoint.spec.containerID ?? "";
-  const isOthers = identity.orchestrator === "k8s" && holder !== "" && holder !== identity.containerId;
-  return isOthers ? undefined : found;
+  return found === undefined || isAnothers(found, identity) ? undefined : found;
 }
 
 async function delInSteps(context: CniContext): Promise<void> {

@@ -51,6 +51,12 @@ export async function getEndpoint(store: Datastore, identity: EndpointIdentity):
   }
 }
 
+/** In Kubernetes an endpoint may belong to a newer container of the pod. */
+export function isAnothers({ endpoint }: StoredEndpoint, identity: EndpointIdentity): boolean {
+  const holder = endpoint.spec.containerID ?? "";
+  return identity.orchestrator === "k8s" && holder !== "" && holder !== identity.containerId;
+}
+
 export interface EndpointDraft {
   readonly identity: EndpointIdentity;
   readonly labels: Labels;

@@ -25,6 +25,9 @@ export class CniError extends Error {
   }
 }
 
+/** What was asked for is not there. */
+export class MissingObject extends CniError {}
+
 export interface ErrorReply {
   readonly cniVersion?: string;
   readonly code: number;

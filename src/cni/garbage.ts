@@ -2,7 +2,7 @@
 // wires, addresses. The runtime adds and deletes nothing meanwhile.
 // https://www.cni.dev/docs/spec/#gc-clean-up-any-stale-resources
 import { openRouteKernel, removeLink } from "../kernel/index.ts";
-import { UnknownHandle } from "../ipam/index.ts";
+import { isMachineHandle, UnknownHandle } from "../ipam/index.ts";
 import { workloadEndpointPrefix } from "../model/index.ts";
 import type { CniContext } from "./context.ts";
 import { isForeign } from "./dataplane-options.ts";
@@ -73,7 +73,7 @@ function findStaleWires({ conf }: CniContext, valid: ReadonlySet<string>): Stale
   });
 }
 
-/** Under this network's handles, assigned for this node. */
+/** Under this network's handles, assigned for this node. A machine's are its own, whatever became of its containers. */
 async function findLeakedHandles(
   { store, identity, conf }: CniContext,
   valid: ReadonlySet<string>,
@@ -84,6 +84,7 @@ async function findLeakedHandles(
   for (const { value } of items)
     for (const { handleId, secondary } of value.attributes) {
       if (handleId === undefined || handleId === null || !handleId.startsWith(prefix)) continue;
+      if (isMachineHandle(conf.name, handleId)) continue;
       if (secondary?.["node"] !== identity.node || valid.has(handleId.slice(prefix.length))) continue;
       const { namespace, pod: name } = secondary;
       leaked.set(handleId, {

@@ -28,6 +28,13 @@ export function identify(request: CniRequest, conf: NetConf): EndpointIdentity {
   };
 }
 
+/**
+ * Whether the pod may run a virtual machine: KubeVirt names all that do so. Told without a question, so that no other pod
+ * costs one.
+ */
+export const isLauncher = ({ orchestrator, pod }: EndpointIdentity): boolean =>
+  orchestrator === "k8s" && pod.startsWith("virt-launcher-");
+
 /** What the endpoint's name is built from. */
 export function nameFields(identity: EndpointIdentity): WorkloadNameFields {
   const { node, orchestrator, pod, containerId, endpoint } = identity;

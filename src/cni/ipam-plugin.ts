@@ -13,23 +13,15 @@ import {
   UnknownHandle,
 } from "../ipam/index.ts";
 import type { lockFile } from "../kernel/index.ts";
-import {
-  cidrAddress,
-  cidrLength,
-  type Cidr,
-  hostCidr,
-  type IpAddress,
-  type IpNetwork,
-  type IpVersion,
-  tryParseCidr,
-} from "../lib/ip.ts";
+import { cidrAddress, type Cidr, hostCidr, type IpAddress, type IpVersion, tryParseCidr } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Labels } from "../model/index.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { locked } from "./host-lock.ts";
-import type { EndpointIdentity } from "./identity.ts";
+import { type EndpointIdentity, isLauncher } from "./identity.ts";
+import type { KubernetesApi } from "./kubernetes-api.ts";
 import type { IpamSettings, NetConf } from "./net-conf.ts";
-import type { CniResult } from "./result.ts";
+import { type CniResult, resultOf } from "./result.ts";
 
 const RELEASE_MS = 30_000;
 
@@ -42,6 +34,8 @@ export interface IpamContext {
   readonly ipam: Ipam;
   /** What IPAM, and whoever writes with it, remembers from one request to the next. */
   readonly memory: IpamMemory;
+  /** Only asked where the configuration says Kubernetes. */
+  readonly kubernetes: () => Promise<KubernetesApi>;
   /** Labels of the pod's namespace, where pools may ask for them. */
   readonly namespaceLabels: () => Promise<Labels | undefined>;
   readonly log: Logger;
@@ -63,7 +57,17 @@ export interface IpamRequest {
   readonly also?: Also;
 }
 
+/** Under whose name addresses are held. */
+export interface Holder {
+  readonly handleId: string;
+  readonly attributes: Labels;
+  /** At most so many of a family. */
+  readonly maxPerHandle?: number;
+}
+
 export interface Assigned extends CniResult {
+  /** Another host has the addresses until the machine has moved: no route leads to them here before. */
+  readonly isStillElsewhere?: boolean;
   /** The revisions of what was stored with them, if it was. */
   readonly also?: readonly Revision[];
 }
@@ -75,10 +79,20 @@ export function onStore<C extends IpamContext>(context: C, store: Datastore): C 
 }
 
 export async function assignAddresses(context: IpamContext, request: IpamRequest): Promise<Assigned> {
+  const holder = containerHolder(context);
+  if (!isLauncher(context.identity)) return assign(context, request, holder);
+  const { assignToMachine } = await machineAddresses();
+  return assignToMachine(context, request, (wanted, machine) => assign(context, wanted, machine ?? holder));
+}
+
+/** Loaded only for pods that may run a machine. */
+const machineAddresses = () => import("./machine-addresses.ts");
+
+async function assign(context: IpamContext, request: IpamRequest, holder: Holder): Promise<Assigned> {
   if (request.ip !== undefined) {
     const ip = request.ip;
     await locked(context, () =>
-      context.ipam.assignAddress({ address: ip, host: context.identity.node, use: "Workload", ...owner(context) }),
+      context.ipam.assignAddress({ address: ip, host: context.identity.node, use: "Workload", ...holder }),
     );
     return resultOf([hostCidr(ip)]);
   }
@@ -105,7 +119,7 @@ export async function assignAddresses(context: IpamContext, request: IpamRequest
             use: "Workload",
             pools: pools.get(version) ?? [],
             ...(namespaceLabels === undefined ? {} : { namespaceLabels }),
-            ...owner(context),
+            ...holder,
             // With the last of them: then all are known.
             ...(also === undefined || version !== wanted.at(-1)
               ? {}
@@ -119,7 +133,8 @@ export async function assignAddresses(context: IpamContext, request: IpamRequest
     if (short !== undefined)
       throw new CniError(INTERNAL, `failed to request IPv${short.version} addresses: ${describeShortage(short)}`);
   } catch (error) {
-    await giveBack(context, assigned);
+    // What a machine has got it keeps: another of its pods may use it by now.
+    if (holder.maxPerHandle === undefined) await giveBack(context, assigned);
     throw error;
   }
   const also = assigned.at(-1)?.also;
@@ -142,7 +157,7 @@ export const legacyHandle = (identity: EndpointIdentity): string =>
   identity.orchestrator === "k8s" ? `${identity.namespace}.${identity.pod}` : identity.containerId;
 
 /**
- * Gives back all addresses of the container; having none is fine.
+ * Gives back all addresses of the container; having none is fine. A machine's it leaves to the machine.
  * @param also to be written with that, where the datastore can; the result tells what became of it
  */
 export async function releaseAddresses(
@@ -159,7 +174,7 @@ export async function releaseAddresses(
       throw error;
     }
   };
-  return locked(context, async () => {
+  const outcome = await locked(context, async () => {
     // Both are looked up at once.
     const handles = [
       release(legacyHandle(identity)),
@@ -168,9 +183,11 @@ export async function releaseAddresses(
     const [, others = "left"] = await Promise.all(handles);
     return others;
   });
+  if (isLauncher(identity)) await (await machineAddresses()).leaveMachine(context, signal);
+  return outcome;
 }
 
-function owner({ conf, identity, now }: IpamContext) {
+export function containerHolder({ conf, identity, now }: IpamContext): Holder {
   const { orchestrator, node, pod, namespace, containerId } = identity;
   return {
     handleId: containerHandle(conf.name, containerId),
@@ -204,13 +221,4 @@ async function resolvePools(store: Datastore, names: readonly string[]): Promise
       );
     return found;
   });
-}
-
-function resultOf(addresses: readonly Cidr[]): CniResult {
-  const networks = addresses.map((cidr): IpNetwork => ({ address: cidrAddress(cidr), length: cidrLength(cidr) }));
-  return {
-    interfaces: [],
-    ips: networks.map((address) => ({ address })),
-    routes: networks.map((destination) => ({ destination })),
-  };
 }

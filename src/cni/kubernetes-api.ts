@@ -36,11 +36,23 @@ export interface KubernetesNode {
   readonly spec: { readonly podCIDR?: string; readonly podCIDRs?: readonly string[] };
 }
 
-/** Rejects with an error that names the object when there is none. */
+/** A KubeVirt machine, or an instance of one: what runs while it is on. */
+export interface KubernetesMachine {
+  readonly metadata: {
+    readonly name: string;
+    readonly uid?: string;
+    readonly deletionTimestamp?: string;
+    readonly ownerReferences?: readonly OwnerReference[];
+  };
+}
+
+/** Rejects with a `MissingObject` that names the object when there is none. */
 export interface KubernetesApi {
   pod(namespace: string, name: string): Promise<KubernetesPod>;
   namespace(name: string): Promise<KubernetesNamespace>;
   node(name: string): Promise<KubernetesNode>;
+  machine(namespace: string, name: string): Promise<KubernetesMachine>;
+  machineInstance(namespace: string, name: string): Promise<KubernetesMachine>;
   /** Whether the API answers at all. */
   version(): Promise<unknown>;
 }

@@ -12,8 +12,14 @@ import {
 import { asksKubernetes } from "./access.ts";
 import { apiConfig } from "./api-config.ts";
 import { ROLLBACK_SHARE } from "./attach.ts";
-import { CniError, INTERNAL } from "./error.ts";
-import type { KubernetesApi, KubernetesNamespace, KubernetesNode, KubernetesPod } from "./kubernetes-api.ts";
+import { CniError, INTERNAL, MissingObject } from "./error.ts";
+import type {
+  KubernetesApi,
+  KubernetesMachine,
+  KubernetesNamespace,
+  KubernetesNode,
+  KubernetesPod,
+} from "./kubernetes-api.ts";
 import type { NetConf } from "./net-conf.ts";
 import type { Environment } from "./request.ts";
 
@@ -70,12 +76,18 @@ export function readerOf(api: KubeApi): KubernetesApi {
     try {
       return (await api.get<KubeObject>(path)) as unknown as T;
     } catch (error) {
-      const { reason } = error as { reason?: unknown };
-      if (reason === "NotFound") throw new CniError(INTERNAL, `${what} not found`, undefined, { cause: error });
+      // Of a kind it does not know a server says no reason.
+      const { code } = error as { code?: unknown };
+      if (code === 404) throw new MissingObject(INTERNAL, `${what} not found`, undefined, { cause: error });
       throw error;
     }
   };
   const segment = encodeURIComponent;
+  const machine = (plural: string) => (namespace: string, name: string) =>
+    get<KubernetesMachine>(
+      `/apis/kubevirt.io/v1/namespaces/${segment(namespace)}/${plural}/${segment(name)}`,
+      `${plural} ${JSON.stringify(name)}`,
+    );
   return {
     pod: (namespace, name) =>
       get<KubernetesPod>(
@@ -85,6 +97,8 @@ export function readerOf(api: KubeApi): KubernetesApi {
     namespace: (name) =>
       get<KubernetesNamespace>(`/api/v1/namespaces/${segment(name)}`, `namespaces ${JSON.stringify(name)}`),
     node: (name) => get<KubernetesNode>(`/api/v1/nodes/${segment(name)}`, `nodes ${JSON.stringify(name)}`),
+    machine: machine("virtualmachines"),
+    machineInstance: machine("virtualmachineinstances"),
     version: () => api.json({ method: "GET", path: "/version" }),
   };
 }

@@ -1,6 +1,15 @@
 // The result of ADD, and its form in each version of the specification. Inside there is one form; old ones are read
 // and written at the edge. https://www.cni.dev/docs/spec/#add-success
-import { type Cidr, type IpAddress, type IpNetwork, ipVersion, tryParseAddress, tryParseNetwork } from "../lib/ip.ts";
+import {
+  type Cidr,
+  cidrAddress,
+  cidrLength,
+  type IpAddress,
+  type IpNetwork,
+  ipVersion,
+  tryParseAddress,
+  tryParseNetwork,
+} from "../lib/ip.ts";
 import { CniError, DECODING_FAILURE } from "./error.ts";
 import type { CniVersion, JsonObject } from "./request.ts";
 
@@ -32,6 +41,16 @@ export interface CniResult {
 const text = ({ address, length }: IpNetwork): string => `${address}/${length}`;
 const filled = <N extends string, T>(name: N, list: readonly T[]): { [P in N]?: readonly T[] } =>
   (list.length === 0 ? {} : { [name]: list }) as { [P in N]?: readonly T[] };
+
+/** Addresses out of our pools, with the length of their block or alone, and a route to each. */
+export function resultOf(addresses: readonly Cidr[]): CniResult {
+  const networks = addresses.map((cidr): IpNetwork => ({ address: cidrAddress(cidr), length: cidrLength(cidr) }));
+  return {
+    interfaces: [],
+    ips: networks.map((address) => ({ address })),
+    routes: networks.map((destination) => ({ destination })),
+  };
+}
 
 /** The JSON a runtime with that version reads. */
 export function renderResult(result: CniResult, version: CniVersion): JsonObject {

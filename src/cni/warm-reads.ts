@@ -4,8 +4,7 @@
 import { type Datastore, FollowedStore, type KubeApi, KubernetesObjects } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { workloadEndpointName, workloadEndpointPrefix } from "../model/index.ts";
-import type { EndpointIdentity } from "./identity.ts";
-import { nameFields } from "./identity.ts";
+import { type EndpointIdentity, isLauncher, nameFields } from "./identity.ts";
 import type { KubernetesApi, KubernetesNamespace, KubernetesPod } from "./kubernetes-api.ts";
 
 export interface WarmContext {
@@ -59,7 +58,8 @@ export class WarmReads implements AsyncDisposable {
     podUid: string | undefined,
     cold: () => Promise<KubernetesApi>,
   ): WarmContext | undefined {
-    if (podUid === undefined || !this.store.isInSync) return undefined;
+    // Blocks are remembered, and a machine's addresses may be in a block that another node has written since.
+    if (podUid === undefined || !this.store.isInSync || isLauncher(identity)) return undefined;
     const pod = this.#pods.get(identity.namespace, identity.pod);
     const namespace = this.#namespaces.get("", identity.namespace);
     const name = workloadEndpointName(nameFields({ ...identity, endpoint: "eth0" }));
@@ -79,6 +79,8 @@ export class WarmReads implements AsyncDisposable {
       namespace: async (asked) =>
         asked === identity.namespace ? (namespace as unknown as KubernetesNamespace) : (await cold()).namespace(asked),
       node: async (asked) => (await cold()).node(asked),
+      machine: async (...asked) => (await cold()).machine(...asked),
+      machineInstance: async (...asked) => (await cold()).machineInstance(...asked),
       version: async () => (await cold()).version(),
     });
     return { store: this.store, kubernetes: reader };

@@ -3,7 +3,7 @@ import type { Datastore } from "../datastore/index.ts";
 import { type Cidr, cidrContains, type IpAddress, tryParseNetwork } from "../lib/ip.ts";
 import type { Block, Labels, Resource } from "../model/index.ts";
 import { addressAt, isCooling, sameHandle, WINDOWS_RESERVED_HANDLE } from "./block.ts";
-import { ATTRIBUTE } from "./names.ts";
+import { ATTRIBUTE, machineOfHandle } from "./names.ts";
 import { Records } from "./records.ts";
 
 export interface AllocationRecord {
@@ -116,14 +116,23 @@ export function compareUsage(
   const byAddress = Map.groupBy(users, ({ address }) => address);
   const allocated = new Set(allocations.filter(({ coolingDown }) => !coolingDown).map(({ address }) => address));
   const unallocatedUsers = users.filter(({ address }) => !allocated.has(address));
+  const machines = new Set(allocations.filter(isMachine).map(({ address }) => address));
   const inPool = (address: IpAddress) => pools.some((pool) => cidrContains(pool, address));
   return {
-    leaked: allocations.filter((record) => !record.coolingDown && !byAddress.has(record.address) && !isService(record)),
+    leaked: allocations.filter(
+      (record) => !record.coolingDown && !byAddress.has(record.address) && !isService(record) && !isMachine(record),
+    ),
     outsidePools: users.filter(({ address }) => !inPool(address)),
     unallocated: unallocatedUsers.filter(({ address }) => inPool(address)),
-    shared: [...byAddress].flatMap(([address, all]) => (all.length > 1 ? [{ address, users: all }] : [])),
+    shared: [...byAddress].flatMap(([address, all]) =>
+      all.length > 1 && !machines.has(address) ? [{ address, users: all }] : [],
+    ),
   };
 }
+
+/** A machine has its addresses also while it is off, and in two pods while it moves; a controller sees when it is gone. */
+const isMachine = ({ attributes, handleId = "" }: AllocationRecord): boolean =>
+  attributes[ATTRIBUTE.vmiName] !== undefined || machineOfHandle(handleId) !== undefined;
 
 /** Addresses of services are kept by a controller that sees services; here nothing says whether they are used. */
 const isService = ({ attributes }: AllocationRecord): boolean => attributes[ATTRIBUTE.service] !== undefined;

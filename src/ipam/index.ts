@@ -12,6 +12,7 @@ export { describeFinding, type Finding, findHandleFaults, findInconsistencies } 
 export * from "./errors.ts";
 export { Ipam } from "./ipam.ts";
 export * from "./names.ts";
+export type { OwnedAddress, Owners } from "./owner-attributes.ts";
 export type { Allocation } from "./queries.ts";
 export { Memory as IpamMemory } from "./memory.ts";
 export type { ReleaseRequest } from "./release.ts";

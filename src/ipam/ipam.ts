@@ -13,7 +13,7 @@ import { Context, type IpamOptions } from "./context.ts";
 import { ensureBlock } from "./ensure-block.ts";
 import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, removeHost } from "./hosts.ts";
 import { Memory } from "./memory.ts";
-import { type OwnerChange, setOwners } from "./owner-attributes.ts";
+import { changeOwners, type OwnedAddress, type OwnerChange, type Owners, setOwners } from "./owner-attributes.ts";
 import { type Allocation, addressesOfHandle, allocationOf } from "./queries.ts";
 import { type ReleaseRequest, type ReleaseResult, releaseAddresses } from "./release.ts";
 import { type HandleRelease, releaseByHandle } from "./release-handle.ts";
@@ -69,6 +69,15 @@ export class Ipam {
 
   setOwners(change: OwnerChange, signal?: AbortSignal): Promise<void> {
     return setOwners(this.#context(signal), change);
+  }
+
+  /** Changes who uses a handle's addresses, and tells which there are; none when there is no such handle. */
+  changeOwners(
+    handleId: string,
+    change: (owners: Owners) => Owners,
+    signal?: AbortSignal,
+  ): Promise<readonly OwnedAddress[]> {
+    return changeOwners(this.#context(signal), handleId, change);
   }
 
   claimAffinity(cidr: Cidr, owner: Owner, signal?: AbortSignal): Promise<ClaimResult> {

@@ -2,8 +2,11 @@ import { expect, test } from "bun:test";
 import {
   containerHandle,
   goTimestamp,
+  isMachineHandle,
   isTunnelType,
   loadBalancerHandle,
+  machineHandle,
+  machineOfHandle,
   tunnelAttributeType,
   tunnelHandle,
 } from "./names.ts";
@@ -26,6 +29,24 @@ test("CI-076 a service's handle is a digest without punctuation", () => {
 
 test("CI-045 a container's handle is its network's name and its own", () =>
   expect(containerHandle("net1", "c0")).toBe("net1.c0"));
+
+test("CI-077 a machine's handle names it, or its digest where that would be too long for the name of an object", () => {
+  expect(machineHandle("k8s-pod-network", "ns", "vm1")).toBe("k8s-pod-network.vmi.ns.vm1");
+  const name = "v".repeat(128 - "net.vmi.ns.".length);
+  expect(machineHandle("net", "ns", name)).toBe(`net.vmi.ns.${name}`);
+  const long = machineHandle("net", "ns", `${name}v`);
+  expect(long).toMatch(/^net\.vmi\.[0-9a-f]{64}$/);
+  expect(long).not.toBe(machineHandle("net", "ns", `${name}w`));
+  expect(
+    [long, "net.vmi.ns.vm", "net.c0", "network.vmi.ns.vm"].map((handle) => isMachineHandle("net", handle)),
+  ).toEqual([true, true, false, false]);
+});
+
+test("CI-077 a handle tells whose it is", () => {
+  expect(machineOfHandle("my.net.vmi.vmi.web.1")).toEqual({ namespace: "vmi", machine: "web.1" });
+  expect(machineOfHandle(machineHandle("net", "ns", "v".repeat(200)))).toBeUndefined();
+  expect(machineOfHandle("net.c0")).toBeUndefined();
+});
 
 const times = [
   ["2026-08-22T13:33:20.123Z", "2026-08-22 13:33:20.123 +0000 UTC"],

@@ -34,6 +34,27 @@ export const isTunnelType = (type: string | undefined): boolean =>
 /** Under this name a container's addresses are held. */
 export const containerHandle = (network: string, containerId: string): string => `${network}.${containerId}`;
 
+const LONGEST_HANDLE = 128;
+const machinePrefix = (network: string): string => `${network}.vmi.`;
+
+/** Under this name a virtual machine's addresses are held, whichever of its pods has them. */
+export function machineHandle(network: string, namespace: string, machine: string): string {
+  const name = `${namespace}.${machine}`;
+  const handle = machinePrefix(network) + name;
+  if (handle.length <= LONGEST_HANDLE) return handle;
+  // Small letters and digits only: with Kubernetes the handle is the name of an object. No dot: it is no pair of names.
+  return machinePrefix(network) + new Bun.CryptoHasher("sha256").update(name).digest("hex");
+}
+
+export const isMachineHandle = (network: string, handle: string): boolean => handle.startsWith(machinePrefix(network));
+
+/** The machine a handle names, of whatever network; undefined when it names none, or only its digest. */
+export function machineOfHandle(handle: string): { readonly namespace: string; readonly machine: string } | undefined {
+  // A namespace has no dot: what follows it is all the machine's.
+  const { namespace, machine } = /^.+?\.vmi\.(?<namespace>[^.]+)\.(?<machine>.+)$/.exec(handle)?.groups ?? {};
+  return namespace === undefined || machine === undefined ? undefined : { namespace, machine };
+}
+
 export function loadBalancerHandle(service: string, namespace: string, uid: string): string {
   const digest = new Bun.CryptoHasher("sha256")
     .update(`${service}-${namespace}-${uid}`.toLowerCase())

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { parseAddress } from "../lib/ip.ts";
 import { BadRequest, HandleLimitReached, NotAssigned, StaleRelease } from "./errors.ts";
+import type { Owners } from "./owner-attributes.ts";
 import { TestCluster } from "./testing/bench.ts";
 
 const address = parseAddress("10.65.0.0");
@@ -68,3 +69,48 @@ test("CI-077 addresses that share an entry part when one changes its owner", asy
   expect((await c.ipam.allocationOf(parseAddress("10.65.0.1"))).attributes).toEqual(target);
   expect((await c.ipam.allocationOf(parseAddress("10.65.0.2"))).attributes).toEqual({ node: "n1" });
 });
+
+test("CI-077 all addresses of a handle change hands at once, and are told with their owners", async () => {
+  const c = await machine();
+  await c.pool("p6", "fd00:65::/126", { blockSize: 126 });
+  await c.ipam.autoAssign({ ...request, version: 6, attributes: source });
+  await c.assign("n1", "another");
+  const change = (owners: Owners): Owners => ({ ...owners, alternate: target });
+  const owned = await c.ipam.changeOwners("net.vmi.ns.vm", change);
+  expect(owned.map(({ address }) => String(address))).toEqual(["10.65.0.0", "fd00:65::"]);
+  expect(owned[1]).toMatchObject({ active: source, alternate: target });
+  for (const { address } of owned)
+    expect(await c.ipam.allocationOf(address)).toMatchObject({ attributes: source, alternateAttributes: target });
+  expect(await c.ipam.allocationOf(parseAddress("10.65.0.1"))).toMatchObject({ attributes: { node: "n1" } });
+  const before = c.block("10.65.0.0/30").sequenceNumber;
+  expect(await c.ipam.changeOwners("net.vmi.ns.vm", change)).toEqual(owned); // nothing to write
+  expect(c.block("10.65.0.0/30").sequenceNumber).toBe(before);
+  expect(await c.ipam.changeOwners("net.vmi.ns.nobody", change)).toEqual([]);
+});
+
+test("CI-077 nobody is written as nothing, and an address with an owner is not released as one without", async () => {
+  const c = await machine();
+  const free = () => c.ipam.release([{ address, handleId: request.handleId, onlyUnowned: true }]);
+  expect((await free()).error).toBeInstanceOf(StaleRelease);
+  await c.ipam.changeOwners(request.handleId, () => ({ active: {}, alternate: target }));
+  expect((await free()).error).toBeInstanceOf(StaleRelease);
+  await c.ipam.setOwners({ address, handleId: request.handleId, active: {}, alternate: {} });
+  expect(c.block("10.65.0.0/30").attributes).toEqual([{ handleId: request.handleId }]);
+  expect((await free()).released).toEqual([address]);
+});
+
+for (const name of ["step by step", "all at once"])
+  test(`CI-077 who takes an address over is not lost to who comes meanwhile (${name})`, async () => {
+    const c = await machine();
+    if (name === "step by step") Object.defineProperty(c.store, "together", { value: undefined });
+    let other: Promise<unknown> | undefined;
+    await c.ipam.changeOwners(request.handleId, (owners) => {
+      other ??= c.client().changeOwners(request.handleId, (now) => ({ ...now, alternate: target }));
+      return { ...owners, active: { ...source, node: "n2" } };
+    });
+    await other;
+    expect(await c.ipam.allocationOf(address)).toMatchObject({
+      attributes: { ...source, node: "n2" },
+      alternateAttributes: target,
+    });
+  });

@@ -16,6 +16,8 @@ export interface ReleaseRequest {
   readonly handleId?: string;
   /** Refuse when it was given again since. */
   readonly sequenceNumber?: bigint;
+  /** Refuse while somebody is noted as its owner. */
+  readonly onlyUnowned?: boolean;
 }
 
 export interface ReleaseResult {
@@ -104,7 +106,7 @@ function judge(block: Block, wanted: readonly ReleaseRequest[]) {
   const ordinals: number[] = [];
   const notAllocated: IpAddress[] = [];
   const holders = new Set<string>();
-  for (const { address, handleId, sequenceNumber } of wanted) {
+  for (const { address, handleId, sequenceNumber, onlyUnowned } of wanted) {
     const ordinal = ordinalOf(block, address);
     const held = allocationAt(block, ordinal);
     if (held === undefined || isCooling(held)) {
@@ -116,6 +118,9 @@ function judge(block: Block, wanted: readonly ReleaseRequest[]) {
       throw new StaleRelease(address, "BadSequenceNumber", String(sequenceNumber), String(number));
     if (handleId !== undefined && !sameHandle(held.handleId, handleId))
       throw new StaleRelease(address, "BadHandle", handleId, held.handleId ?? "no handle");
+    const owners = { ...held.alternateOwnerAttributes, ...held.secondary };
+    if (onlyUnowned === true && Object.keys(owners).length > 0)
+      throw new StaleRelease(address, "BadOwner", "nobody's", JSON.stringify(owners));
     ordinals.push(ordinal);
     if (held.handleId !== undefined) holders.add(held.handleId);
   }

@@ -3,6 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Ipam } from "../../../src/ipam/index.ts";
 import { defaultDestination } from "../../../src/kernel/index.ts";
 import { hostCidr, parseAddress } from "../../../src/lib/ip.ts";
 import { canRun, CniHost } from "./cni-host.ts";
@@ -97,6 +98,17 @@ describe.skipIf(!canRun)("STATUS and GC", () => {
       "n2-cni-other-eth0",
     ]);
     expect(host.workloadLinks().sort()).toEqual(["calialive", "califoreign", "caliother"]);
+  });
+
+  test("CI-077 GC leaves a machine's addresses, whatever became of its containers", async () => {
+    await using host = await CniHost.create();
+    await new Ipam({ datastore: host.store }).autoAssign({
+      ...{ version: 4, count: 1, host: "n1", use: "Workload", handleId: "net1.vmi.ns1.vm1" },
+      attributes: { node: "n1", namespace: "ns1", pod: "virt-launcher-vm1-a" },
+    });
+    const conf = { cniVersion: "1.1.0", "cni.dev/valid-attachments": [] };
+    expect(await host.call("GC", undefined, { conf })).toMatchObject({ code: 0, stdout: "" });
+    expect(await host.handles()).toEqual(["net1.vmi.ns1.vm1"]);
   });
 });
 
