@@ -253,6 +253,25 @@ test("TC-K22 an address of a virtual machine lives as long as the machine, whate
   expect(await bench.held()).toEqual([]);
 });
 
+test("TC-K22 CI-077 the address of a machine that is off is judged by the machine its handle names", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const machine = "/apis/kubevirt.io/v1/namespaces/ns1/virtualmachines/vm1";
+  bench.kube.put("/apis/kubevirt.io/v1");
+  bench.kube.put(machine);
+  const handle = "net.vmi.ns1.vm1";
+  const address = await bench.assign("n1", "virt-launcher-vm1-a", { "vmi-name": "vm1" }, handle);
+  bench.start(MINUTE);
+  await bench.pass();
+  await bench.ipam.changeOwners(handle, () => ({}));
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual([address]);
+  bench.kube.drop(machine);
+  await bench.pass();
+  await bench.pass(6 * MINUTE);
+  expect(await bench.held()).toEqual([]);
+});
+
 test("TC-K22 an instance without a machine counts, one whose machine is gone does not", async () => {
   await using bench = await CollectorBench.create();
   await bench.node("n1");

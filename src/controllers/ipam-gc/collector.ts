@@ -10,7 +10,7 @@ import { backoffDelay, pause } from "../../lib/retry.ts";
 import type { Feed } from "../feed.ts";
 import { codeOf, type Informer } from "../informer.ts";
 import { type KubernetesNode, kubernetesName } from "../nodes/kubernetes-name.ts";
-import { isPod, isTunnel, type Ledger, type Tracked } from "./ledger.ts";
+import { isMachine, isPod, isTunnel, type Ledger, type Tracked } from "./ledger.ts";
 import { type MachineLookup, machineGraceMs } from "./machines.ts";
 import { keeps, type PodFacts, podFacts } from "./pod-facts.ts";
 import { listHandles, StrayHandles } from "./stray-handles.ts";
@@ -143,7 +143,7 @@ export class AddressCollector {
     let isHeld = false;
     for (const allocation of [...this.ledger.allocationsOf(node)]) {
       if (isTunnel(allocation)) tunnels.push(allocation);
-      else if (!isPod(allocation)) isHeld = true;
+      else if (!isPod(allocation) && !isMachine(allocation)) isHeld = true;
       else if (await this.#isUsed(allocation, isGone ? undefined : place.kubernetes, signal)) {
         this.#clear(allocation);
         isHeld = true;
@@ -174,8 +174,7 @@ export class AddressCollector {
   }
 
   async #isUsed(allocation: Tracked, node: string | undefined, signal: AbortSignal): Promise<boolean> {
-    if (allocation.attributes[ATTRIBUTE.vmiName] !== undefined)
-      return this.#options.machines.exists(allocation.attributes, signal);
+    if (isMachine(allocation)) return this.#options.machines.exists(allocation.attributes, signal);
     const pod = this.#options.pods.get(podKey(allocation));
     return pod !== undefined && keeps(pod, allocation.address, node);
   }
@@ -190,8 +189,7 @@ export class AddressCollector {
     const { graceMs } = this.#options;
     if (graceMs === undefined) return;
     allocation.suspectedAtMs ??= this.#now();
-    const isMachine = allocation.attributes[ATTRIBUTE.vmiName] !== undefined;
-    const grace = isMachine ? machineGraceMs(graceMs) : graceMs;
+    const grace = isMachine(allocation) ? machineGraceMs(graceMs) : graceMs;
     if (graceMs > 0 && this.#now() - allocation.suspectedAtMs > grace) this.#convict(allocation);
   }
 
@@ -252,9 +250,8 @@ export class AddressCollector {
       if (!isGone) this.#clear(leak);
       return;
     }
-    const isMachine = leak.attributes[ATTRIBUTE.vmiName] !== undefined;
     const isUsed =
-      isGone || isMachine ? await this.#isUsed(leak, node, signal) : await this.#livePodKeeps(leak, node, signal);
+      isGone || isMachine(leak) ? await this.#isUsed(leak, node, signal) : await this.#livePodKeeps(leak, node, signal);
     if (isUsed) this.#clear(leak);
   }
 
@@ -339,4 +336,5 @@ export class AddressCollector {
   }
 }
 
-const podKey = ({ attributes }: Tracked): string => `${attributes[ATTRIBUTE.namespace]}/${attributes[ATTRIBUTE.pod]}`;
+const podKey = ({ attributes }: Tracked): string =>
+  `${attributes[ATTRIBUTE.namespace]}/${attributes[ATTRIBUTE.pod] ?? ""}`;

@@ -1,7 +1,7 @@
 // Every address that is given out, by block, node and handle, with what the collector thinks of it. Follows the blocks as
 // the feed tells of them; an address that went to somebody else starts again without suspicion.
 import type { Cidr, IpAddress } from "../../lib/ip.ts";
-import { type AllocationRecord, allocationsIn, ATTRIBUTE, isTunnelType } from "../../ipam/index.ts";
+import { type AllocationRecord, allocationsIn, ATTRIBUTE, isTunnelType, machineOfHandle } from "../../ipam/index.ts";
 import type { Block, Labels } from "../../model/index.ts";
 
 export interface Tracked {
@@ -23,6 +23,8 @@ export interface Tracked {
 export const isTunnel = ({ attributes }: Tracked): boolean => isTunnelType(attributes[ATTRIBUTE.type]);
 export const isPod = ({ attributes }: Tracked): boolean =>
   (attributes[ATTRIBUTE.namespace] ?? "") !== "" && (attributes[ATTRIBUTE.pod] ?? "") !== "";
+export const isMachine = ({ attributes }: Pick<Tracked, "attributes">): boolean =>
+  attributes[ATTRIBUTE.vmiName] !== undefined;
 const isService = ({ attributes, affinity }: AllocationRecord): boolean =>
   attributes[ATTRIBUTE.service] !== undefined || affinity?.startsWith("virtual:") === true;
 
@@ -83,23 +85,26 @@ export class Ledger {
     }
   }
 
-  /** The same object for the same allocation; a new one when the address was given again. */
+  /** The same object for the same allocation; a new one when the address was given again or handed over. */
   #track(
     record: AllocationRecord,
     host: string | undefined,
     before: ReadonlyMap<string, Tracked> | undefined,
   ): Tracked | undefined {
-    const { handleId, address, block, attributes, sequenceNumber, borrowed } = record;
+    const { handleId, address, block, sequenceNumber, borrowed } = record;
     if (handleId === undefined || record.coolingDown || isService(record)) return undefined;
     const id = `${handleId}/${address}`;
     const known = before?.get(id);
-    if (known !== undefined && known.sequenceNumber === sequenceNumber) return known;
+    const attributes = attributesOf(record, handleId);
+    const node = attributes[ATTRIBUTE.node] ?? host ?? "";
+    const isSameOwner = known?.node === node && known.attributes[ATTRIBUTE.pod] === attributes[ATTRIBUTE.pod];
+    if (known !== undefined && known.sequenceNumber === sequenceNumber && isSameOwner) return known;
     return {
       id,
       address,
       handleId,
       block,
-      node: attributes[ATTRIBUTE.node] ?? host ?? "",
+      node,
       attributes,
       borrowed,
       ...(sequenceNumber === undefined ? {} : { sequenceNumber }),
@@ -157,4 +162,11 @@ function remove<V>(map: Map<string, Set<V>>, key: string, value: V): void {
   const values = map.get(key);
   values?.delete(value);
   if (values?.size === 0) map.delete(key);
+}
+
+/** While a machine is off no pod owns its addresses: then their handle tells whose they are. */
+function attributesOf({ attributes }: AllocationRecord, handleId: string): Labels {
+  const machine = Object.keys(attributes).length === 0 ? machineOfHandle(handleId) : undefined;
+  if (machine === undefined) return attributes;
+  return { [ATTRIBUTE.namespace]: machine.namespace, [ATTRIBUTE.vmiName]: machine.machine };
 }
