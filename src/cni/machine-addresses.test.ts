@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { parseAddress } from "../lib/ip.ts";
+import { add } from "./add.ts";
 import { CniError } from "./error.ts";
 import { isOnItsWay } from "./machine-addresses.ts";
 import { hostNetwork } from "./result.ts";
@@ -165,6 +166,16 @@ everywhere("the end of an older container does not take its pod's address away",
   expect(await bench.owners()).toEqual({ active: a });
   await bench.del({ pod: a, container: "new" });
   expect(await bench.owners()).toEqual({});
+});
+
+everywhere("an ADD that fails at its wire leaves the machine its address, and the pod without", async (bench) => {
+  await expect(add(bench.context({ pod: a }))).rejects.toThrow("no kernel here");
+  expect([await bench.handles(), await bench.owners()]).toEqual([[HANDLE], {}]);
+  const first = await bench.addresses({ pod: b });
+  bench.pod(c, { migration: "move-1" });
+  await expect(add(bench.context({ pod: c, node: "n2" }))).rejects.toThrow("no kernel here");
+  expect([await bench.owners(), await bench.addresses({ pod: b })]).toEqual([{ active: b }, first]);
+  expect((await bench.store.list({ type: "resource", kind: "WorkloadEndpoint" })).items).toEqual([]);
 });
 
 everywhere("a family that is missing is given, and two pods at once get one address", async (bench) => {

@@ -38,7 +38,7 @@ export interface Wanted {
 
 export class MachineBench {
   /** `plural/name`; everything is in namespace ns1. */
-  readonly objects = new Map<string, { metadata: Metadata }>();
+  readonly objects = new Map<string, { readonly metadata: Metadata; readonly spec?: object }>();
   readonly asked: string[] = [];
   readonly memory = new IpamMemory();
   readonly ipam: Ipam;
@@ -51,6 +51,7 @@ export class MachineBench {
     const store = await openSqliteInMemory();
     if (inSteps) Object.defineProperty(store, "together", { value: undefined });
     const bench = new MachineBench(store);
+    await bench.put("ClusterInformation", "default", { datastoreReady: true });
     await bench.put("Node", "n1", {});
     await bench.put("Node", "n2", {});
     await bench.put("IPPool", "p4", { cidr: "10.65.0.0/24", blockSize: 26 });
@@ -90,7 +91,8 @@ export class MachineBench {
     const { migration, uid = "vmi-1", kind = "VirtualMachineInstance" } = options;
     const labels: Labels = migration === undefined ? {} : { "kubevirt.io/migrationJobUID": migration };
     const owner = { apiVersion: "kubevirt.io/v1", kind, name: "vm1", uid, controller: true };
-    this.objects.set(`pods/${name}`, { metadata: { name, uid: `uid-${name}`, labels, ownerReferences: [owner] } });
+    const metadata = { name, uid: `uid-${name}`, labels, ownerReferences: [owner] };
+    this.objects.set(`pods/${name}`, { metadata, spec: {} });
   }
 
   context({ pod, container = `c-${pod}`, node = "n1", conf = {} }: Wanted): CniContext {
