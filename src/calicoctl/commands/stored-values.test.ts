@@ -60,8 +60,8 @@ for (const kind of MANAGED_KINDS)
 test("a value of a wrong type is skipped in lists, refused by name, and can be deleted", async () => {
   using line = new CommandLine();
   await line.given(pool("good", "10.1.0.0/16"));
-  await put(line, [resource("IPPool", "bad", { cidr: 7 })]);
-  const path = "/calico/resources/v3/projectcalico.org/ippools/bad";
+  await put(line, [resource("IPPool", "wrong", { cidr: 7 })]);
+  const path = "/calico/resources/v3/projectcalico.org/ippools/wrong";
   for (const output of ["ps", "wide", "yaml", "json"]) {
     const list = await line.run("get", "ippool", "-o", output);
     expect(list).toMatchObject({
@@ -69,13 +69,13 @@ test("a value of a wrong type is skipped in lists, refused by name, and can be d
       err: expect.stringContaining(`Skipped: failed to parse datastore entry key=${path}: spec.cidr: want`),
     });
     expect(list.out).toContain("good");
-    expect(list.out).not.toContain("bad");
-    const one = await line.run("get", "ippool", "bad", "-o", output);
+    expect(list.out).not.toContain("wrong");
+    const one = await line.run("get", "ippool", "wrong", "-o", output);
     expect(one).toMatchObject({ code: 1, err: expect.stringContaining(`failed to parse datastore entry key=${path}`) });
   }
   // It is in nobody's way.
   await line.given(pool("other", "10.2.0.0/16"));
-  expect(await line.run("delete", "ippool", "bad")).toMatchObject({ code: 0, err: "" });
+  expect(await line.run("delete", "ippool", "wrong")).toMatchObject({ code: 0, err: "" });
   expect((await line.stored("IPPool")).map((found) => found.metadata.name)).toEqual(["good", "other"]);
 });
 
