@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 # Debian's name of each package, and a program of it: what is asked for where there is no dpkg.
 debian_packages=(
-  bird2:bird busybox-static:busybox conntrack:conntrack containernetworking-plugins:/usr/lib/cni/bridge curl:curl etcd-client:etcdctl
+  bird2:bird busybox-static:busybox conntrack:conntrack containernetworking-plugins:/usr/lib/cni/bridge crun:crun curl:curl etcd-client:etcdctl
   etcd-server:etcd ethtool:ethtool frr:/usr/lib/frr/bgpd gobgpd:gobgpd iproute2:ip ipset:ipset
   iptables:iptables-restore iperf3:iperf3 iputils-ping:ping jq:jq mmdebstrap:mmdebstrap netcat-openbsd:nc nftables:nft openssl:openssl
   podman:podman procps:ps runc:runc socat:socat strace:strace tcpdump:tcpdump

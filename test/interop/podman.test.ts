@@ -5,12 +5,13 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { canRun, CniHost, collect, DIST } from "../functional/cni/cni-host.ts";
+import { OnDemand } from "../functional/cni/on-demand.ts";
 
 const why = missing();
 if (canRun && why !== undefined) console.log(`podman tests need ${why}: skipped`);
 
 function missing(): string | undefined {
-  for (const program of ["podman", "busybox"]) if (Bun.which(program) === null) return program;
+  for (const program of ["podman", "crun", "busybox"]) if (Bun.which(program) === null) return program;
   const backend = execFileSync("podman", ["info", "--format", "{{.Host.NetworkBackend}}"], {
     env: { ...process.env, CONTAINERS_CONF: "/dev/null" },
   });
@@ -29,7 +30,7 @@ for name in one two; do
   cp "$(command -v busybox)" $root/bin/busybox
   for applet in sh httpd wget ip; do ln -s busybox $root/bin/$applet; done
 done
-podman="podman --root $work/storage --runroot $work/runroot --tmpdir $work/tmp --storage-driver vfs"
+podman="podman --root $work/storage --runroot $work/runroot --tmpdir $work/tmp --storage-driver vfs --runtime crun" # runc wants control groups
 trap '$podman rm --force --time 0 one two >/dev/null 2>&1 || true' EXIT
 for name in one two; do
   $podman run --detach --name $name --network net1 --cgroups=disabled --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --security-opt seccomp=unconfined \\
@@ -51,37 +52,51 @@ echo "done: yes"
 describe.skipIf(!canRun || why !== undefined)("podman", () => {
   test("CI-083 two containers of podman's CNI backend reach each other on our network, and leave nothing", async () => {
     await using host = await CniHost.create();
-    const networks = join(host.folder, "net.d");
-    mkdirSync(networks);
-    const {
-      cniVersion: _,
-      name: _name,
-      ...plugin
-    } = host.conf({
-      mtu: 1440, // with an MTU to tell, the result names the pod's own interface, and podman knows the address
-      ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" },
-    });
-    const list = { cniVersion: "1.0.0", name: "net1", plugins: [plugin, { type: "tuning" }] };
-    writeFileSync(join(networks, "net1.conflist"), JSON.stringify(list));
-    const settings = join(host.folder, "containers.conf");
-    writeFileSync(
-      settings,
-      `[network]\nnetwork_backend = "cni"\nnetwork_config_dir = "${networks}"\ncni_plugin_dirs = ["${DIST}", "/usr/lib/cni"]\n` +
-        `[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n`,
-    );
-    const child = host.start("sh", ["-c", SCENARIO, "sh", host.folder], { CONTAINERS_CONF: settings });
-    const { code, stdout, stderr } = await collect(child);
-    const said = new Map(stdout.split("\n").map((line) => line.split(": ", 2) as [string, string]));
-    expect([code, code === 0 ? "" : stderr]).toEqual([0, ""]);
-    const [one4] = said.get("addresses")?.split(" ") ?? [];
-    expect(said.get("told")).toBe(one4);
-    expect(said.get("one to two")).toBe("I am two");
-    expect(said.get("two to one")).toBe("I am one");
-    expect(said.get("one to two by IPv6")).toBe("I am two");
-    expect(said.get("two to one by IPv6")).toBe("I am one");
-    expect(host.workloadLinks()).toEqual([]);
-    expect(await host.allocations()).toEqual([]);
-    expect((await host.all("WorkloadEndpoint")).size).toBe(0);
-    expect(existsSync(join(host.folder, "one"))).toBe(true);
+    await runContainers(host, {});
+  });
+
+  test("the same with the service that the first container's call starts", async () => {
+    await using host = await CniHost.create();
+    using demand = new OnDemand(host, 30);
+    await runContainers(host, demand.conf);
+    // Two came and went; the first was the plugin's.
+    expect(demand.served().map((call) => call.split(" ")[0])).toEqual(["ADD", "DEL", "DEL"]);
+    expect(demand.running()).toHaveLength(1);
   });
 });
+
+async function runContainers(host: CniHost, conf: Record<string, unknown>): Promise<void> {
+  const networks = join(host.folder, "net.d");
+  mkdirSync(networks);
+  const {
+    cniVersion: _,
+    name: _name,
+    ...plugin
+  } = host.conf({
+    mtu: 1440, // with an MTU to tell, the result names the pod's own interface, and podman knows the address
+    ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" },
+    ...conf,
+  });
+  const list = { cniVersion: "1.0.0", name: "net1", plugins: [plugin, { type: "tuning" }] };
+  writeFileSync(join(networks, "net1.conflist"), JSON.stringify(list));
+  const settings = join(host.folder, "containers.conf");
+  writeFileSync(
+    settings,
+    `[network]\nnetwork_backend = "cni"\nnetwork_config_dir = "${networks}"\ncni_plugin_dirs = ["${DIST}", "/usr/lib/cni"]\n` +
+      `[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n`,
+  );
+  const child = host.start("sh", ["-c", SCENARIO, "sh", host.folder], { CONTAINERS_CONF: settings });
+  const { code, stdout, stderr } = await collect(child);
+  const said = new Map(stdout.split("\n").map((line) => line.split(": ", 2) as [string, string]));
+  expect([code, code === 0 ? "" : stderr]).toEqual([0, ""]);
+  const [one4] = said.get("addresses")?.split(" ") ?? [];
+  expect(said.get("told")).toBe(one4);
+  expect(said.get("one to two")).toBe("I am two");
+  expect(said.get("two to one")).toBe("I am one");
+  expect(said.get("one to two by IPv6")).toBe("I am two");
+  expect(said.get("two to one by IPv6")).toBe("I am one");
+  expect(host.workloadLinks()).toEqual([]);
+  expect(await host.allocations()).toEqual([]);
+  expect((await host.all("WorkloadEndpoint")).size).toBe(0);
+  expect(existsSync(join(host.folder, "one"))).toBe(true);
+}
