@@ -179,6 +179,11 @@ test("TC-C44 version: ours alone, with the cluster's, or what is missing", async
   using line = new CommandLine();
   const ours = `Client Version:    ${BUILD.version}\nGit commit:        ${BUILD.commit}\n`;
   expect(await line.run("version", "--client")).toEqual({ code: 0, out: ours, err: "" });
+  const none = await line.run("version");
+  expect(none).toMatchObject({ code: 1, out: ours });
+  expect(none.err).toContain("there is no such file");
+  expect(existsSync(line.env["CALICO_SQLITE_PATH"] ?? "")).toBeFalse(); // who only asks makes no datastore
+  await line.run("get", "nodes");
   const missing = await line.run("version");
   expect(missing).toMatchObject({ code: 1, out: ours });
   expect(missing.err).toBe(

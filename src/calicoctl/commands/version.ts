@@ -14,7 +14,7 @@ export async function run(call: Call): Promise<number> {
   const everyMs = pollInterval(flags.value("poll") ?? "0");
   const { openStore } = await import("../client.ts");
   const { describe } = await import("../results.ts");
-  await using store = await openStore(call);
+  await using store = await openStore(call, { requests: "few", mustExist: true });
   let shown = "";
   for (;;) {
     let text: string;
