@@ -13,27 +13,32 @@ export interface CniArguments {
   readonly testNamespace?: string;
 }
 
-const KNOWN = [
-  "IgnoreUnknown",
-  "IP",
+/** What a command that is about addresses alone has a use for. */
+export const ADDRESS_ARGUMENTS: readonly string[] = ["IgnoreUnknown", "IP"];
+/** What a command that must know its workload has. */
+export const WORKLOAD_ARGUMENTS: readonly string[] = [
+  ...ADDRESS_ARGUMENTS,
   "K8S_POD_NAME",
   "K8S_POD_NAMESPACE",
   "K8S_POD_INFRA_CONTAINER_ID",
-  "CNI_TEST_NAMESPACE",
-] as const;
+];
 
-/** @param ignoreUnknown whether keys we do not know are fine; `IgnoreUnknown=1` among them says so too */
-export function parseCniArguments(text: string, ignoreUnknown: boolean): CniArguments {
+/** @param ignoreUnknown whether keys that are not `known` are fine; `IgnoreUnknown` among them has the last word */
+export function parseCniArguments(
+  text: string,
+  ignoreUnknown: boolean,
+  known: readonly string[] = WORKLOAD_ARGUMENTS,
+): CniArguments {
   const pairs = new Map<string, string>();
-  for (const pair of text.split(";")) {
-    if (pair === "") continue;
+  for (const pair of text === "" ? [] : text.split(";")) {
     const [key = "", value, ...rest] = pair.split("=");
     if (value === undefined || rest.length > 0)
       throw new CniError(INTERNAL, `ARGS: invalid pair ${JSON.stringify(pair)}`);
+    if (key === "IgnoreUnknown") ignoreUnknown = asBoolean(value);
     pairs.set(key, value);
   }
-  const unknown = [...pairs].filter(([key]) => !KNOWN.some((known) => known === key));
-  if (unknown.length > 0 && !ignoreUnknown && !isTrue(pairs.get("IgnoreUnknown"))) {
+  const unknown = [...pairs].filter(([key]) => !known.includes(key));
+  if (unknown.length > 0 && !ignoreUnknown) {
     const list = unknown.map(([key, value]) => JSON.stringify(`${key}=${value}`)).join(" ");
     throw new CniError(INTERNAL, `ARGS: unknown args [${list}]`);
   }
@@ -53,7 +58,12 @@ export function parseCniArguments(text: string, ignoreUnknown: boolean): CniArgu
   };
 }
 
-const isTrue = (value: string | undefined): boolean => value === "1" || value === "true";
+function asBoolean(value: string): boolean {
+  const lower = value.toLowerCase();
+  if (lower === "1" || lower === "true") return true;
+  if (lower === "0" || lower === "false") return false;
+  throw new CniError(INTERNAL, `ARGS: error parsing value of pair "IgnoreUnknown=${value}": want 1, true, 0 or false`);
+}
 
 const given = <N extends string>(name: N, value: string | undefined): { [P in N]?: string } =>
   (value === undefined || value === "" ? {} : { [name]: value }) as { [P in N]?: string };

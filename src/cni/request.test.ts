@@ -48,6 +48,8 @@ const cases: readonly {
     code: 7,
     msg: /network name/,
   },
+  { name: "a network name that is no text", stdin: `{"name":3,"cniVersion":"1.0.0"}`, code: 6, msg: /name: want text/ },
+  { name: "a version that is no text", stdin: `{"name":"n","cniVersion":1}`, code: 6, msg: /cniVersion: want text/ },
   { name: "a network name that is a path", stdin: `{"name":"a/b"}`, code: 7, msg: /network name/ },
   {
     name: "a version nobody knows",
@@ -90,4 +92,15 @@ test("CI-016 the first prefix of the agent's list is used", () => {
   const prefix = (value: string | undefined) =>
     parseRequest("calico", { ...env, FELIX_INTERFACEPREFIX: value }, conf).interfacePrefix;
   expect([prefix(undefined), prefix(""), prefix("tap,cali")]).toEqual(["cali", "cali", "tap"]);
+});
+
+test("CI-003 a configuration without a version is answered as 0.2.0 by calico and as 0.1.0 by calico-ipam", () => {
+  const plain = JSON.stringify({ name: "n", cniVersion: null });
+  expect(parseRequest("calico", env, plain).cniVersion).toBe("0.2.0");
+  expect(parseRequest("calico-ipam", env, plain).cniVersion).toBe("0.1.0");
+});
+
+test("CI-008 name and version are found whatever their case, and the last one counts", () => {
+  const stdin = `{"name":"a b","NAME":"n","cniversion":"0.3.1"}`;
+  expect(parseRequest("calico", env, stdin).cniVersion).toBe("0.3.1");
 });

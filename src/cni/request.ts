@@ -1,6 +1,6 @@
 // One call of the plugin: what the runtime said by environment and standard input, checked in the order the field's
 // own library checks it. https://www.cni.dev/docs/spec/#parameters
-import { type CniArguments, parseCniArguments } from "./arguments.ts";
+import { ADDRESS_ARGUMENTS, type CniArguments, parseCniArguments, WORKLOAD_ARGUMENTS } from "./arguments.ts";
 import { CniError, DECODING_FAILURE, INCOMPATIBLE_VERSION, INVALID_CONFIG, INVALID_ENVIRONMENT } from "./error.ts";
 
 export const SUPPORTED_VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] as const;
@@ -54,12 +54,12 @@ export function parseRequest(program: CniProgram, env: Environment, stdin: strin
   }
   const config = parseConfig(stdin);
   const { containerId, ifName } = checkNames(command, env);
-  if (typeof config["name"] !== "string" || config["name"] === "")
-    throw new CniError(INVALID_CONFIG, "missing network name", "the configuration needs a `name`");
-  if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(config["name"]))
-    throw new CniError(INVALID_CONFIG, "invalid characters found in network name", config["name"]);
-  const cniVersion = checkVersion(command, config["cniVersion"]);
+  checkNetworkName(textField(config, "name"));
+  // Without a version each program answers in another of the two that have the same form.
+  const unversioned = program === "calico" ? "0.2.0" : "0.1.0";
+  const cniVersion = checkVersion(command, textField(config, "cniVersion") || unversioned);
   const argsText = env["CNI_ARGS"] ?? "";
+  const knownArgs = program === "calico-ipam" && command === "ADD" ? ADDRESS_ARGUMENTS : WORKLOAD_ARGUMENTS;
   return {
     program,
     command,
@@ -67,7 +67,7 @@ export function parseRequest(program: CniProgram, env: Environment, stdin: strin
     ifName,
     netns: env["CNI_NETNS"] ?? "",
     path: env["CNI_PATH"] ?? "",
-    args: parseCniArguments(argsText, program === "calico"),
+    args: parseCniArguments(argsText, program === "calico", knownArgs),
     argsText,
     netnsOverride: ["1", "true"].includes((env["CNI_NETNS_OVERRIDE"] ?? "").toLowerCase()),
     interfacePrefix: (env["FELIX_INTERFACEPREFIX"] ?? "").split(",")[0]?.trim() || "cali",
@@ -89,6 +89,21 @@ function parseConfig(stdin: string): JsonObject {
   return config as JsonObject;
 }
 
+/** Found without regard to case like every key, the last one counting; absent and null are the empty text. */
+function textField(config: JsonObject, name: string): string {
+  const lower = name.toLowerCase();
+  const [, value = ""] = Object.entries(config).findLast(([key]) => key.toLowerCase() === lower) ?? [];
+  if (value === null) return "";
+  if (typeof value === "string") return value;
+  throw new CniError(DECODING_FAILURE, `error unmarshall network config: ${name}: want text`);
+}
+
+function checkNetworkName(name: string): void {
+  if (name === "") throw new CniError(INVALID_CONFIG, "missing network name", "the configuration needs a `name`");
+  if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(name))
+    throw new CniError(INVALID_CONFIG, "invalid characters found in network name", name);
+}
+
 function checkNames(command: CniCommand, env: Environment): { containerId: string; ifName: string } {
   const containerId = env["CNI_CONTAINERID"] ?? "";
   const ifName = env["CNI_IFNAME"] ?? "";
@@ -103,8 +118,7 @@ function checkNames(command: CniCommand, env: Environment): { containerId: strin
   return { containerId, ifName };
 }
 
-function checkVersion(command: CniCommand, given: unknown): CniVersion {
-  const version = typeof given === "string" && given !== "" ? given : "0.2.0";
+function checkVersion(command: CniCommand, version: string): CniVersion {
   const known = SUPPORTED_VERSIONS.find((supported) => supported === version);
   if (known === undefined) {
     const list = SUPPORTED_VERSIONS.map((v) => JSON.stringify(v)).join(" ");
