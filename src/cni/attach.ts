@@ -1,6 +1,6 @@
 // The steps both kinds of ADD share: wire and addresses side by side, endpoint, result, and the way back.
 import { type NetworkNamespace, openRouteKernel, removeLink } from "../kernel/index.ts";
-import type { IpNetwork, IpVersion } from "../lib/ip.ts";
+import { type IpNetwork, type IpVersion, ipVersion } from "../lib/ip.ts";
 import type { Booking } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
@@ -54,7 +54,7 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   const early = await Wire.make(host, wanted, context.log);
   let wire = early && keep(early);
   context.mark("wire made");
-  const likely = likelyVersions(conf);
+  const likely = likelyVersions(context);
   if (likely.length > 0) wire?.bringUp(likely, conf.allowIpForwarding); // while the datastore answers
   const { assigned } = await plan.booking;
   context.mark("address assigned");
@@ -70,11 +70,12 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   return { hostName, mac: wire.mac, assigned, networks };
 }
 
-/** Of which families a pod's addresses are unless it asks for some of its own; none when others assign them. */
-const likelyVersions = ({ ipam }: NetConf): IpVersion[] =>
-  ipam.type === CALICO_IPAM
-    ? ([4, 6] as const).filter((version) => (version === 4 ? ipam.assignIpv4 : ipam.assignIpv6))
-    : [];
+/** Of which families a pod's addresses are unless its annotations name some; none when others assign them. */
+function likelyVersions({ conf: { ipam }, request }: CniContext): IpVersion[] {
+  if (ipam.type !== CALICO_IPAM) return [];
+  if (request.args.ip !== undefined) return [ipVersion(request.args.ip)];
+  return ([4, 6] as const).filter((version) => (version === 4 ? ipam.assignIpv4 : ipam.assignIpv6));
+}
 
 function wireRequest(context: CniContext, plan: AttachPlan, hostName: string, netns: NetworkNamespace): WireRequest {
   const { conf, identity, request } = context;
@@ -163,11 +164,13 @@ export function resultFor(
   const isFull = request.cniVersion === "1.1.0" || (request.cniVersion === "1.0.0" && mtu > 0);
   // Routes another address manager gave are handed on; ours only names the block, which the short form never had.
   const isOurs = conf.ipam["type"] === "calico-ipam";
-  if (!isFull) return { interfaces: [{ name: hostName }], ips, routes: isOurs ? [] : assigned.routes };
+  const dns = assigned.dns === undefined ? {} : { dns: assigned.dns };
+  if (!isFull) return { interfaces: [{ name: hostName }], ips, routes: isOurs ? [] : assigned.routes, ...dns };
   const pod = { name: request.ifName, mac, ...(mtu > 0 ? { mtu } : {}), sandbox: request.netns };
   return {
     interfaces: [{ name: hostName }, pod],
     ips: ips.map((ip) => ({ ...ip, interface: 1 })),
     routes: isOurs ? assigned.routes.map(({ destination }) => ({ destination })) : assigned.routes,
+    ...dns,
   };
 }

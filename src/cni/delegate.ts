@@ -16,7 +16,13 @@ export async function delegateAdd(request: CniRequest, plugin: string, config: J
   } catch {
     throw new CniError(DECODING_FAILURE, `IPAM plugin ${plugin} printed no JSON`, output.slice(0, 200));
   }
-  return parseResult(json);
+  try {
+    return parseResult(json);
+  } catch (error) {
+    // What was configured for that plugin is at fault, not what we were given: this is no decoding failure of ours.
+    const why = error instanceof Error ? error.message : String(error);
+    throw new CniError(INTERNAL, `IPAM plugin ${plugin}: ${why}`, undefined, { cause: error });
+  }
 }
 
 export async function delegateDel(request: CniRequest, plugin: string, config: JsonObject): Promise<void> {

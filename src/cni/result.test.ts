@@ -55,6 +55,15 @@ test("CI-003 results of every version are read back", () => {
   ).toMatchObject([{ gateway: "10.0.0.1" }] as never);
 });
 
+test("CI-003 what an address manager says about names is handed on in every version", () => {
+  const dns = { nameservers: ["192.0.2.53"], domain: "d", search: ["a.d"], options: ["ndots:5"] };
+  for (const version of ["0.2.0", "0.3.1", "1.0.0"] as const) {
+    const read = parseResult({ ...renderResult(result, version), dns });
+    expect(renderResult(read, version)["dns"]).toEqual(dns);
+  }
+  expect(parseResult({ dns: { nameservers: [], domain: "" } }).dns).toBeUndefined();
+});
+
 test("CI-003 a malformed result is refused by name and never crashes us", () => {
   expect(() => parseResult({ ips: [{ address: "nonsense" }] })).toThrow(/ips\[\]\.address/);
   fc.assert(

@@ -32,10 +32,18 @@ export interface ResultRoute {
   readonly destination: IpNetwork;
   readonly gateway?: IpAddress;
 }
+/** How the pod resolves names, where its address manager says. */
+export interface ResultDns {
+  readonly nameservers?: readonly string[];
+  readonly domain?: string;
+  readonly search?: readonly string[];
+  readonly options?: readonly string[];
+}
 export interface CniResult {
   readonly interfaces: readonly ResultInterface[];
   readonly ips: readonly ResultAddress[];
   readonly routes: readonly ResultRoute[];
+  readonly dns?: ResultDns;
 }
 
 const text = ({ address, length }: IpNetwork): string => `${address}/${length}`;
@@ -80,7 +88,7 @@ export function renderResult(result: CniResult, version: CniVersion): JsonObject
           })),
         ),
         ...filled("routes", result.routes.map(renderRoute)),
-        dns: {},
+        dns: result.dns ?? {},
       };
     default:
       return {
@@ -99,19 +107,20 @@ export function renderResult(result: CniResult, version: CniVersion): JsonObject
           result.ips.map((ip) => ({ ...given("interface", ip.interface), address: text(ip.address) })),
         ),
         ...filled("routes", result.routes.map(renderRoute)),
+        ...given("dns", result.dns),
       };
   }
 }
 
 /** One address per family, no interfaces. */
-function renderLegacy({ ips, routes }: CniResult, version: CniVersion): JsonObject {
+function renderLegacy({ ips, routes, dns = {} }: CniResult, version: CniVersion): JsonObject {
   const family = (ofVersion: 4 | 6) => {
     const first = ips.find((ip) => ipVersion(ip.address.address) === ofVersion);
     if (first === undefined) return undefined;
     const own = routes.filter((route) => ipVersion(route.destination.address) === ofVersion);
     return { ip: text(first.address), ...filled("routes", own.map(renderRoute)) };
   };
-  return { cniVersion: version, ...given("ip4", family(4)), ...given("ip6", family(6)), dns: {} };
+  return { cniVersion: version, ...given("ip4", family(4)), ...given("ip6", family(6)), dns };
 }
 
 const renderRoute = ({ destination, gateway }: ResultRoute) => ({ dst: text(destination), ...given("gw", gateway) });
@@ -123,7 +132,20 @@ const given = <N extends string, V>(name: N, value: V | undefined): { [P in N]?:
 export function parseResult(json: unknown): CniResult {
   const object = asObject(json, "the result");
   const isLegacy = object["ip4"] !== undefined || object["ip6"] !== undefined;
-  return isLegacy ? parseLegacy(object) : parseModern(object);
+  return { ...(isLegacy ? parseLegacy(object) : parseModern(object)), ...given("dns", parseDns(object["dns"])) };
+}
+
+/** Nothing when nothing is said. */
+function parseDns(value: unknown): ResultDns | undefined {
+  const object = asObject(value ?? {}, "dns");
+  const texts = (name: string): readonly string[] => asList(object[name], `dns.${name}`).map(String);
+  const dns: ResultDns = {
+    ...filled("nameservers", texts("nameservers")),
+    ...(typeof object["domain"] === "string" && object["domain"] !== "" ? { domain: object["domain"] } : {}),
+    ...filled("search", texts("search")),
+    ...filled("options", texts("options")),
+  };
+  return Object.keys(dns).length === 0 ? undefined : dns;
 }
 
 function parseModern(object: JsonObject): CniResult {
