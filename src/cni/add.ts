@@ -64,7 +64,12 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
       conf.dataplaneOptions === undefined
         ? storeWith((networks) => draftOf({ hostName: hostNameOf(there), mac: hwAddr ?? "", networks }))
         : undefined;
-    return requireAddresses(await ipamAdd(await behindGate(there, isNew), conf.ipam, { also }), "cni");
+    try {
+      return requireAddresses(await ipamAdd(await behindGate(there, isNew), conf.ipam, { also }), "cni");
+    } catch (error) {
+      await isNew; // what there is to say about addresses is nothing to a container that has its own
+      throw error;
+    }
   });
   try {
     if (conf.dataplaneOptions !== undefined) {

@@ -42,8 +42,10 @@ export async function findEndpoint(store: Datastore, identity: EndpointIdentity)
 
 /** Exactly the endpoint this request names. */
 export async function getEndpoint(store: Datastore, identity: EndpointIdentity): Promise<StoredEndpoint | undefined> {
+  const name = workloadEndpointName(nameFields(identity));
+  if (name.includes("/")) return undefined; // one that cannot be stored is not there
   try {
-    const stored = await store.get(endpointKey(identity.namespace, workloadEndpointName(nameFields(identity))));
+    const stored = await store.get(endpointKey(identity.namespace, name));
     return { stored, endpoint: stored.value as WorkloadEndpoint };
   } catch (error) {
     if (error instanceof NotFound) return undefined;
@@ -115,7 +117,7 @@ export function endpointEntry(
 }
 
 /** Whoever reads it drops one with a name that is none: its pod would have an address and no network. */
-function checkEndpoint(name: string, { identity: { containerId, namespace }, labels }: EndpointDraft): void {
+function checkEndpoint(name: string, { identity: { containerId, namespace }, labels, spec }: EndpointDraft): void {
   if (!isSubdomain(name))
     throw new CniError(
       INTERNAL,
@@ -129,9 +131,20 @@ function checkEndpoint(name: string, { identity: { containerId, namespace }, lab
     );
   if (!isContainerId(containerId))
     throw new CniError(INTERNAL, `${containerId} cannot be stored as a container's ID: want letters, digits and -`);
+  for (const profile of spec.profiles ?? []) checkProfileName(profile);
   for (const [key, value] of Object.entries(labels))
     if (!isQualifiedName(key) || !isLabelValue(value))
       throw new CniError(INTERNAL, `${JSON.stringify(key)}: ${JSON.stringify(value)} cannot be a label of a workload`);
+}
+
+/** An endpoint that names a profile there cannot be is dropped by its readers too. */
+function checkProfileName(name: string): void {
+  if (!isSubdomain(name))
+    throw new CniError(
+      INTERNAL,
+      `${JSON.stringify(name)} cannot name a profile: want lower case letters, digits, - and .`,
+      "outside Kubernetes policy a network's profile has the network's name: give the network another",
+    );
 }
 
 /** Adds a profile to an endpoint that is already there; nothing to do when it has it. */
@@ -139,6 +152,7 @@ export async function addProfile(store: Datastore, found: StoredEndpoint, profil
   const { endpoint, stored } = found;
   const profiles = endpoint.spec.profiles ?? [];
   if (profiles.includes(profile)) return;
+  checkProfileName(profile);
   const value = { ...endpoint, spec: { ...endpoint.spec, profiles: [...profiles, profile] } };
   await store.update({ key: stored.key, value, revision: stored.revision });
 }

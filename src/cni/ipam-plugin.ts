@@ -13,7 +13,15 @@ import {
   UnknownHandle,
 } from "../ipam/index.ts";
 import type { lockFile } from "../kernel/index.ts";
-import { cidrAddress, type Cidr, hostCidr, type IpAddress, type IpVersion, tryParseCidr } from "../lib/ip.ts";
+import {
+  cidrAddress,
+  type Cidr,
+  hostCidr,
+  type IpAddress,
+  type IpVersion,
+  ipVersion,
+  tryParseCidr,
+} from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Labels } from "../model/index.ts";
 import { CniError, INTERNAL } from "./error.ts";
@@ -99,11 +107,8 @@ async function assign(context: IpamContext, request: IpamRequest, holder: Holder
   const wanted = ([4, 6] as const).filter((v) => (v === 4 ? request.settings.assignIpv4 : request.settings.assignIpv6));
   if (wanted.length === 0) return resultOf([]);
   const pools = new Map<IpVersion, readonly Cidr[]>();
-  for (const version of wanted) pools.set(version, await resolvePools(context.store, poolsOf(request, version)));
-  // A pool that is not there is told, also when this pod has no use for it.
-  for (const version of [4, 6] as const)
-    if (!wanted.includes(version) && poolsOf(request, version).length > 0)
-      await resolvePools(context.store, poolsOf(request, version));
+  // A pool that is not there, or of the other family, is told before anything is taken, also when this pod has no use for it.
+  for (const version of [4, 6] as const) pools.set(version, await resolvePools(context.store, request, version));
   const namespaceLabels = await context.namespaceLabels();
   const assigned: Assignments[] = [];
   try {
@@ -203,14 +208,21 @@ export function containerHolder({ conf, identity, now }: IpamContext): Holder {
 const poolsOf = ({ settings }: IpamRequest, version: IpVersion): readonly string[] =>
   version === 4 ? settings.ipv4Pools : settings.ipv6Pools;
 
+async function resolvePools(store: Datastore, request: IpamRequest, version: IpVersion): Promise<readonly Cidr[]> {
+  const cidrs = await findPools(store, poolsOf(request, version));
+  const other = cidrs.find((cidr) => ipVersion(cidr) !== version);
+  if (other !== undefined)
+    throw new CniError(INTERNAL, `ipam.ipv${version}_pools: ${other} is no pool of IPv${version} addresses`);
+  return cidrs;
+}
+
 /** Pools are named by CIDR or by name. */
-async function resolvePools(store: Datastore, names: readonly string[]): Promise<readonly Cidr[]> {
-  if (names.length === 0) return [];
-  if (names.every((name) => tryParseCidr(name) !== undefined && name.includes("/")))
-    return names.flatMap((name) => tryParseCidr(name) ?? []);
+async function findPools(store: Datastore, names: readonly string[]): Promise<readonly Cidr[]> {
+  const given = names.map((name) => (name.includes("/") ? tryParseCidr(name) : undefined));
+  if (!given.includes(undefined)) return given.flatMap((cidr) => cidr ?? []);
   const { items } = await store.list({ type: "resource", kind: "IPPool" });
-  return names.map((name) => {
-    const cidr = name.includes("/") ? tryParseCidr(name) : undefined;
+  return names.map((name, i) => {
+    const cidr = given[i];
     if (cidr !== undefined) return cidr;
     const pool = items.find((item) => item.key.name === name);
     const found = tryParseCidr(String((pool?.value.spec as { cidr?: unknown } | undefined)?.cidr));

@@ -37,11 +37,11 @@ export function linkMtu(conf: NetConf, file = MTU_FILE): number {
       throw new CniError(INTERNAL, `${file} is missing and require_mtu_file is set: is the node agent running?`);
     return conf.mtu;
   }
-  if (conf.mtu !== 0) return conf.mtu;
+  // Also when it is not needed: a file the agent cannot have written means that something is wrong with this node.
   const trimmed = text.trim();
-  if (!/^\d+$/.test(trimmed))
+  if (!/^\+?\d+$/.test(trimmed))
     throw new CniError(INTERNAL, `${file}: ${JSON.stringify(trimmed.slice(0, 40))} is no MTU; want a number like 1450`);
-  return Number(trimmed);
+  return conf.mtu !== 0 ? conf.mtu : Number(trimmed);
 }
 
 function reason(error: unknown): string {

@@ -1,7 +1,8 @@
 // The profile of a network outside Kubernetes policy: its endpoints may talk to each other and to the world.
 import { AlreadyExists, type Datastore, NotFound } from "../datastore/index.ts";
-import { API_VERSION, type ResourceKey, type ResourceOf } from "../model/index.ts";
+import { API_VERSION, isQualifiedName, type ResourceKey, type ResourceOf } from "../model/index.ts";
 import { timestamp } from "./endpoint.ts";
+import { CniError, INTERNAL } from "./error.ts";
 import type { EndpointIdentity } from "./identity.ts";
 
 const profileKey = (name: string): ResourceKey => ({ type: "resource", kind: "Profile", name });
@@ -23,6 +24,12 @@ export async function createProfile(
   orchestrator: EndpointIdentity["orchestrator"],
   now: Date,
 ): Promise<void> {
+  if (!isQualifiedName(name))
+    throw new CniError(
+      INTERNAL,
+      `${JSON.stringify(name)} cannot be the label of a network's workloads: want at most 63 characters`,
+      "give the network a shorter name",
+    );
   const anybody = { action: "Allow", source: {}, destination: {} } as const;
   const members = { action: "Allow", source: { selector: `has(${name})` }, destination: {} } as const;
   const value: ResourceOf<"Profile"> = {

@@ -114,6 +114,8 @@ describe.skipIf(!canRun)("ADD", () => {
         key,
         key === "accept_dad" ? "0" : "1",
       ]);
+    // Nothing of the family it has no address of.
+    expect(host.read("net", "ipv4", "conf", host.workloadLinks()[0]!, "proxy_arp")).toBe("0");
   });
 
   test("CI-045 the endpoint, its profile and the allocation are stored as the original stores them", async () => {
@@ -155,6 +157,50 @@ describe.skipIf(!canRun)("ADD", () => {
     const spec = (await host.all("WorkloadEndpoint")).get("n1-cni-cid1-eth0")?.spec as { profiles: string[] };
     expect(spec.profiles).toEqual(["net1", "net2"]);
     expect([...(await host.all("Profile")).keys()]).toEqual(["net1", "net2"]);
+  });
+
+  test("CI-037 a container that has its addresses keeps them, whatever would be said of new ones", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    const named = { env: { CNI_ARGS: "IP=10.65.0.9" } };
+    const first = await host.add(pod, named);
+    expect((await host.add(pod, named)).json).toEqual(first.json); // the address is taken: by itself
+    for (const ipam of [{ ipv4_pools: ["gone"] }, { assign_ipv4: "false" }])
+      expect((await host.add(pod, { conf: { ipam: { type: "calico-ipam", ...ipam } } })).json).toEqual(first.json);
+    expect(await host.allocations()).toHaveLength(1);
+  });
+
+  test("CI-037 a network whose name is none for a profile is refused, and nothing is left", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    for (const name of ["Net_1", "n".repeat(70)])
+      expect(await host.add(pod, { conf: { name } })).toMatchObject({ code: 1, json: { code: 999 } });
+    expect([await host.allocations(), (await host.all("Profile")).size, host.workloadLinks()]).toEqual([[], 0, []]);
+    await host.add(pod);
+    expect(await host.add(pod, { conf: { name: "Net_1" } })).toMatchObject({ code: 1, json: { code: 999 } });
+    const spec = (await host.all("WorkloadEndpoint")).get("n1-cni-cid1-eth0")?.spec as { profiles: string[] };
+    expect(spec.profiles).toEqual(["net1"]);
+  });
+
+  test("CI-047 a pool of the other family is refused before anything is taken", async () => {
+    await using host = await CniHost.create();
+    const ipam = { type: "calico-ipam", assign_ipv6: "true", ipv6_pools: ["p4"] };
+    const refused = await host.add(host.pod("cid1"), { conf: { ipam } });
+    expect(refused).toMatchObject({ code: 1, json: { code: 999 } });
+    expect(refused.json["msg"]).toContain("no pool of IPv6 addresses");
+    expect((await host.store.list({ type: "block" })).items).toEqual([]);
+  });
+
+  test("CI-034 names and routes of another address manager: handed on, or refused as its own", async () => {
+    await using host = await CniHost.create();
+    const dns = { nameservers: ["192.0.2.53"], search: ["a.example"] };
+    const ipam = { type: "static", addresses: [{ address: "10.7.0.5/24" }], dns };
+    expect((await host.add(host.pod("cid1"), { conf: { ipam } })).json["dns"]).toEqual(dns);
+    const broken = { type: "host-local", subnet: "10.70.0.0/24", dataDir: `${host.folder}/hl`, routes: [{}] };
+    expect(await host.add(host.pod("cid2"), { conf: { ipam: broken } })).toMatchObject({
+      code: 1,
+      json: { code: 999 },
+    });
   });
 
   test("CI-011 CI-004 the configured MTU is on both ends and in the result", async () => {
@@ -211,6 +257,13 @@ describe.skipIf(!canRun)("DEL", () => {
       expect((await host.del(pod, { env })).code).toBe(0);
       expect((await host.del(other, { env })).code).toBe(0);
     }
+  });
+
+  test("CI-042 an endpoint that cannot have been stored is gone", async () => {
+    await using host = await CniHost.create();
+    const conf = { nodename: "n/1" };
+    expect((await host.add(host.pod("cid1"), { conf })).code).toBe(1);
+    expect((await host.del(host.pod("cid2"), { conf })).code).toBe(0);
   });
 
   test("CI-043 the DEL of an old container leaves the pod's new one alone", async () => {
