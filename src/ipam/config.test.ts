@@ -17,6 +17,14 @@ test("CI-071 a change keeps the other settings, and the same value writes nothin
   expect(await c.ipam.config()).toMatchObject({ strictAffinity: true, autoAllocateBlocks: true, maxBlocksPerHost: 5 });
 });
 
+test("CI-071 what is so already is fine, even what nobody could set", async () => {
+  const c = new TestCluster();
+  const value = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 1 };
+  await c.store.create({ key: { type: "ipamConfig" }, value });
+  expect(await c.ipam.configure({ strictAffinity: false })).toMatchObject(value);
+  await expect(c.ipam.configure({ maxBlocksPerHost: 2 })).rejects.toThrow("requires StrictAffinity");
+});
+
 const refused = [
   { name: "neither strict nor automatic", change: { autoAllocateBlocks: false }, why: "AutoAllocateBlocks" },
   { name: "a limit without strict affinity", change: { maxBlocksPerHost: 3 }, why: "requires StrictAffinity" },

@@ -29,8 +29,8 @@ export async function changeConfig(context: Context, change: Partial<IpamConfig>
   return untilWon(context, "IPAM configuration", async () => {
     const stored = await storedConfig(context);
     const value: IpamConfig = { ...(stored?.value ?? FIRST_CONFIG), ...change };
+    if (stored !== undefined && sameConfig(stored.value, value)) return value; // also one that nobody could set
     check(value);
-    if (stored !== undefined && sameConfig(stored.value, value)) return value;
     try {
       if (stored === undefined) await store.create({ key: { type: "ipamConfig" }, value }, call);
       else await store.update({ ...stored, value }, call);
