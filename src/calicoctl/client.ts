@@ -163,8 +163,8 @@ class ClientStore implements OpenStore {
     await this.#beforeWrite();
     return this.#client.update(resource);
   }
-  async delete(name: ResourceName, revision?: string): Promise<Resource> {
-    await this.#beforeWrite();
+  /** Makes no cluster: there is nothing to delete in one that is new. */
+  delete(name: ResourceName, revision?: string): Promise<Resource> {
     return this.#client.delete(name, { revision });
   }
   get(name: ResourceName): Promise<Resource> {

@@ -1,6 +1,7 @@
 // create, apply, replace, delete, patch, label: what they write and what they say.
 import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
+import type { Resource } from "../../model/index.ts";
 import { CommandLine, networkSet, policy, pool } from "../testing/command-line.ts";
 
 const names = async (line: CommandLine, kind: "IPPool" | "GlobalNetworkSet" | "NetworkPolicy") =>
@@ -66,6 +67,13 @@ test("TC-C05 replace has not tried what is in no namespace, or in another", asyn
   const mixed = await line.pipe(`${pool("a")}---\n${policy}`, "replace", "-f", "-", "-n", "ns1");
   expect(mixed.out).toBe("Partial success: replaced the first 1 out of 2 resources:\n");
   expect(mixed.err).toBe("Hit error: IPPool is not namespaced\n");
+});
+
+test("TC-C06 delete makes no cluster", async () => {
+  using line = new CommandLine();
+  await line.put(Bun.YAML.parse(networkSet("a")) as Resource);
+  expect((await line.run("delete", "gnetset", "a")).code).toBe(0);
+  expect([await line.stored("ClusterInformation"), await line.stored("Tier")]).toEqual([[], []]);
 });
 
 test("TC-C06 delete by name, by file, and of what is gone", async () => {
