@@ -179,13 +179,16 @@ export class Wire implements Disposable {
 
   #routeThroughGateway(gateway: IpAddress, routes: readonly Cidr[], version: IpVersion): void {
     const link = this.#podLink;
-    const through = routes.filter((route) => ipVersion(route) === version);
+    const through = new Set(routes.filter((route) => ipVersion(route) === version)); // one may be listed twice
     const own: NewRoute[] = version === 4 ? [{ destination: hostCidr(gateway), link, scope: "link", protocol: 3 }] : [];
-    for (const route of [...own, ...through.map((destination) => ({ destination, link, gateway }))])
+    for (const route of [...own, ...[...through].map((destination) => ({ destination, link, gateway }))])
       try {
         this.pod.routes.add(route);
       } catch (error) {
-        if (!hasErrno(error, "EEXIST")) throw error; // the same prefix was listed twice
+        if (!hasErrno(error, "EEXIST")) throw error;
+        throw new Error(`the pod has a route to ${route.destination} already (EEXIST); by another interface?`, {
+          cause: error,
+        });
       }
   }
 

@@ -23,10 +23,10 @@ import {
   tryParseCidr,
 } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Labels } from "../model/index.ts";
+import { type Labels, workloadEndpointName } from "../model/index.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { locked } from "./host-lock.ts";
-import { type EndpointIdentity, isLauncher } from "./identity.ts";
+import { type EndpointIdentity, isLauncher, nameFields } from "./identity.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
 import type { IpamSettings, NetConf } from "./net-conf.ts";
 import { type CniResult, resultOf } from "./result.ts";
@@ -87,6 +87,7 @@ export function onStore<C extends IpamContext>(context: C, store: Datastore): C 
 }
 
 export async function assignAddresses(context: IpamContext, request: IpamRequest): Promise<Assigned> {
+  workloadEndpointName(nameFields(context.identity)); // no addresses for a workload that cannot be named
   const holder = containerHolder(context);
   if (!isLauncher(context.identity)) return assign(context, request, holder);
   const { assignToMachine } = await machineAddresses();
@@ -115,6 +116,9 @@ async function assign(context: IpamContext, request: IpamRequest, holder: Holder
     await locked(context, async () => {
       for (const version of wanted) {
         const before = assigned.flatMap((result) => result.addresses);
+        // With the last of them: then all are known. Not when one is missing already; its sibling is asked for all the same,
+        // so that a pool's addresses come and go in the original's order.
+        const isComplete = version === wanted.at(-1) && before.length === assigned.length;
         const { also } = request;
         assigned.push(
           await context.ipam.autoAssign({
@@ -125,13 +129,9 @@ async function assign(context: IpamContext, request: IpamRequest, holder: Holder
             pools: pools.get(version) ?? [],
             ...(namespaceLabels === undefined ? {} : { namespaceLabels }),
             ...holder,
-            // With the last of them: then all are known.
-            ...(also === undefined || version !== wanted.at(-1)
-              ? {}
-              : { also: (addresses) => also([...before, ...addresses]) }),
+            ...(also === undefined || !isComplete ? {} : { also: (addresses) => also([...before, ...addresses]) }),
           }),
         );
-        if (assigned.at(-1)?.addresses.length === 0) break;
       }
     });
     const short = assigned.find((result) => result.addresses.length === 0);

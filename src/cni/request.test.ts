@@ -41,6 +41,7 @@ const cases: readonly {
   { name: "no JSON", stdin: "{", code: 6, msg: /unmarshall/ },
   { name: "an empty input", stdin: "", code: 6, msg: /empty/ },
   { name: "a list", stdin: "[]", code: 6, msg: /object/ },
+  { name: "nothing but null", stdin: "null", code: 7, msg: /network name/ },
   { name: "no network name", stdin: `{"cniVersion":"1.0.0"}`, code: 7, msg: /network name/ },
   {
     name: "a network name that begins with a dot",

@@ -79,7 +79,7 @@ export function parseRequest(program: CniProgram, env: Environment, stdin: strin
 function parseConfig(stdin: string): JsonObject {
   let config: unknown;
   try {
-    config = JSON.parse(stdin);
+    config = JSON.parse(stdin) ?? {}; // null is a configuration in which everything is missing
   } catch (error) {
     const reason = stdin.trim() === "" ? "standard input is empty" : (error as Error).message;
     throw new CniError(DECODING_FAILURE, `error unmarshall network config: ${reason}`);

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { openProber } from "./reach.ts";
-import { canRun, CniHost, k8s } from "./cni-host.ts";
+import { canRun, CniHost, k8s, type PluginRun } from "./cni-host.ts";
 
 const DUAL = { ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
 
@@ -189,6 +189,40 @@ describe.skipIf(!canRun)("ADD", () => {
     expect(refused).toMatchObject({ code: 1, json: { code: 999 } });
     expect(refused.json["msg"]).toContain("no pool of IPv6 addresses");
     expect((await host.store.list({ type: "block" })).items).toEqual([]);
+  });
+
+  test("CI-015 a workload that cannot be named takes nothing", async () => {
+    await using host = await CniHost.create();
+    for (const program of ["calico", "calico-ipam"] as const)
+      expect(await host.call("ADD", host.pod(), { program, env: { CNI_IFNAME: "eth-" } })).toMatchObject({
+        code: 1,
+        json: { code: 999 },
+      });
+    expect((await host.store.list({ type: "block" })).items).toEqual([]);
+  });
+
+  test("CI-047 when one family is short its sibling's address goes back, as if it had been given", async () => {
+    await using host = await CniHost.create();
+    await host.put("IPPool", "tiny", { cidr: "10.66.0.0/32", blockSize: 32 });
+    const conf = { ipam: { type: "calico-ipam", assign_ipv6: "true", ipv4_pools: ["tiny"] } };
+    const first = await host.add(host.pod("cid1"), { conf });
+    expect(first.code).toBe(0);
+    expect((await host.add(host.pod("cid2"), { conf })).json["msg"]).toContain("failed to request IPv4 addresses");
+    expect(await host.allocations()).toHaveLength(2);
+    expect((await host.all("WorkloadEndpoint")).size).toBe(1);
+    const third = await host.add(host.pod("cid3"), { conf: { ipam: { ...conf.ipam, assign_ipv4: "false" } } });
+    const sixth = (run: PluginRun) => (run.json["ips"] as { address: string }[]).at(-1)?.address;
+    expect([sixth(first), sixth(third)]).toEqual(["fd00:65::2880/128", "fd00:65::2882/128"]);
+  });
+
+  test("CI-017 a pod that has the route by another interface is refused, and keeps that one", async () => {
+    await using host = await CniHost.create();
+    const pod = host.pod("cid1");
+    await host.add(pod);
+    const second = await host.call("ADD", pod, { env: { CNI_CONTAINERID: "cid2", CNI_IFNAME: "eth1" } });
+    expect(second.json["msg"]).toContain("by another interface");
+    expect([(await host.allocations()).length, host.workloadLinks()]).toEqual([1, ["calicid1"]]);
+    expect((await host.call("CHECK", pod)).code).toBe(0);
   });
 
   test("CI-034 names and routes of another address manager: handed on, or refused as its own", async () => {
