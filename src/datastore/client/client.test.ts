@@ -217,7 +217,13 @@ test("DM-113 a node takes along what is its own, and nothing else", async () => 
   expect(await storedNames("HostEndpoint")).toEqual(["hep-n1-2"]);
   expect(await storedNames("FelixConfiguration")).toEqual(["node.n1-2"]);
   expect(await storedNames("BGPConfiguration")).toEqual(["node.n1-2"]);
+});
+
+test("DM-113 what is left of a node that is gone goes too, and that it was gone is told", async () => {
+  await client.create(make("HostEndpoint", "hep", { node: "n1", interfaceName: "eth0" }));
   expect(await fault(client.delete({ kind: "Node", name: "n1" }))).toBeInstanceOf(NotFound);
+  expect(addresses.calls).toEqual(["host n1"]);
+  expect(await storedNames("HostEndpoint")).toEqual([]);
 });
 
 test("DM-114 a workload endpoint's name is made from its fields, its labels are enforced", async () => {

@@ -230,6 +230,8 @@ export class Client {
     try {
       return await this.#find(name, options);
     } catch (error) {
+      if (error instanceof NotFound && FLOWS[name.kind]?.leavesRemains === true)
+        return { key: keysOf(name)[0], value: bare(name), revision: "" };
       if (!(error instanceof UnreadableEntry) || error.key?.type !== "resource") throw error;
       return { key: error.key, value: bare(name), revision: "" };
     }

@@ -34,4 +34,6 @@ export interface Flow {
   readonly afterWrite?: (resource: Resource, context: FlowContext) => Promise<void>;
   /** Clears the way; gives the revision to delete at when it wrote the resource itself. */
   readonly beforeDelete?: (stored: Stored<ResourceKey>, context: FlowContext) => Promise<Revision | undefined>;
+  /** What goes with it may be left of one that is gone: then the way is cleared all the same. */
+  readonly leavesRemains?: true;
 }

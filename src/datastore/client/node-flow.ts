@@ -15,6 +15,7 @@ export const nodeFlow: Flow = {
       context.log.warn("cluster information could not be written", { error });
     }
   },
+  leavesRemains: true,
   beforeDelete: async ({ key, value }, context) => {
     if (context.store.name === "kubernetes") return undefined; // the API server's own garbage collection does it
     const { name } = key;
