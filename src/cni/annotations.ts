@@ -22,14 +22,14 @@ export function parsePodWishes(annotations: Labels): PodWishes {
   if (ipAddrs !== undefined && ipAddrsNoIpam !== undefined)
     throw new CniError(INTERNAL, `can't have both annotations: ${PREFIX}ipAddrs and ${PREFIX}ipAddrsNoIpam`);
   const floating = textList(annotations, "floatingIPs");
-  const prefixes = textList(annotations, "allowedSourcePrefixes");
+  const prefixes = textList(annotations, "allowedSourcePrefixes") ?? [];
   const hwAddr = annotations[`${PREFIX}hwAddr`];
   return {
     ...(ipAddrs === undefined ? {} : { ipAddrs }),
     ...(ipAddrsNoIpam === undefined ? {} : { ipAddrsNoIpam }),
     ...(floating === undefined ? {} : { floatingIps: floating.map((text) => address(text, "floatingIPs")) }),
     ...(hwAddr === undefined || hwAddr === "" ? {} : { hwAddr: macAddress(hwAddr) }),
-    ...(prefixes === undefined ? {} : { allowedSourcePrefixes: prefixes.map(prefix) }),
+    ...(prefixes.length === 0 ? {} : { allowedSourcePrefixes: prefixes.map(prefix) }),
   };
 }
 

@@ -120,6 +120,7 @@ const wishes: readonly { id: string; annotations: Record<string, string>; want: 
     annotations: { allowedSourcePrefixes: '["10.1.2.3/16"]' },
     want: { allowedSourcePrefixes: ["10.1.0.0/16"] },
   },
+  { id: "CI-031", annotations: { allowedSourcePrefixes: "[]" }, want: {} },
 ];
 for (const { id, annotations, want } of wishes)
   test(`${id} ${Object.keys(annotations)} is read`, () =>
