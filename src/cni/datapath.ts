@@ -15,6 +15,7 @@ import {
   openRouteKernel,
   procSysctls,
   type RouteKernel,
+  sysctlsIn,
 } from "../kernel/index.ts";
 import {
   type Cidr,
@@ -166,15 +167,13 @@ export class Wire implements Disposable {
 
   #setPodSysctls(versions: readonly IpVersion[], allowIpForwarding: boolean): void {
     const forwarding = allowIpForwarding ? 1 : 0;
-    this.request.netns.run(() => {
-      if (versions.includes(6)) {
-        procSysctls.write(["net", "ipv6", "conf", this.request.ifName, "accept_dad"], 0);
-        for (const scope of ["all", "default", "lo"])
-          procSysctls.write(["net", "ipv6", "conf", scope, "disable_ipv6"], 0);
-      }
-      if (versions.includes(4)) procSysctls.write(["net", "ipv4", "ip_forward"], forwarding);
-      if (versions.includes(6)) procSysctls.write(["net", "ipv6", "conf", "all", "forwarding"], forwarding);
-    });
+    const sysctls = sysctlsIn(this.request.netns);
+    if (versions.includes(6)) {
+      sysctls.write(["net", "ipv6", "conf", this.request.ifName, "accept_dad"], 0);
+      for (const scope of ["all", "default", "lo"]) sysctls.write(["net", "ipv6", "conf", scope, "disable_ipv6"], 0);
+    }
+    if (versions.includes(4)) sysctls.write(["net", "ipv4", "ip_forward"], forwarding);
+    if (versions.includes(6)) sysctls.write(["net", "ipv6", "conf", "all", "forwarding"], forwarding);
   }
 
   #routeThroughGateway(gateway: IpAddress, routes: readonly Cidr[], version: IpVersion): void {

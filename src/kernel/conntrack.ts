@@ -1,6 +1,6 @@
 // Connection tracking over ctnetlink: forgetting the flows of addresses that moved or went.
 import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
-import { withNamespace } from "./namespace.ts";
+import type { Place } from "./namespace.ts";
 import { NetlinkError } from "./netlink-error.ts";
 import type { NetlinkMessage, NetlinkReader, RawAttribute } from "./netlink-reader.ts";
 import { NETLINK_NETFILTER, NetlinkSocket } from "./netlink-socket.ts";
@@ -49,9 +49,8 @@ export interface Conntrack extends Disposable {
   deleteByAddress(addresses: Iterable<IpAddress>): number;
 }
 
-export function openConntrack(namespace?: { readonly fd: number }): Conntrack {
-  const open = (): NetlinkSocket => NetlinkSocket.open(NETLINK_NETFILTER);
-  return new NetlinkConntrack(namespace === undefined ? open() : withNamespace(namespace, open));
+export function openConntrack(namespace?: Place): Conntrack {
+  return new NetlinkConntrack(NetlinkSocket.open(NETLINK_NETFILTER, { namespace }));
 }
 
 class NetlinkConntrack implements Conntrack {

@@ -4,7 +4,6 @@ import { writeSync } from "node:fs";
 import { type InterfaceAddress, parseInterfaceAddress, RTM_DELADDR, RTM_NEWADDR } from "./addresses.ts";
 import type { EventWorkerMessage, EventWorkerStart } from "./event-worker.ts";
 import { type Link, parseLink, RTM_DELLINK, RTM_NEWLINK } from "./links.ts";
-import { withNamespace } from "./namespace.ts";
 import { type Neighbour, parseNeighbour, RTM_DELNEIGH, RTM_NEWNEIGH } from "./neighbours.ts";
 import { succeed } from "./netlink-error.ts";
 import { forEachMessage, type NetlinkMessage } from "./netlink-reader.ts";
@@ -48,9 +47,8 @@ export class EventMonitor implements AsyncDisposable {
   constructor(options: EventMonitorOptions) {
     this.#options = options;
     const groups = options.subjects.flatMap((subject): readonly number[] => GROUPS[subject]);
-    const open = (): NetlinkSocket =>
-      NetlinkSocket.open(NETLINK_ROUTE, { groups, receiveBufferBytes: options.receiveBufferBytes ?? 16 << 20 });
-    this.#socket = options.namespace === undefined ? open() : withNamespace(options.namespace, open);
+    const { namespace, receiveBufferBytes = 16 << 20 } = options;
+    this.#socket = NetlinkSocket.open(NETLINK_ROUTE, { groups, receiveBufferBytes, namespace });
     this.#wakeFd = succeed(eventfd(), "make a descriptor to wake a thread");
     try {
       this.#worker = new Worker(workerUrl("kernel/event-worker"));

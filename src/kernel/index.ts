@@ -44,7 +44,7 @@ export {
   type Routes,
 } from "./routes.ts";
 export { type Rule, type Rules } from "./rules.ts";
-export { procSysctls, setSysctl, type SysctlPath, type Sysctls } from "./sysctl.ts";
+export { procSysctls, setSysctl, sysctlsIn, type SysctlPath, type Sysctls } from "./sysctl.ts";
 export { memoryRouteKernel } from "./memory-route-kernel.ts";
 export * from "./netfilter.ts";
 export { burstTicks, openTrafficControl, type TokenBucket, type TrafficControl } from "./traffic-control.ts";

@@ -4,19 +4,17 @@
 //
 // Whether it can still be seen is asked of a file: a question over netlink waits for the lock under which the kernel
 // takes the link away, and this thread with it.
-import { closeSync, openSync, readSync } from "node:fs";
+import { closeSync, readSync } from "node:fs";
 import { delay } from "../lib/retry.ts";
 import { isLinkName, RTM_DELLINK, writeLinkTarget } from "./links.ts";
-import { withNamespace } from "./namespace.ts";
-import { isGone } from "./netlink-error.ts";
+import { openIn, type Place } from "./namespace.ts";
+import { isGone, succeed } from "./netlink-error.ts";
 import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
+import { cString } from "./sys.ts";
 
 /** Looks at short intervals first: alone, a link is gone at once; among many it waits for its turn. */
 const LOOKS_AT_ONCE = 4;
 const LONGEST_LOOK_MS = 8;
-
-/** Where a link is; absent: in the namespace of this thread. */
-type Place = { readonly fd: number } | undefined;
 
 /**
  * Resolves when the link has no name, no address and no route any more; one that was not there is gone already.
@@ -28,11 +26,9 @@ export async function removeLink(
   onSent?: (buried: Promise<void>) => void,
 ): Promise<void> {
   if (!isLinkName(name)) return;
-  const inside = <T>(open: () => T extends PromiseLike<unknown> ? never : T): T =>
-    namespace === undefined ? open() : withNamespace(namespace, open);
-  using observer = inside(() => new LinkNames());
+  using observer = new LinkNames(namespace);
   if (!observer.has(name)) return;
-  const sender = inside(() => NetlinkSocket.open(NETLINK_ROUTE));
+  const sender = NetlinkSocket.open(NETLINK_ROUTE, { namespace });
   const answered = sendDelete(sender, name).finally(() => sender[Symbol.dispose]());
   onSent?.(answered);
   await untilGone(() => !observer.has(name), answered);
@@ -52,9 +48,13 @@ export async function untilGone(isGoneNow: () => boolean, answered: Promise<void
   await end;
 }
 
-/** The names of the links of one namespace: that of the thread when it was opened. */
+/** The names of the links of one namespace; absent: that of this thread. */
 export class LinkNames implements Disposable {
-  readonly #file = openSync("/proc/thread-self/net/dev", "r");
+  readonly #file: number;
+
+  constructor(namespace?: Place) {
+    this.#file = succeed(openIn(namespace, { kind: "file", path: cString(DEVICES), flags: 0 }), `open ${DEVICES}`);
+  }
 
   has(name: string): boolean {
     const wanted = `${Buffer.from(name).toString("latin1")}:`;
@@ -77,6 +77,8 @@ export class LinkNames implements Disposable {
     closeSync(this.#file);
   }
 }
+
+const DEVICES = "/proc/thread-self/net/dev";
 
 async function sendDelete(socket: NetlinkSocket, name: string): Promise<void> {
   try {

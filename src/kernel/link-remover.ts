@@ -10,7 +10,7 @@
 // not a name's: a pod's new container may have a wire of the same name.
 import { parseLink, IFLA_GROUP, RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK, writeLinkTarget } from "./links.ts";
 import { LinkNames, removeLink, untilGone } from "./link-removal.ts";
-import { NetworkNamespace, withNamespace } from "./namespace.ts";
+import { NetworkNamespace, type Place } from "./namespace.ts";
 import { NetlinkError } from "./netlink-error.ts";
 import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
 
@@ -22,7 +22,7 @@ const NETNSA_FD = 3;
 interface Doomed {
   readonly name: string;
   /** Where it is; open until it is gone. */
-  readonly namespace: { readonly fd: number };
+  readonly namespace: Place;
   readonly resolve: () => void;
   readonly reject: (reason: unknown) => void;
 }
@@ -35,10 +35,10 @@ export class LinkRemover {
   #waiting: Doomed[] = [];
   readonly #burials = new Set<Promise<void>>();
   /** @param here where the other ends are; absent: in the namespace of this thread */
-  constructor(readonly here?: { readonly fd: number }) {}
+  constructor(readonly here?: Place) {}
 
   /** Resolves when the link is gone for everybody; one that was not there is gone already. */
-  readonly remove = (name: string, namespace: { readonly fd: number }): Promise<void> =>
+  readonly remove = (name: string, namespace: Place): Promise<void> =>
     new Promise((resolve, reject) => {
       this.#waiting.push({ name, namespace, resolve, reject });
       if (!this.#isBusy) void this.#removeAll();
@@ -98,11 +98,8 @@ export class LinkRemover {
 }
 
 /** The index of the other end, if it is in that namespace. */
-async function peerOf(
-  { name, namespace }: Doomed,
-  here: { readonly fd: number },
-): Promise<number | "gone" | "elsewhere"> {
-  using socket = withNamespace(namespace, () => NetlinkSocket.open(NETLINK_ROUTE));
+async function peerOf({ name, namespace }: Doomed, here: Place): Promise<number | "gone" | "elsewhere"> {
+  using socket = NetlinkSocket.open(NETLINK_ROUTE, { namespace });
   const writer = socket.batchAside();
   writer.message(RTM_GETLINK, 0, () => writeLinkTarget(writer, name));
   writer.message(RTM_GETNSID, 0, () => {
@@ -128,12 +125,12 @@ async function peerOf(
  * @returns false when the kernel refuses to: what keeps one back is to keep not the others, and to be said of that one
  */
 async function removeGroup(
-  here: { readonly fd: number },
+  here: Place,
   indexes: readonly number[],
   ends: readonly Doomed[],
   onSent: (buried: Promise<void>) => void,
 ): Promise<boolean> {
-  const socket = withNamespace(here, () => NetlinkSocket.open(NETLINK_ROUTE));
+  const socket = NetlinkSocket.open(NETLINK_ROUTE, { namespace: here });
   // A number of its own each time: nobody else's links may ever be in it.
   const group = (crypto.getRandomValues(new Uint32Array(1))[0] ?? 0) | 0x80000000;
   const writer = socket.batchAside();
@@ -159,7 +156,7 @@ async function removeGroup(
   try {
     const left = ends.map((end) => ({
       end,
-      names: own.use(withNamespace(end.namespace, () => new LinkNames())),
+      names: own.use(new LinkNames(end.namespace)),
     }));
     // They vanish together: one is looked at often, the others when it is gone.
     const areGone = (): boolean => {

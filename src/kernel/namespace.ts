@@ -8,6 +8,12 @@ import { errnoName } from "./errno.ts";
 import { SyscallError, succeed } from "./netlink-error.ts";
 import * as sys from "./sys.ts";
 
+/** A namespace that is open; absent where one may be: that of the calling thread. */
+export interface Place {
+  readonly fd: number;
+  readonly path?: string;
+}
+
 /** Where `ip netns` keeps its named namespaces. */
 const NETNS_DIRECTORY = "/run/netns";
 const OWN_NAMESPACE = "/proc/thread-self/ns/net";
@@ -55,13 +61,30 @@ export class NetworkNamespace implements Disposable {
   }
 }
 
-export function withNamespace<T>(
-  namespace: { readonly fd: number; readonly path?: string },
-  inside: () => T extends PromiseLike<unknown> ? never : T,
-): T {
+/**
+ * Opens something in a namespace, or where the thread is, without running anything there.
+ * @returns a descriptor, or minus the errno
+ * @throws SyscallError when the namespace cannot be entered
+ */
+export function openIn(namespace: Place | undefined, what: sys.Opening): number {
+  if (namespace === undefined) return sys.openHere(what);
+  const home = sys.openReadOnly(OWN_NAMESPACE);
+  succeed(home, `open network namespace ${OWN_NAMESPACE}`);
+  const { entered, opened, left } = sys.openAway(namespace.fd, home, what);
+  sys.close(home);
+  succeed(entered, `enter network namespace ${nameOf(namespace)}`);
+  succeed(left, "enter network namespace the one we came from");
+  return opened;
+}
+
+/**
+ * For programs that end soon, and tests: whatever thread the runtime starts meanwhile stays there and keeps the namespace
+ * alive. Others open what they need by `openIn`.
+ */
+export function withNamespace<T>(namespace: Place, inside: () => T extends PromiseLike<unknown> ? never : T): T {
   const home = openFile(OWN_NAMESPACE);
   try {
-    enter(namespace.fd, namespace.path ?? `descriptor ${namespace.fd}`);
+    enter(namespace.fd, nameOf(namespace));
     try {
       return inside();
     } finally {
@@ -71,6 +94,8 @@ export function withNamespace<T>(
     closeSync(home);
   }
 }
+
+const nameOf = ({ fd, path = `descriptor ${fd}` }: Place): string => path;
 
 /** Creates a named namespace, as `ip netns add` does. */
 export function createNamedNamespace(name: string): void {

@@ -2,6 +2,7 @@
 // Everything is synchronous: the kernel handles a request before send() returns, so its answer is already queued.
 import { write } from "node:fs";
 import { EAGAIN, EINTR, ENOBUFS, errnoName } from "./errno.ts";
+import { openIn, type Place } from "./namespace.ts";
 import { type ExtendedAck, NetlinkError, succeed } from "./netlink-error.ts";
 import { forEachMessage, type NetlinkMessage } from "./netlink-reader.ts";
 import { NetlinkWriter, NLM_F_ACK, NLM_F_DUMP } from "./netlink-writer.ts";
@@ -56,6 +57,8 @@ export interface NetlinkOptions {
   readonly groups?: readonly number[];
   /** How long an answer may take. */
   readonly timeoutMs?: number;
+  /** Where; absent: in the calling thread's network namespace. It stays there for good. */
+  readonly namespace?: Place | undefined;
 }
 
 export class NetlinkSocket implements Disposable {
@@ -70,9 +73,9 @@ export class NetlinkSocket implements Disposable {
     this.fd = fd;
   }
 
-  /** Opens a socket in the calling thread's network namespace, where it stays for good. */
   static open(protocol: number, options: NetlinkOptions = {}): NetlinkSocket {
-    const fd = succeed(sys.socket(sys.AF_NETLINK, sys.SOCK_RAW, protocol), `open netlink socket ${protocol}`);
+    const what = { kind: "socket", family: sys.AF_NETLINK, type: sys.SOCK_RAW, protocol } as const;
+    const fd = succeed(openIn(options.namespace, what), `open netlink socket ${protocol}`);
     const socket = new NetlinkSocket(fd);
     try {
       const address = sys.allocate(12); // sockaddr_nl: the kernel chooses the port

@@ -1,7 +1,7 @@
 // One rtnetlink socket and everything that is spoken over it, for one network namespace.
 import { type Addresses, NetlinkAddresses } from "./addresses.ts";
 import { type Links, NetlinkLinks, type NewLink } from "./links.ts";
-import { withNamespace } from "./namespace.ts";
+import type { Place } from "./namespace.ts";
 import { type Neighbours, NetlinkNeighbours } from "./neighbours.ts";
 import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
 import { NetlinkRoutes, type Routes } from "./routes.ts";
@@ -19,9 +19,8 @@ export interface RouteKernel extends Disposable {
 }
 
 /** Opens the kernel of a namespace, or of the calling thread's own. No need to be inside afterwards. */
-export function openRouteKernel(namespace?: { readonly fd: number }): RouteKernel {
-  const open = (): NetlinkSocket => NetlinkSocket.open(NETLINK_ROUTE, { strict: true });
-  const socket = namespace === undefined ? open() : withNamespace(namespace, open);
+export function openRouteKernel(namespace?: Place): RouteKernel {
+  const socket = NetlinkSocket.open(NETLINK_ROUTE, { strict: true, namespace });
   const links = new NetlinkLinks(socket);
   return {
     links,

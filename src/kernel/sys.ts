@@ -118,6 +118,44 @@ export const write = (fd: number, bytes: Bytes): number => outcome(libc("write")
 /** Of what was opened here. Files of `node:fs` are closed by it. */
 export const close = (fd: number): number => outcome(libc("close")(fd));
 export const setns = (fd: number, kind: number): number => outcome(libc("setns")(fd, kind));
+
+export type Opening =
+  | { readonly kind: "socket"; readonly family: number; readonly type: number; readonly protocol: number }
+  /** @param path NUL-terminated */
+  | { readonly kind: "file"; readonly path: Bytes; readonly flags: number };
+
+/**
+ * Opens something in the network namespace `there`; `left` says how coming back went. Nothing is done in between but the
+ * kernel's calls, bound and given their arguments before: a thread that is started by one that is away stays there for
+ * good and keeps the namespace alive, and the runtime starts threads (its collector's, its compilers') when memory is
+ * asked for.
+ */
+export function openAway(
+  there: number,
+  home: number,
+  what: Opening,
+): { readonly entered: number; readonly opened: number; readonly left: number } {
+  const setns = libc("setns");
+  const [socket, open] = [libc("socket"), libc("open")];
+  const isFile = what.kind === "file";
+  const path = isFile ? what.path : NO_BYTES;
+  const first = isFile ? what.flags : what.family;
+  const [type, protocol] = isFile ? [0, 0] : [what.type, what.protocol];
+  const entered = outcome(setns(there, CLONE_NEWNET));
+  if (entered < 0) return { entered, opened: entered, left: 0 };
+  const opened = outcome(isFile ? open(path, first | SOCK_CLOEXEC) : socket(first, type | SOCK_CLOEXEC, protocol));
+  const left = outcome(setns(home, CLONE_NEWNET));
+  return { entered, opened, left };
+}
+
+/** The same where the thread is. */
+export const openHere = (what: Opening): number =>
+  what.kind === "file"
+    ? outcome(libc("open")(what.path, what.flags | SOCK_CLOEXEC))
+    : socket(what.family, what.type, what.protocol);
+
+const NO_BYTES: Bytes = new Uint8Array(new ArrayBuffer(1));
+
 export const unshare = (kinds: number): number => outcome(libc("unshare")(kinds));
 
 export const setsockopt = (fd: number, level: number, name: number, value: Bytes): number =>

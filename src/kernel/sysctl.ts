@@ -1,6 +1,7 @@
 // Kernel settings under /proc/sys. A setting of the network belongs to the namespace of the calling thread. There are half
 // a dozen for each interface, so they are read and written without detours.
 import { errnoName } from "./errno.ts";
+import { openIn, type Place } from "./namespace.ts";
 import { SyscallError } from "./netlink-error.ts";
 import * as sys from "./sys.ts";
 
@@ -13,20 +14,41 @@ export interface Sysctls {
   write(path: SysctlPath, value: string | number): void;
 }
 
-export const procSysctls: Sysctls = {
-  read: (path) =>
-    withFile("read", path, sys.openReadOnly, (fd) => {
-      const length = sys.read(fd, buffer);
-      return length < 0 ? length : new TextDecoder().decode(buffer.subarray(0, length)).trimEnd();
-    }),
-  write(path, value) {
-    const bytes = new TextEncoder().encode(String(value)) as sys.Bytes;
-    withFile(`write ${value} to`, path, sys.openWriteOnly, (fd) => {
-      const length = sys.write(fd, bytes);
-      return length < 0 ? length : "";
-    });
-  },
-};
+/** Those of another namespace: whose a setting is is decided when its file is opened. */
+export const sysctlsIn = (namespace: Place): Sysctls =>
+  sysctlsBy((file, flags) => openIn(namespace, { kind: "file", path: sys.cString(file), flags }));
+
+type Open = (file: string, flags: number) => number;
+const WRITE_ONLY = 1;
+
+function sysctlsBy(open: Open): Sysctls {
+  return {
+    read: (path) =>
+      withFile(
+        "read",
+        path,
+        (file) => open(file, 0),
+        (fd) => {
+          const length = sys.read(fd, buffer);
+          return length < 0 ? length : new TextDecoder().decode(buffer.subarray(0, length)).trimEnd();
+        },
+      ),
+    write(path, value) {
+      const bytes = new TextEncoder().encode(String(value)) as sys.Bytes;
+      withFile(
+        `write ${value} to`,
+        path,
+        (file) => open(file, WRITE_ONLY),
+        (fd) => {
+          const length = sys.write(fd, bytes);
+          return length < 0 ? length : "";
+        },
+      );
+    },
+  };
+}
+
+export const procSysctls = sysctlsBy((file, flags) => (flags === 0 ? sys.openReadOnly : sys.openWriteOnly)(file));
 /** One page is all a setting can be. */
 const buffer = sys.allocate(4096);
 

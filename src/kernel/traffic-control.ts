@@ -1,6 +1,6 @@
 // Queueing disciplines over rtnetlink: what bandwidth limits need. A token bucket on the way out; on the way in a
 // redirect of everything to an ifb device, which has a token bucket of its own.
-import { withNamespace } from "./namespace.ts";
+import type { Place } from "./namespace.ts";
 import type { NetlinkMessage, NetlinkReader } from "./netlink-reader.ts";
 import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
 import { type NetlinkWriter, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from "./netlink-writer.ts";
@@ -61,9 +61,8 @@ export function burstTicks(bytesPerSecond: number, burstBytes: number): number {
   return Math.min(MAX_U32, Math.floor((burstBytes / bytesPerSecond) * 1e6 * TICKS_PER_MICROSECOND));
 }
 
-export function openTrafficControl(namespace?: { readonly fd: number }): TrafficControl {
-  const open = (): NetlinkSocket => NetlinkSocket.open(NETLINK_ROUTE);
-  return new NetlinkTrafficControl(namespace === undefined ? open() : withNamespace(namespace, open));
+export function openTrafficControl(namespace?: Place): TrafficControl {
+  return new NetlinkTrafficControl(NetlinkSocket.open(NETLINK_ROUTE, { namespace }));
 }
 
 interface Target {

@@ -1,6 +1,6 @@
 // WireGuard devices: read and change. The link itself is made with `links`.
 import { genericFamily, writeGenericHeader } from "./generic-netlink.ts";
-import { withNamespace } from "./namespace.ts";
+import type { Place } from "./namespace.ts";
 import { hasErrno, NetlinkError } from "./netlink-error.ts";
 import { NETLINK_GENERIC, NetlinkSocket } from "./netlink-socket.ts";
 import type { NetlinkWriter } from "./netlink-writer.ts";
@@ -21,9 +21,8 @@ export interface Wireguard extends Disposable {
 }
 
 /** Nothing when the kernel has no WireGuard. */
-export function openWireguard(namespace?: { readonly fd: number }): Wireguard | undefined {
-  const open = (): NetlinkSocket => NetlinkSocket.open(NETLINK_GENERIC);
-  const socket = namespace === undefined ? open() : withNamespace(namespace, open);
+export function openWireguard(namespace?: Place): Wireguard | undefined {
+  const socket = NetlinkSocket.open(NETLINK_GENERIC, { namespace });
   const family = genericFamily(socket, "wireguard");
   if (family !== undefined) return new NetlinkWireguard(socket, family);
   socket[Symbol.dispose]();

@@ -104,6 +104,24 @@ describe.skipIf(!canRun)("a service on demand", () => {
     ]);
   }, 60_000);
 
+  test("keeps no thread in the namespace of a pod, which would live as long", async () => {
+    await using host = await CniHost.create();
+    using demand = new OnDemand(host);
+    const pid = await demand.started();
+    const pods = Array.from({ length: 10 }, () => host.pod());
+    for (let round = 0; round < 10; round++)
+      for (const command of ["ADD", "DEL"])
+        for (const run of await Promise.all(pods.map((pod) => demand.call(command, pod)))) expect(run.code).toBe(0);
+    const namespaces = readdirSync(`/proc/${pid}/task`).flatMap((thread) => {
+      try {
+        return [readlinkSync(`/proc/${pid}/task/${thread}/ns/net`)];
+      } catch {
+        return []; // it has ended
+      }
+    });
+    expect(new Set(namespaces)).toEqual(new Set([readlinkSync(`/proc/${pid}/ns/net`)]));
+  }, 60_000);
+
   test("ends when nobody has asked for as long as the configuration says, and leaves nothing", async () => {
     await using host = await CniHost.create();
     using demand = new OnDemand(host, 2);
