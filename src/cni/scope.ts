@@ -7,7 +7,7 @@ import { isForeign } from "./dataplane-options.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
 import type { DatastoreSettings, NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
-import { identityFor, identityOf, seesTheSame } from "./sight.ts";
+import { identityFor, identityOf, rootMountOf, seesProcesses, seesTheSame } from "./sight.ts";
 
 export interface Asked {
   readonly request: CniRequest;
@@ -33,8 +33,10 @@ export function notForServices({ request, conf }: Omit<Asked, "pid">): string | 
  */
 export function agentScope(name: string, config: DatastoreConfig | undefined): Scope {
   const network = ownNamespace("net");
+  const canSee = seesProcesses();
   const isSame = config?.type === "sqlite" ? sameFile(config.path) : undefined;
-  return ({ conf: { datastore }, pid }) => {
+  return ({ conf: { datastore }, pid: asking }) => {
+    const pid = canSee ? asking : undefined;
     const kind = kindOf(datastore);
     if (kind !== "" && kind !== name) return `the network is in ${kind}, the service in ${name}`;
     if (![undefined, network].includes(namespaceOf(pid, "net"))) return OTHER_NETWORK;
@@ -85,9 +87,11 @@ function sameFile(path: string): (named: string, pid: number | undefined) => boo
 export function sameScope(conf: NetConf): Scope {
   const access = accessOf(conf, {});
   const own = (["net", "uts"] as const).map((kind) => ({ kind, namespace: ownNamespace(kind) }));
-  const mounts = ownNamespace("mnt");
+  const mount = rootMountOf("self");
   const root = identityOf("/");
-  return ({ conf: theirs, pid }) => {
+  const canSee = seesProcesses();
+  return ({ conf: theirs, pid: asking }) => {
+    const pid = canSee ? asking : undefined;
     for (const { kind, namespace } of own)
       if (namespaceOf(pid, kind) !== namespace) return kind === "net" ? OTHER_NETWORK : OTHER_NAME;
     if (pid === undefined || identityOf(rootOf(pid)) !== root) return OTHER_FILES; // by chroot
@@ -96,7 +100,8 @@ export function sameScope(conf: NetConf): Scope {
     } catch {
       return "its datastore cannot be told"; // the plugin says why
     }
-    return namespaceOf(pid, "mnt") === mounts || findsAll(pid, theirs) ? undefined : OTHER_FILES;
+    const isSamePlace = mount !== undefined && rootMountOf(pid) === mount;
+    return isSamePlace || findsAll(pid, theirs) ? undefined : OTHER_FILES;
   };
 }
 
@@ -104,7 +109,7 @@ export function sameScope(conf: NetConf): Scope {
 const findsAll = (pid: number, conf: NetConf): boolean =>
   !reachesKubernetes(conf, {}) && seesTheSame(pid, conf, placesOfAccess(conf, {}));
 
-type NamespaceKind = "net" | "mnt" | "uts";
+type NamespaceKind = "net" | "uts";
 const ownNamespace = (kind: NamespaceKind): string => readlinkSync(`/proc/self/ns/${kind}`);
 
 function namespaceOf(pid: number | undefined, kind: NamespaceKind): string | undefined {

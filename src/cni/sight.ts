@@ -1,6 +1,6 @@
 // What another process sees at a path. In its mount namespace, or below its root, the same name may lead to another file;
 // and often it does not: `ip netns exec` gives every command a mount namespace of its own in which nearly all is as outside.
-import { lstatSync, readlinkSync, statSync, type Stats } from "node:fs";
+import { closeSync, lstatSync, openSync, readFileSync, readlinkSync, statSync, type Stats } from "node:fs";
 import { dirname } from "node:path";
 import type { NetConf } from "./net-conf.ts";
 import { MTU_FILE } from "./node-files.ts";
@@ -43,6 +43,35 @@ export function identityFor(pid: number, path: string): string | undefined {
     }
   } catch {
     return undefined;
+  }
+}
+
+/**
+ * By which mount a process reaches its root: all who have the same see the same everywhere. Of two that have the same folder
+ * by different mounts (`mount --bind / ROOT`, then chroot) each sees what is mounted below its own.
+ */
+export function rootMountOf(pid: number | "self"): string | undefined {
+  try {
+    const fd = openSync(`/proc/${pid}/root`, "r");
+    try {
+      return /^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "utf8"))?.[1];
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    return undefined; // it is gone
+  }
+}
+
+/**
+ * Whether /proc shows the processes by the numbers we know them by. In a PID namespace that has none of its own (`unshare
+ * --pid` alone) our numbers are there those of others.
+ */
+export function seesProcesses(): boolean {
+  try {
+    return readlinkSync("/proc/self") === String(process.pid);
+  } catch {
+    return false;
   }
 }
 

@@ -8,6 +8,7 @@ import type { NetConf } from "./net-conf.ts";
 import type { CniRequest, Environment } from "./request.ts";
 import { notForServices } from "./scope.ts";
 import { socketNamed } from "./service-client.ts";
+import { seesProcesses } from "./sight.ts";
 
 /** Never fails and never waits: without a service the next call is as this one was. */
 export function startService(request: CniRequest, conf: NetConf, env: Environment, log: Logger): void {
@@ -28,6 +29,7 @@ function tryStart(request: CniRequest, conf: NetConf, env: Environment): string 
   if (BUILD.isSource) return "this is no executable that could be one";
   if (accessOf(conf, env) !== accessOf(conf, {})) return "part of how the datastore is reached is in the environment";
   if (isRelative(conf, {})) return "a file of its datastore is named from the plugin's folder";
+  if (!seesProcesses()) return "/proc shows other processes: who asks could not be told";
   if (isListening(path)) return "one is there";
   const standIn = StandIn.claim(path);
   if (standIn === undefined) return "one is being started";

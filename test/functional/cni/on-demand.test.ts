@@ -12,9 +12,11 @@ import {
   readFileSync,
   readlinkSync,
   renameSync,
+  symlinkSync,
+  writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { openSqlite } from "../../../src/datastore/index.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
@@ -256,6 +258,73 @@ describe.skipIf(!canRun)("a service on demand", () => {
     for (const why of ["another datastore", "another network namespace", "sees other files", "program of the host"])
       expect(demand.log()).toMatch(new RegExp(`left to the plugin.* why="[^"]*${why}`));
     expect([...(await leftOf(host)), ...(await leftOf(other))]).toEqual([...NOTHING, ...NOTHING]);
+  }, 60_000);
+
+  /** Two calls of one shell: $0 is the executable, CONF the configuration, FIRST and SECOND are containers with their pods. */
+  const twoCalls = async (host: CniHost, demand: OnDemand, script: string, env: Record<string, string>) => {
+    const pods = [host.pod(), host.pod()] as const;
+    const child = host.startAmongUs("sh", ["-c", script, join(DIST, "calico")], {
+      CNI_COMMAND: "ADD",
+      CNI_PATH: DIST,
+      CNI_IFNAME: "eth0",
+      FIRST: `CNI_CONTAINERID=${pods[0].containerId} CNI_NETNS=${pods[0].netns}`,
+      SECOND: `CNI_CONTAINERID=${pods[1].containerId} CNI_NETNS=${pods[1].netns}`,
+      UNTIL_SOCKET: `for i in $(seq 200); do [ -S ${demand.socket} ] && break; sleep 0.05; done`,
+      ...env,
+    });
+    const run = await collect(child);
+    expect(run).toMatchObject({ code: 0 });
+    return pods;
+  };
+
+  test("leaves a call to the plugin whose root is the same folder below other mounts", async () => {
+    await using host = await CniHost.create();
+    await using other = await CniHost.create();
+    using demand = new OnDemand(host);
+    await other.put("IPPool", "p4", { cidr: "10.66.0.0/24", blockSize: 26 }); // both are routed to on one host
+    const [root, data] = [join(host.folder, "root"), join(host.folder, "data")];
+    for (const folder of [root, data]) mkdirSync(folder);
+    symlinkSync(other.sqlitePath, join(data, "calico.db")); // what the second call finds, the mount not being there
+    const script = `set -e
+      mount --make-rprivate /
+      mount --bind / ${root}
+      for folder in proc run dev; do mount --rbind /$folder ${root}/$folder; done
+      mount --bind ${dirname(host.sqlitePath)} ${data}
+      echo "$CONF" | env $FIRST "$0"
+      eval "$UNTIL_SOCKET"
+      echo "$CONF" | env $SECOND chroot ${root} "$0"`;
+    const conf = host.conf({ ...demand.conf, sqlite_path: join(data, "calico.db") });
+    const [, second] = await twoCalls(host, demand, 'exec unshare -m sh -c "$SCRIPT" "$0"', {
+      SCRIPT: script,
+      CONF: JSON.stringify(conf),
+    });
+    expect(demand.served()).toEqual([]);
+    expect(demand.log()).toMatch(/left to the plugin.* why="[^"]*sees other files/);
+    expect(await other.handles()).toEqual([expect.stringContaining(second.containerId)]);
+    expect(await host.handles()).toHaveLength(1);
+  }, 60_000);
+
+  test("takes nobody for a process of the same number elsewhere, where /proc shows other processes", async () => {
+    await using host = await CniHost.create();
+    await using other = await CniHost.create();
+    using demand = new OnDemand(host);
+    const double = host.startAmongUs("sleep", ["60"]);
+    const script = `set -e
+      echo "$CONF" | env $FIRST "$0"
+      eval "$UNTIL_SOCKET"
+      echo $(($DOUBLE - 1)) > /proc/sys/kernel/ns_last_pid
+      sh -c 'test $$ = $DOUBLE && exec env $SECOND nsenter --net=/run/netns/${other.name} "$0"' "$0" < "$FILE"`;
+    const conf = JSON.stringify(host.conf(demand.conf));
+    const file = join(host.folder, "conf.json");
+    writeFileSync(file, conf);
+    await twoCalls(host, demand, 'exec unshare -pf sh -c "$SCRIPT" "$0"', {
+      SCRIPT: script,
+      CONF: conf,
+      FILE: file,
+      DOUBLE: String(double.pid),
+    });
+    expect(demand.served()).toEqual([]);
+    expect([host.workloadLinks(), other.workloadLinks()].map((links) => links.length)).toEqual([1, 1]);
   }, 60_000);
 
   test("serves who has mounts of its own, but the same files", async () => {
