@@ -1,6 +1,6 @@
 // What a service was started from: its executable, the files by which it reaches its datastore, the datastore's own file.
 // When one of them is another now, what the service has in memory is of the past.
-import { readlinkSync, statSync } from "node:fs";
+import { readlinkSync, type Stats, statSync } from "node:fs";
 import { identityOf } from "./sight.ts";
 
 export class Belongings {
@@ -15,7 +15,7 @@ export class Belongings {
     const running = versionOf("/proc/self/exe");
     this.#all = [
       { what: "the executable was replaced", read: () => versionOf(executable), was: running },
-      ...files.map((file) => ({ what: `${file} has changed`, read: () => versionOf(file), was: versionOf(file) })),
+      ...files.map((file) => ({ what: `${file} has changed`, read: () => contentOf(file), was: contentOf(file) })),
       ...(database === undefined
         ? []
         : [{ what: `${database} is another file`, read: () => identityOf(database), was: identityOf(database) }]),
@@ -32,9 +32,19 @@ export class Belongings {
 export const executablePath = (): string => readlinkSync("/proc/self/exe").replace(/ \(deleted\)$/, "");
 
 function versionOf(path: string): string | undefined {
+  const stats = statsOf(path);
+  return stats && `${stats.dev}:${stats.ino}:${stats.size}:${stats.mtimeMs}`;
+}
+
+/** As long as before, and with its date put back, a file may hold something else; its last change nobody can put back. */
+const contentOf = (path: string): string | undefined => {
+  const version = versionOf(path);
+  return version && `${version}:${statsOf(path)?.ctimeMs}`;
+};
+
+function statsOf(path: string): Stats | undefined {
   try {
-    const { dev, ino, size, mtimeMs } = statSync(path);
-    return `${dev}:${ino}:${size}:${mtimeMs}`;
+    return statSync(path);
   } catch {
     return undefined;
   }

@@ -1,4 +1,4 @@
-import { linkSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { linkSync, mkdtempSync, renameSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterAll, describe, expect, test } from "bun:test";
@@ -111,6 +111,11 @@ describe("a service that a plugin has started", () => {
     writeFileSync(database, "grows");
     expect(belongings.whatChanged()).toBeUndefined();
     writeFileSync(certificate, "renewed");
+    expect(belongings.whatChanged()).toBe(`${certificate} has changed`);
+    utimesSync(certificate, 1e9, 1e9);
+    belongings = of();
+    writeFileSync(certificate, "RENEWED"); // in place, as long as before, its date kept
+    utimesSync(certificate, 1e9, 1e9);
     expect(belongings.whatChanged()).toBe(`${certificate} has changed`);
     belongings = of();
     renameSync(file("new.db"), database);
