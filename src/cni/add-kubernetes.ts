@@ -1,8 +1,8 @@
 // ADD for a pod. Every ADD gives new addresses (they belong to the container, not to the pod) and rebuilds the wire; the
 // old container's addresses go with its own DEL.
 import { type Also, containerHandle, UnknownHandle } from "../ipam/index.ts";
-import { type IpAddress, type IpNetwork, ipVersion, tryParseCidr } from "../lib/ip.ts";
-import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack } from "./attach.ts";
+import { type IpAddress, type IpNetwork, type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
+import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack, versionsOf } from "./attach.ts";
 import { book, canStoreEarly, randomMac } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane } from "./dataplane-options.ts";
@@ -61,7 +61,7 @@ export async function addKubernetes(context: CniContext, mtu: number): Promise<C
       annotations: facts?.annotations ?? {},
       ports: facts?.ports ?? [],
     };
-    const plan = { mtu, booking, routes, workload };
+    const plan = { mtu, booking, versions: versionsFor(context, facts), routes, workload };
     const attached = await attach(context, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
     await finish(context, await booking, draftOf(facts, attached));
     return resultFor(context, { ...attached, mtu });
@@ -117,6 +117,13 @@ async function addressesFor(
       );
     }
   return { ...withoutRoutes(ipAddrs ?? []), isStillElsewhere };
+}
+
+/** What is set for a family that the pod then does not have would stay: it is set before the addresses come if they are known. */
+function versionsFor(context: CniContext, facts: PodFacts | undefined): readonly IpVersion[] {
+  const named = facts?.wishes.ipAddrsNoIpam ?? facts?.wishes.ipAddrs;
+  if (named !== undefined) return ([4, 6] as const).filter((version) => named.some((ip) => ipVersion(ip) === version));
+  return isLauncher(context.identity) ? [] : versionsOf(context); // a machine may have kept others than the network assigns now
 }
 
 const withoutRoutes = (addresses: readonly IpAddress[]): CniResult => ({

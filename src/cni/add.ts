@@ -5,7 +5,7 @@
 // while IPAM works: round trips to the datastore are most of what a pod waits for. `booking.ts` has them in one place.
 import { tryParseNetwork } from "../lib/ip.ts";
 import { addKubernetes } from "./add-kubernetes.ts";
-import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack } from "./attach.ts";
+import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack, versionsOf } from "./attach.ts";
 import { book, canStoreEarly, randomMac } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane } from "./dataplane-options.ts";
@@ -79,7 +79,7 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
     return await rollingBack(here, booking, async (undo) => {
       await begun;
       const workload = { labels, annotations: {}, ports: [] };
-      const plan = { mtu, booking, routes: defaultRoutes(), workload };
+      const plan = { mtu, booking, versions: versionsOf(here), routes: defaultRoutes(), workload };
       const attached = await attach(here, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
       await finish(here, await booking, draftOf(attached));
       return resultFor(here, { ...attached, mtu });

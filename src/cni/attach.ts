@@ -32,6 +32,8 @@ export interface AttachPlan extends Pick<AddressRequest, "routes"> {
   readonly hwAddr?: string;
   /** Addresses on their way. */
   readonly booking: Promise<Booking>;
+  /** Of which families they will be; none: that is not known before they come. */
+  readonly versions: readonly IpVersion[];
   /** What a dataplane that is not ours is told of the workload. */
   readonly workload: Pick<ForeignWorkload, "labels" | "annotations" | "ports">;
 }
@@ -54,8 +56,7 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   const early = await Wire.make(host, wanted, context.log);
   let wire = early && keep(early);
   context.mark("wire made");
-  const likely = likelyVersions(context);
-  if (likely.length > 0) wire?.bringUp(likely, conf.allowIpForwarding); // while the datastore answers
+  if (plan.versions.length > 0) wire?.bringUp(plan.versions, conf.allowIpForwarding); // while the datastore answers
   const { assigned } = await plan.booking;
   context.mark("address assigned");
   wire ??= keep(await Wire.replace(host, wanted, context.log));
@@ -70,8 +71,8 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   return { hostName, mac: wire.mac, assigned, networks };
 }
 
-/** Of which families a pod's addresses are unless its annotations name some; none when others assign them. */
-function likelyVersions({ conf: { ipam }, request }: CniContext): IpVersion[] {
+/** Of which families the addresses are that a network assigns, or one that is asked for by name; none when others assign. */
+export function versionsOf({ conf: { ipam }, request }: CniContext): readonly IpVersion[] {
   if (ipam.type !== CALICO_IPAM) return [];
   if (request.args.ip !== undefined) return [ipVersion(request.args.ip)];
   return ([4, 6] as const).filter((version) => (version === 4 ? ipam.assignIpv4 : ipam.assignIpv6));
