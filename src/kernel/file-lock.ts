@@ -38,8 +38,9 @@ export async function lockFile(
   }
 }
 
-/** For files that are nobody's but ours: a link that another put there leads nowhere. */
-const OWN_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW;
+/** For files that are nobody's but ours: a link that another put there leads nowhere, and a pipe is not waited for. */
+const OWN_FLAGS =
+  constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 export const openOwnLock = (path: string): number => openLock(path, OWN_FLAGS);
 
 /** Whether the file that is open is the one at the path. */

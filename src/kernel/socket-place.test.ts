@@ -160,3 +160,27 @@ test("of two that are to stay only the first takes a stand-in's place, also whil
   await using _second = serve("second");
   expect(() => serve("third")).toThrow(PlaceTaken);
 });
+
+test("a pipe where the lock should be is refused, and nobody waits for its reader", async () => {
+  for (const [end, take] of [
+    [".stand-in", () => StandIn.claim(path)],
+    [".lock", () => serve("never")],
+  ] as const) {
+    expect(Bun.spawnSync(["mkfifo", path + end]).exitCode).toBe(0);
+    // Who waits would stay in open() for good: in the end somebody reads.
+    await using reader = Bun.spawn(["timeout", "3", "sh", "-c", 'sleep 2; exec cat "$0"', path + end]);
+    const began = performance.now();
+    expect(take).toThrow("ENXIO");
+    expect(StandIn.isClaimed(path)).toBeFalse();
+    expect(performance.now() - began).toBeLessThan(1500);
+    reader.kill();
+  }
+});
+
+test("a stand-in whose file somebody removed leaves that of the next one alone", () => {
+  const first = StandIn.claim(path)!;
+  rmSync(`${path}.stand-in`);
+  using _second = StandIn.claim(path)!;
+  first[Symbol.dispose]();
+  expect(StandIn.isClaimed(path)).toBeTrue();
+});

@@ -1,7 +1,7 @@
 // The right to stand in at a socket's path until somebody comes who is there to stay: a lock on a file beside the path.
 // The kernel takes it back when its holder ends, however it ends. It goes with the open file, so that it can be handed to
 // a program that is started: there is no moment at which nobody has it and a second program could be started.
-import { closeSync, openSync, rmSync } from "node:fs";
+import { closeSync, constants, openSync, rmSync } from "node:fs";
 import { isAt, openOwnLock } from "./file-lock.ts";
 import { tryLock } from "./sys.ts";
 
@@ -39,7 +39,7 @@ export class StandIn implements Disposable {
   static isClaimed(path: string): boolean {
     let fd: number;
     try {
-      fd = openSync(fileOf(path), "r");
+      fd = openSync(fileOf(path), constants.O_RDONLY | constants.O_NONBLOCK); // nor is a pipe waited for
     } catch {
       return false;
     }
@@ -51,7 +51,8 @@ export class StandIn implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    rmSync(fileOf(this.path), { force: true });
+    // Somebody may have removed ours with its folder: then what is there is our successor's.
+    if (isAt(fileOf(this.path), this.fd)) rmSync(fileOf(this.path), { force: true });
     closeSync(this.fd);
   }
 }
