@@ -128,7 +128,7 @@ export class GatewayEtcdApi implements EtcdApi {
         method: "POST",
         body: JSON.stringify(body),
         redirect: "error",
-        proxy: "",
+        proxy: false, // the runtime's environment may name one, for images
         signal: options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]),
         ...(options.token === "" ? {} : { headers: { Authorization: options.token } }),
         ...tls,

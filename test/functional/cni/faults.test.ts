@@ -260,6 +260,27 @@ describe.skipIf(!canRun)("a datastore that is gone", () => {
       }
   }, 60_000);
 
+  test("is asked itself, whatever proxy the runtime's environment names for what it fetches", async () => {
+    await using host = await CniHost.create();
+    const asked = { proxy: 0, etcd: 0 };
+    const listen = (who: keyof typeof asked) => {
+      const fetch = (): Response => (asked[who]++, new Response("no", { status: 502 }));
+      const serve = (): unknown => Bun.serve({ hostname: "127.0.0.1", port: 0, fetch });
+      return host.handle.run(serve as () => never) as ReturnType<typeof Bun.serve>;
+    };
+    using proxy = listen("proxy");
+    using etcd = listen("etcd");
+    const url = `http://127.0.0.1:${proxy.port}`;
+    const conf = {
+      datastore_type: "etcdv3",
+      etcd_endpoints: `http://127.0.0.1:${etcd.port}`,
+      datastore_timeout_seconds: 1,
+    };
+    const env = { HTTP_PROXY: url, http_proxy: url, HTTPS_PROXY: url, ALL_PROXY: url };
+    expect(await host.add(host.pod(), { conf, env })).toMatchObject({ json: { code: 11 } });
+    expect([asked.proxy, asked.etcd > 0]).toEqual([0, true]);
+  }, 60_000);
+
   for (const path of ["in process", "by the service"])
     test(`a Kubernetes API that never answers, ${path}: all hear of it in time`, async () => {
       await using host = await CniHost.create();
