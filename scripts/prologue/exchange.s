@@ -40,7 +40,8 @@
     cmp eax, [rbp + CREDENTIALS + 4]
     jne decline
 
-# The pod's namespace goes along as a descriptor. What a missing one means each command says.
+# The pod's namespace goes along as a descriptor. What a missing one means each command says; one that is there and cannot be
+# opened is not missing: then the runtime says so.
     mov rsi, [rbp + NETNS_PATH]
     test rsi, rsi
     je send
@@ -50,8 +51,10 @@
     mov edx, CLOSE_ON_EXEC      # to read
     mov eax, SYS_OPENAT
     syscall
+    cmp eax, -ENOENT
+    je send
     test eax, eax
-    js send
+    js decline
     mov [rbp + NETNS], eax
     lea rdx, [rbp + CONTROL]
     mov [rbp + MESSAGE + 32], rdx

@@ -7,6 +7,7 @@ import { type MarkStep, noTimes } from "./step-times.ts";
 const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 /** A service that works gives a sign every second. */
 export const SILENCE_SECONDS = 4;
+const ENOENT = 2;
 const NEWLINE = 10;
 const SIGN_OF_LIFE = 32;
 const VARIABLES = [
@@ -27,11 +28,14 @@ const VARIABLES = [
 export function askService(calls: BriefCalls, env: NodeJS.ProcessEnv, mark: MarkStep = noTimes): number | undefined {
   const path = socketPath(calls);
   if (path === "") return undefined;
+  // Each command says what a missing namespace means for it. One that is there and cannot be opened is not missing: the
+  // service would take its wire for gone. Then we say so ourselves.
+  const namespace = env["CNI_NETNS"] ?? "";
+  const opened = namespace === "" ? -ENOENT : calls.openReadOnly(namespace);
+  if (opened === undefined || (opened < 0 && opened !== -ENOENT)) return undefined;
+  const netns = opened < 0 ? undefined : opened;
   const connection = calls.connect(path, SILENCE_SECONDS);
   if (connection === undefined) return undefined;
-  const namespace = env["CNI_NETNS"] ?? "";
-  // Each command says what a missing namespace means for it.
-  const netns = namespace === "" ? undefined : calls.openReadOnly(namespace);
   if (!calls.send(connection, `${requestHead(env)}\n`, netns)) return undefined;
   mark("request sent");
   const length = calls.readReply(connection);

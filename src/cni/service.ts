@@ -242,7 +242,7 @@ async function answer(options: AnswerOptions, { text, descriptor, isAwaited, pid
       ...warm,
       openNetns: () => {
         if (netns === undefined) throw new SyscallError(`open network namespace ${request?.netns}`, "ENOENT");
-        return NetworkNamespace.open(`/proc/self/fd/${netns.fd}`);
+        return NetworkNamespace.open(`/proc/self/fd/${netns.fd}`, request?.netns);
       },
     });
     const stdout = await runCommand(context);

@@ -171,10 +171,10 @@ export class BriefCalls {
     return this.#words[(CREDENTIALS >> 2) + 1] === this.#call(this.#numbers.geteuid);
   }
 
+  /** A descriptor, or minus the errno; nothing when it is no path at all. */
   openReadOnly(path: string): number | undefined {
     if (this.#putPath(path, PATH) === undefined) return undefined;
-    const fd = this.#call(this.#numbers.openat, AT_FDCWD, this.#at(PATH), SOCK_CLOEXEC); // O_CLOEXEC is the same bit
-    return fd < 0 ? undefined : fd;
+    return this.#call(this.#numbers.openat, AT_FDCWD, this.#at(PATH), SOCK_CLOEXEC); // O_CLOEXEC is the same bit
   }
 
   /** Sends the head (ASCII), then the input, and a descriptor along; then the end. False when the other side is gone. */

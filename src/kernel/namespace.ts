@@ -26,8 +26,9 @@ export class NetworkNamespace implements Disposable {
     readonly path: string,
   ) {}
 
-  static open(path: string): NetworkNamespace {
-    return new NetworkNamespace(openFile(path), path);
+  /** @param name how others know it, for messages */
+  static open(path: string, name = path): NetworkNamespace {
+    return new NetworkNamespace(openFile(path), name);
   }
   /** The calling thread's own. */
   static current(): NetworkNamespace {

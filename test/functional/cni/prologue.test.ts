@@ -160,6 +160,27 @@ describe.skipIf(!canCompare)("prologue", () => {
     await once(other, "close");
   }, 60_000);
 
+  test("a namespace that is there and cannot be opened is not taken for one that is gone with its wire", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    await startService(host, socket).ready;
+    const loop = join(host.folder, "loop");
+    symlinkSync(loop, loop);
+    for (const [name, file] of clients(host))
+      for (const service_socket of [socket, ""]) {
+        const pod = host.pod();
+        const options = { file, conf: { service_socket } };
+        const none = await host.add(pod, { ...options, env: { CNI_NETNS: "/etc/passwd" } });
+        expect(none.json["msg"]).toBe("enter network namespace /etc/passwd: EINVAL");
+        expect(await host.add(pod, options)).toMatchObject({ code: 0 });
+        const failed = await host.del(pod, { ...options, env: { CNI_NETNS: loop } });
+        expect([name, service_socket, failed.stdout]).toEqual([name, service_socket, expect.stringContaining("ELOOP")]);
+        expect(host.workloadLinks()).toHaveLength(1);
+        expect(await host.del(pod, options)).toMatchObject({ code: 0 });
+      }
+    expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
+  }, 60_000);
+
   test("a call that the service answers starts no runtime, every other one does", async () => {
     await using fake = await FakeService.start();
     fake.answer = say("0\nfine\n");
