@@ -3,21 +3,19 @@
 //
 // Nothing is written before the gates are open, but IPAM reads ahead while they are being checked, and the wire is made
 // while IPAM works: round trips to the datastore are most of what a pod waits for. `booking.ts` has them in one place.
-import { tryParseNetwork } from "../lib/ip.ts";
 import { addKubernetes } from "./add-kubernetes.ts";
 import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack, versionsOf } from "./attach.ts";
 import { book, canStoreEarly, randomMac } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane } from "./dataplane-options.ts";
 import { defaultRoutes } from "./datapath.ts";
-import { addProfile, type EndpointDraft, type StoredEndpoint } from "./endpoint.ts";
+import type { EndpointDraft, StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate } from "./gated-store.ts";
 import { ipamAdd, requireAddresses } from "./ipam-delegation.ts";
 import { mesosLabels } from "./mesos-labels.ts";
 import { linkMtu } from "./node-files.ts";
 import { baseLabels } from "./pod.ts";
-import { createProfile, hasProfile } from "./profile.ts";
 import { cidrText, type CniResult } from "./result.ts";
 
 export async function add(context: CniContext): Promise<CniResult> {
@@ -85,23 +83,8 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
       return resultFor(here, { ...attached, mtu });
     });
   } catch (error) {
-    if (error instanceof AlreadyAttached) return repeatAdd(context, error.existing, mtu);
-    throw error;
+    if (!(error instanceof AlreadyAttached)) throw error;
+    const { repeatAdd } = await import("./repeat-add.ts");
+    return repeatAdd(here, error.existing, { mtu, draftOf });
   }
-}
-
-/** A container that has its wire keeps it; another network only adds its profile. */
-async function repeatAdd(context: CniContext, existing: StoredEndpoint, mtu: number): Promise<CniResult> {
-  const { conf, store, identity } = context;
-  await addProfile(store, existing, conf.name);
-  if (conf.policy.type === "" && !(await hasProfile(store, conf.name)))
-    await createProfile(store, conf.name, identity.orchestrator, context.now());
-  const { spec } = existing.endpoint;
-  const networks = (spec.ipNetworks ?? []).flatMap((text) => tryParseNetwork(text) ?? []);
-  return resultFor(context, {
-    hostName: spec.interfaceName ?? "",
-    mac: spec.mac ?? "",
-    mtu,
-    assigned: { interfaces: [], ips: networks.map((address) => ({ address })), routes: [] },
-  });
 }

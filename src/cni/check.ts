@@ -11,7 +11,7 @@ import { ipamCheck } from "./ipam-delegation.ts";
 import { parseResult } from "./result.ts";
 
 export async function check(context: CniContext): Promise<void> {
-  const { store, identity, request, conf } = context;
+  const { store, identity, conf } = context;
   const found = await findEndpoint(store, identity);
   if (found === undefined) throw broken(`there is no workload endpoint for ${describe(context)}`);
   const holder = found.endpoint.spec.containerID ?? "";
@@ -23,11 +23,24 @@ export async function check(context: CniContext): Promise<void> {
   // To a machine that is only on its way nothing leads here yet.
   const isElsewhere =
     isLauncher(identity) && (await (await import("./machine-addresses.ts")).isOnItsWay(context, networks));
+  checkWire(context, found.endpoint, { pod: networks, host: isElsewhere ? [] : networks });
+}
+
+/**
+ * The two ends and what leads to them.
+ * @param networks that the pod has, and to which the host has routes
+ */
+export function checkWire(
+  context: CniContext,
+  endpoint: WorkloadEndpoint,
+  networks: { readonly pod: readonly IpNetwork[]; readonly host: readonly IpNetwork[] },
+): void {
+  const { identity, request } = context;
   using netns = context.openNetns();
-  checkPod(netns, request.ifName, networks);
+  checkPod(netns, request.ifName, networks.pod);
   using host = openRouteKernel();
-  const hostName = found.endpoint.spec.interfaceName ?? hostInterfaceName(identity, request.interfacePrefix);
-  checkHost(host, hostName, isElsewhere ? [] : networks);
+  const hostName = endpoint.spec.interfaceName ?? hostInterfaceName(identity, request.interfacePrefix);
+  checkHost(host, hostName, networks.host);
 }
 
 /** What ADD answered, when the runtime says; else what was stored. */

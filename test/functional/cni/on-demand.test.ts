@@ -469,7 +469,11 @@ describe.skipIf(!canRun)("a service on demand", () => {
       const adding = pods.map((pod) => demand.add(pod));
       await Bun.sleep(ms);
       process.kill(pid, "SIGKILL");
-      for (const run of await Promise.all(adding)) expect(run.code).toBe(0); // the plugin went on by itself
+      for (const [i, run] of (await Promise.all(adding)).entries()) {
+        expect(run.code).toBe(0); // the plugin went on by itself
+        const checked = await demand.call("CHECK", pods[i], { conf: { prevResult: run.json } });
+        expect(checked.stdout).toBe("OK\n"); // and there is what it said
+      }
       for (const pod of pods) expect(await demand.del(pod)).toMatchObject({ code: 0, stdout: "" });
       expect(await leftOf(host)).toEqual(NOTHING);
     }
