@@ -28,7 +28,7 @@ import { wantsService } from "./wants-service.ts";
 export const STAND_IN_FD = 3;
 const LOOK_INTERVAL_MS = 1000;
 /** Whose own calls have paused for so long makes room for a service that those of others can have. */
-const ROOM_AFTER_MS = 500;
+const ROOM_AFTER_MS = 1000;
 /** The plugin has just reached the same datastore. */
 const MOST_START_MS = 30_000;
 

@@ -8,6 +8,7 @@
 // A request deletes a group of one namespace. Pods have a namespace each, but the other ends of their wires are all in
 // ours: those are put into a group of their own, and the pods' ends go with them. That an end is here is the kernel's word,
 // not a name's: a pod's new container may have a wire of the same name.
+import { delay } from "../lib/retry.ts";
 import { parseLink, IFLA_GROUP, RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK, writeLinkTarget } from "./links.ts";
 import { LinkNames, removeLink, untilGone } from "./link-removal.ts";
 import { NetworkNamespace, type Place } from "./namespace.ts";
@@ -29,6 +30,8 @@ interface Doomed {
 
 /** Half of the threads there are: others need some too. */
 const MOST_BURIALS = 8;
+/** A link that something in the kernel holds on to is never buried; others are not to wait for that. */
+const LONGEST_WAIT_MS = 1000;
 
 export class LinkRemover {
   #isBusy = false;
@@ -47,7 +50,7 @@ export class LinkRemover {
   async #removeAll(): Promise<void> {
     this.#isBusy = true;
     while (this.#waiting.length > 0) {
-      while (this.#burials.size >= MOST_BURIALS) await Promise.race(this.#burials);
+      if (this.#burials.size >= MOST_BURIALS) await Promise.race([...this.#burials, delay(LONGEST_WAIT_MS)]);
       const doomed = this.#waiting;
       this.#waiting = [];
       const first = doomed.length === 1 ? doomed[0] : undefined;
