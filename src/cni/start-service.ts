@@ -1,5 +1,6 @@
-// Starting the node-local service where no agent answers and the call is one for it (`wants-service.ts`): the last thing a plugin does, when its own answer is printed. What it starts has nothing of the
-// caller: no session, no descriptor, no folder, nothing of its environment but where programs lie. Many plugins at once start one.
+// Starting the node-local service where no agent answers and the call is one for it (`wants-service.ts`): the last thing a
+// plugin does, when its own answer is printed. What it starts has nothing of the caller: no session, no descriptor, no folder,
+// nothing of its environment but where programs lie. Many plugins at once start one.
 import { BUILD } from "../lib/build.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { isListening, memoryFile, StandIn } from "../kernel/index.ts";
