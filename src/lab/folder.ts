@@ -20,7 +20,10 @@ export interface LabPod {
 }
 
 /** One that is asked for. */
-export type NewPod = Omit<LabPod, "addresses">;
+export type NewPod = Omit<LabPod, "addresses"> & {
+  /** The address that the CNI plugin must assign; by default IPAM chooses one of each family. */
+  readonly requestedAddress?: string;
+};
 
 export interface LabRecord {
   readonly options: LabOptions;

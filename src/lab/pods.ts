@@ -72,6 +72,7 @@ export function endpointName(pod: NewPod): string {
 
 function runCni(host: LabHost, command: "ADD" | "DEL", options: LabOptions, plan: LabPlan, pod: NewPod, uid?: string) {
   const kubernetes = `K8S_POD_NAMESPACE=${pod.namespace};K8S_POD_NAME=${pod.name}`;
+  const address = pod.requestedAddress === undefined ? "" : `;IP=${pod.requestedAddress}`;
   const plugin = rolePath("calico");
   return host.run([plugin], {
     input: JSON.stringify(networkConfig(options, plan, pod.node)),
@@ -81,7 +82,7 @@ function runCni(host: LabHost, command: "ADD" | "DEL", options: LabOptions, plan
       CNI_NETNS: `/run/netns/${podNamespace(pod)}`,
       CNI_IFNAME: "eth0",
       CNI_PATH: dirname(plugin),
-      CNI_ARGS: `IgnoreUnknown=1;${kubernetes}${uid === undefined ? "" : `;K8S_POD_UID=${uid}`}`,
+      CNI_ARGS: `IgnoreUnknown=1;${kubernetes}${address}${uid === undefined ? "" : `;K8S_POD_UID=${uid}`}`,
     },
   });
 }

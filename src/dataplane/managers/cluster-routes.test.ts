@@ -218,6 +218,47 @@ test("FD-142 a borrowed address that is a tunnel's own end lies on the link, a b
   ]);
 });
 
+// Types and node of an address that one node borrowed from a block of another, as the route resolver reports them.
+const BOTH = ROUTE_TYPE.localWorkload | ROUTE_TYPE.remoteWorkload;
+const lentCases: readonly {
+  readonly kind: ClusterRouteKind;
+  readonly version: IpVersion;
+  readonly sameSubnet: boolean;
+  readonly route: string;
+}[] = [
+  { kind: "vxlan", version: 4, sameSubnet: false, route: "via 10.65.2.0 dev vxlan.calico proto 3 onlink mtu 1450" },
+  { kind: "vxlan", version: 4, sameSubnet: true, route: "via 192.0.2.11 dev eth0 proto 80 onlink" },
+  { kind: "vxlan", version: 6, sameSubnet: false, route: "via fd65:2:: dev vxlan-v6.calico proto 3 onlink mtu 1450" },
+  { kind: "vxlan", version: 6, sameSubnet: true, route: "via 2001:db8::11 dev eth0 proto 80 onlink" },
+  { kind: "ipip", version: 4, sameSubnet: false, route: "via 192.0.2.11 dev tunl0 proto 80 onlink mtu 1450" },
+  { kind: "ipip", version: 4, sameSubnet: true, route: "via 192.0.2.11 dev eth0 proto 80 onlink" },
+  { kind: "no-encap", version: 4, sameSubnet: false, route: "via 192.0.2.11 dev eth0 proto 80 onlink" },
+  { kind: "no-encap", version: 6, sameSubnet: false, route: "via 2001:db8::11 dev eth0 proto 80 onlink" },
+];
+for (const { kind, version, sameSubnet, route } of lentCases)
+  test(`FD-142 ${kind} IPv${version}, ${sameSubnet ? "same" : "other"} subnet: an address of this node's block that another node borrowed is routed to that node`, () => {
+    const { send, addresses } = open(kind, version);
+    const [block, lent] = version === 6 ? ["fd65:1::/122", "fd65:1::7/128"] : ["10.65.1.0/26", "10.65.1.7/32"];
+    const pool = { poolType: kind, sameSubnet } as const;
+    send(OWN_END, OTHER_END, metadata("node-a", `${NODE[4]}/24`, `${NODE[6]}/64`), addresses("eth0", NODE[version]));
+    const blackhole = `blackhole ${block} proto 80`;
+    expect(send(own(block, pool), remote(lent, { types: BOTH, borrowed: true, ...pool }))).toEqual(
+      [`${lent} ${route}`, blackhole].sort(),
+    );
+    // The address returns to a workload of this node; the workload's own route is written by another manager.
+    expect(send(own(lent, { localWorkload: true, ...pool }))).toEqual([blackhole]);
+  });
+
+for (const kind of ["vxlan", "ipip", "no-encap"] as const)
+  test(`FD-142 ${kind}: a local workload with an address borrowed from another node's block gets no cluster route`, () => {
+    const { send, addresses } = open(kind);
+    send(OWN_END, OTHER_END, metadata("node-a", `${NODE[4]}/24`), addresses("eth0", NODE[4]));
+    const borrowed = { types: BOTH, borrowed: true, poolType: kind, sameSubnet: true } as const;
+    expect(send(own("10.65.2.9/32", { localWorkload: true, ...borrowed }))).toEqual([]);
+    // The same before the workload's endpoint is known: only the block refers to this node.
+    expect(send(own("10.65.2.9/32", borrowed))).toEqual([]);
+  });
+
 test("FD-129 who leaves routes to others has the tunnel and its neighbours all the same", () => {
   const kernel = memoryRouteKernel();
   kernel.links.create({ name: "eth0", type: { kind: "dummy" } });

@@ -144,19 +144,21 @@ export class ClusterRoutes implements Manager {
   #wanted(destination: Cidr): Placed | undefined {
     const update = this.#updates.get(destination);
     if (update === undefined) return undefined;
-    const { kind, exclusiveProtocol, version } = this.#options;
+    const { kind, hostname, exclusiveProtocol, version } = this.#options;
     const { types } = update;
-    if ((types & ROUTE_TYPE.localWorkload) !== 0) {
-      // A packet to an address of our block that nobody has must not wander off by the default route.
-      const isWhole = !update.localWorkload && cidrLength(destination) < addressBits(version);
-      if (!isWhole) return undefined;
-      const route = { destination, type: "blackhole", protocol: exclusiveProtocol } as const;
-      return { routeClass: CLASSES[kind].blackhole, route };
-    }
     const isRemote =
       (types & ROUTE_TYPE.remoteWorkload) !== 0 || ((types & ROUTE_TYPE.remoteTunnel) !== 0 && update.borrowed);
-    if (!isRemote) return undefined;
-    return this.#direct(update) ?? this.#tunnelled(update);
+    // A borrowed address has both types, local and remote: the block belongs to one node, the workload runs on another.
+    // The node of the route is the one that the workload runs on.
+    if (isRemote && update.dstNodeName !== hostname) return this.#direct(update) ?? this.#tunnelled(update);
+    const isLocalBlock =
+      (types & ROUTE_TYPE.localWorkload) !== 0 &&
+      !update.localWorkload &&
+      cidrLength(destination) < addressBits(version);
+    if (!isLocalBlock) return undefined;
+    // Without the blackhole, packets to unused addresses of this node's block would leave by the default route.
+    const route = { destination, type: "blackhole", protocol: exclusiveProtocol } as const;
+    return { routeClass: CLASSES[kind].blackhole, route };
   }
 
   #direct(update: RouteUpdate): Placed | undefined {
