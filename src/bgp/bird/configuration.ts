@@ -174,20 +174,27 @@ const call = (filter: FilterCall): string => `${symbol(filter.function)}(${filte
 function importFilter(peer: PlannedPeer): Lines {
   const { preferWhenLocalPrefAbove, preference } = peer.import;
   return [
+    // A peer that sends the metric 0 of a new pod's first route (see exportFilter) sends the normal metric soon after.
+    // BIRD would write one kernel route for each of the two metrics.
+    `if (defined(bgp_local_pref) && bgp_local_pref = ${MAX_PREFERENCE}) then bgp_local_pref = ${preferWhenLocalPrefAbove};`,
     ...peer.importFilters.map(call),
     `if (defined(bgp_local_pref) && bgp_local_pref > ${preferWhenLocalPrefAbove}) then preference = ${preference};`,
     "accept;",
   ];
 }
 
-/** The kernel's metric travels as local preference, so that the better route wins everywhere. */
+/**
+ * The kernel's metric travels as local preference, so that the better route wins everywhere. The first route to a pod is
+ * the CNI plugin's, without a metric (0), until Felix replaces it with one of the normal metric. Both are announced with
+ * the normal metric, so that peers do not see the metric of a borrowed address change.
+ */
 function exportFilter(peer: PlannedPeer): Lines {
   return [
     ...block("if (source = RTS_BGP && defined(bgp_local_pref)) then", [
       `krt_metric = ${MAX_PREFERENCE} - bgp_local_pref;`,
     ]),
     ...block("else", [
-      `if (!defined(krt_metric)) then krt_metric = ${peer.export.defaultMetric};`,
+      `if (!defined(krt_metric) || krt_metric = 0) then krt_metric = ${peer.export.defaultMetric};`,
       `bgp_local_pref = ${MAX_PREFERENCE} - krt_metric;`,
     ]),
     ...peer.exportFilters.map(call),
