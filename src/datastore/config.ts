@@ -51,7 +51,7 @@ export interface KubernetesConfig {
 }
 export type DatastoreConfig = SqliteConfig | EtcdConfig | KubernetesConfig;
 
-const SQLITE_PATH = "/var/lib/calico/calico.db";
+export const DEFAULT_SQLITE_PATH = "/var/lib/calico/calico.db";
 const ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /** What the machine itself says about Kubernetes; given from outside so that tests decide. */
@@ -69,12 +69,12 @@ export function chooseDatastore(api: ApiConfig, surroundings: Surroundings): Dat
     case "kubernetes":
       return kubernetesConfig(api, surroundings);
     case "sqlite":
-      return { type, path: api.sqlitePath ?? SQLITE_PATH, isFallback: false };
+      return { type, path: api.sqlitePath ?? DEFAULT_SQLITE_PATH, isFallback: false };
     case undefined:
       if (api.etcdEndpoints !== undefined || api.etcdDiscoverySrv !== undefined) return etcdConfig(api);
       if (api.sqlitePath === undefined && knowsKubernetes(api, surroundings))
         return kubernetesConfig(api, surroundings);
-      return { type: "sqlite", path: api.sqlitePath ?? SQLITE_PATH, isFallback: api.sqlitePath === undefined };
+      return { type: "sqlite", path: api.sqlitePath ?? DEFAULT_SQLITE_PATH, isFallback: api.sqlitePath === undefined };
     default:
       throw new InvalidConfig(
         `unknown datastore type: ${type}; there are sqlite, etcdv3 and kubernetes (DATASTORE_TYPE)`,

@@ -9,6 +9,7 @@ export * from "./datastore.ts";
 export * from "./errors.ts";
 export { type EndpointSlice, endpointSliceLister } from "./kubernetes/endpoint-slices.ts";
 export { installCustomResourceDefinitions } from "./install-definitions.ts";
+export { databaseOf, filesOfDatabase, isSqliteFile } from "./sqlite/files.ts";
 export { openSqlite, openSqliteInMemory } from "./sqlite/open.ts";
 export * from "./syncer.ts";
 export { DedupeBuffer } from "./dedupe-buffer.ts";

@@ -18,6 +18,7 @@ export {
   NetworkNamespace,
   withNamespace,
 } from "./namespace.ts";
+export { parseMountinfo, readMounts } from "./mountinfo.ts";
 export { type Neighbours } from "./neighbours.ts";
 export { hasErrno, isGone, NetlinkError, SyscallError } from "./netlink-error.ts";
 export { NetlinkReader } from "./netlink-reader.ts";

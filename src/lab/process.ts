@@ -12,6 +12,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
+import { parseMountinfo } from "../kernel/index.ts";
 import { delay } from "../lib/retry.ts";
 import { HOST_DATASTORE, LAB_ROOT, type LabFolder } from "./folder.ts";
 
@@ -105,14 +106,12 @@ export function processesOf(folder: LabFolder, namespaces: ReadonlySet<string>):
     });
 }
 
-/** Fields 4 and 5 of a line of mountinfo: what of its file system is mounted, and where. */
 function isMountedIn(folder: LabFolder, pid: number): boolean {
   const source = folder.shared.slice(dirname(LAB_ROOT).length); // /var/lib may be a file system of its own
   try {
-    return readFileSync(`/proc/${pid}/mountinfo`, "utf8")
-      .split("\n")
-      .map((line) => line.split(" "))
-      .some(([, , , root, where]) => where === HOST_DATASTORE && root?.endsWith(source) === true);
+    return parseMountinfo(readFileSync(`/proc/${pid}/mountinfo`, "utf8")).some(
+      ({ root, mountPoint }) => mountPoint === HOST_DATASTORE && root.endsWith(source),
+    );
   } catch {
     return false; // ended meanwhile
   }

@@ -51,6 +51,7 @@ const SWITCHES = [
   "allocate-tunnel-addrs-run-once",
   "run-once",
   "best-effort",
+  "purge",
 ];
 const WITH_VALUE = ["threshold-time", "confd-confdir"];
 
@@ -128,7 +129,7 @@ const MEANING: Readonly<Record<string, string>> = {
   shutdown: "says that the node leaves the network",
   "hostpath-init": "folders of the host that the others write to",
   "node-services": "the light loops alone, beside agents that somebody else runs",
-  uninstall: "takes all of ours off a host that leaves",
+  uninstall: "removes Calico from this host; keeps the datastore, unless --purge is given too",
   init: "mounts bpffs and cgroup2",
   v: "the version",
 };

@@ -3,6 +3,7 @@
 // to the API server; with `-best-effort` it is told and the exit is 0.
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
+import { parseMountinfo } from "../kernel/index.ts";
 import { nodeLogger } from "./log.ts";
 
 const HOST = "/initproc/ns";
@@ -59,9 +60,5 @@ function ensureMounted({ type, at }: Mount): string | undefined {
 
 /** A later mount over the same place hides the earlier: the last one counts. */
 export function isMounted(mountinfo: string, type: string, at: string): boolean {
-  const there = mountinfo.split("\n").flatMap((line) => {
-    const [left = "", right = ""] = line.split(" - ");
-    return left.split(" ")[4] === at ? [right.split(" ")[0]] : [];
-  });
-  return there.at(-1) === type;
+  return parseMountinfo(mountinfo).findLast(({ mountPoint }) => mountPoint === at)?.type === type;
 }

@@ -1,20 +1,25 @@
-// calico-node -uninstall: the host as it was before. Run once the agent has stopped; in a container with the host's
-// folders under /host, or on the host itself. Logs stay, for whoever asks later. Each step can be repeated.
-import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+// calico-node -uninstall: removes Calico from a host. It runs after the agent has stopped, on the host itself or in a
+// container that has the host's folders under /host. Logs, datastores and everything below mount points stay; with --purge
+// the datastore goes too. Each step can be repeated.
+import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { isListening } from "../kernel/index.ts";
+import { configFromEnvironment, DEFAULT_SQLITE_PATH } from "../datastore/index.ts";
+import { isListening, readMounts } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { NodeFailure } from "./failure.ts";
 import { runMode } from "./mode.ts";
 import { runUntilSignal } from "./signals.ts";
+import { planRemoval } from "./state-removal.ts";
 
 /** Where a BIRD that is not ours answers, on Debian and its kin. */
 const FOREIGN_BIRD = ["run/bird/bird.ctl", "run/bird.ctl", "var/run/bird/bird.ctl", "var/run/bird.ctl"];
 
-export function main(): Promise<number> {
+/** @param argv `--purge` or nothing */
+export function main(argv: readonly string[]): Promise<number> {
+  const purge = argv.some((word) => /^--?purge$/.test(word));
   return runMode("Calico could not be removed from this node", async (log) => {
     const root = existsSync("/host/etc/cni/net.d") ? "/host" : "/";
-    await runUntilSignal((signal) => uninstall({ root, env: process.env, log }, signal));
+    await runUntilSignal((signal) => uninstall({ root, env: process.env, purge, log }, signal));
     log.info("Calico is gone from this node");
   });
 }
@@ -23,10 +28,13 @@ export interface UninstallOptions {
   /** Where the host's files are. */
   readonly root: string;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Deletes the SQLite datastore as well. */
+  readonly purge: boolean;
   readonly log: Logger;
 }
 
-export async function uninstall({ root, env, log }: UninstallOptions, signal: AbortSignal): Promise<void> {
+export async function uninstall(options: UninstallOptions, signal: AbortSignal): Promise<void> {
+  const { root, env, log } = options;
   const run = join(root, "var/run/calico");
   if (isListening(join(run, "cni.sock")))
     throw new NodeFailure("calico-node still runs on this host: delete its DaemonSet, or stop its service, first");
@@ -35,7 +43,7 @@ export async function uninstall({ root, env, log }: UninstallOptions, signal: Ab
   if (foreign !== undefined) log.warn("another BIRD runs on this host: routes it may have written stay", { foreign });
   const { removeFromKernel } = await import("../felix/index.ts");
   await removeFromKernel({ env, logger: log, withBird: foreign === undefined }, signal);
-  for (const folder of [run, join(root, "var/lib/calico")]) empty(folder);
+  removeState(run, options);
 }
 
 function removeCni(root: string, env: UninstallOptions["env"], log: Logger): void {
@@ -63,8 +71,18 @@ function isOurs(file: string): boolean {
   }
 }
 
-/** The folder itself may be a mount point. */
-function empty(folder: string): void {
-  if (!existsSync(folder)) return;
-  for (const name of readdirSync(folder)) rmSync(join(folder, name), { recursive: true, force: true });
+function removeState(run: string, { root, env, purge, log }: UninstallOptions): void {
+  const plan = planRemoval({
+    folders: [join(root, "var/lib/calico"), run],
+    datastore: join(root, configFromEnvironment(env).sqlitePath ?? DEFAULT_SQLITE_PATH),
+    purge,
+    mountPoints: new Set(readMounts().map(({ mountPoint }) => mountPoint)),
+  });
+  for (const path of plan.purged) log.warn("deleting a datastore file", { path });
+  for (const path of plan.files) rmSync(path, { force: true });
+  for (const path of plan.directories) rmdirSync(path);
+  for (const { path, kind, isOnOtherMount } of plan.kept)
+    if (kind === "mount point") log.info("kept a mount point and everything below it", { path });
+    else if (isOnOtherMount) log.info("kept a datastore file on another mount; delete it by hand if needed", { path });
+    else log.info("kept a datastore file; calico-node -uninstall --purge deletes it", { path });
 }

@@ -1,8 +1,9 @@
-// `calico-node -uninstall` on a host where a node ran, with both backends' rules, pods' interfaces, tunnels and routes: all
-// of ours goes, all of others' stays. The host before and after must look the same.
+// `calico-node -uninstall` on a host where a node ran, with both backends' rules, pods' interfaces, tunnels and routes: it
+// removes everything of Calico's and nothing of others. Only the datastore stays, until --purge removes it as well.
 import { expect, test } from "bun:test";
+import { realpathSync } from "node:fs";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { canRun, NODE, TestHost } from "./host.ts";
+import { CALICOCTL, canRun, NODE, TestHost } from "./host.ts";
 
 const FOREIGN = [
   "ip link add eth0 type veth peer name eth0p",
@@ -74,6 +75,14 @@ function look(host: TestHost): Record<string, string> {
   };
 }
 
+/** What `ls -A` prints of the two state folders. */
+const stateListing = (lib: readonly string[], run: readonly string[]): string =>
+  `${["/var/lib/calico:", ...lib, "", "/var/run/calico:", ...run].join("\n")}\n`;
+
+/** Paths that the log lists as kept, sorted. */
+const keptIn = (log: string): string[] =>
+  [...log.matchAll(/kept .*path="([^"]*)"/g)].map(([, path = ""]) => path).sort();
+
 test.skipIf(!canRun)("TC-I01 uninstalling leaves the host as it was before the node ran", async () => {
   await using host = await TestHost.create(FOREIGN);
   const before = look(host);
@@ -92,9 +101,80 @@ test.skipIf(!canRun)("TC-I01 uninstalling leaves the host as it was before the n
   const ended = new Promise((resolve) => node.child.once("exit", resolve));
   node.child.kill("SIGTERM");
   await ended;
-  const { code, err } = host.run([NODE, "-uninstall"]);
+  const { code, out, err } = host.run([NODE, "-uninstall"]);
   expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
-  expect(look(host)).toEqual(before);
+  const datastore = ["calico.db", "calico.db-changed"];
+  const withDatastore = { ...before, state: stateListing(datastore, []) };
+  expect(look(host)).toEqual(withDatastore);
+  expect(keptIn(out)).toEqual(datastore.map((name) => `/var/lib/calico/${name}`));
   expect(host.run([NODE, "-uninstall"]).code).toBe(0); // and again
+  expect(look(host)).toEqual(withDatastore);
+  const purged = host.run([NODE, "-uninstall", "--purge"]);
+  expect(purged.code).toBe(0);
+  expect(purged.out).toContain("/var/lib/calico/calico.db");
+  expect(keptIn(purged.out)).toEqual([]);
   expect(look(host)).toEqual(before);
+});
+
+const CALICO_DB = "/var/lib/calico/calico.db";
+const RUN = `${realpathSync("/var/run")}/calico`; // /var/run is usually a link to /run
+const SHARED_DB = "/var/lib/calico/datastore/calico.db";
+
+test.skipIf(!canRun)("-uninstall keeps every datastore and does not cross mount points", async () => {
+  await using host = await TestHost.create([
+    // One file system holds both, so that the bind mount on /var/lib/calico/volume has the st_dev of its parent.
+    "mkdir -p /var/log/calico/state /var/log/calico/volume /var/log/calico/shared",
+    "mount --bind /var/log/calico/state /var/lib/calico",
+    "mkdir -p /var/lib/calico/datastore /var/lib/calico/volume /var/lib/calico/deep /var/run/calico/cgroup /var/run/calico/bgp",
+    "mount --bind /var/log/calico/shared /var/lib/calico/datastore",
+    "mount --bind /var/log/calico/volume /var/lib/calico/volume",
+    "mount -t tmpfs none /var/run/calico/cgroup",
+    "touch /var/lib/calico/deep/file /var/lib/calico/nodename '/var/lib/calico/bound file' /var/run/calico/bgp/x",
+    "touch /var/log/calico/outside /var/lib/calico/volume/data /var/run/calico/cgroup/member",
+    "mount --bind /var/log/calico/outside '/var/lib/calico/bound file'",
+    "ln -s /var/log/calico /var/lib/calico/link",
+  ]);
+  const pool = (name: string) =>
+    `echo '{"apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": {"name": "${name}"}, "spec": {"cidr": "10.0.0.0/16"}}'`;
+  const make = (path: string) =>
+    host.run(["sh", "-c", `${pool("p")} | ${CALICOCTL} apply -f -`], {
+      DATASTORE_TYPE: "sqlite",
+      CALICO_SQLITE_PATH: path,
+    });
+  for (const path of [CALICO_DB, SHARED_DB, "/var/lib/calico/old/copy"]) expect(make(path)).toMatchObject({ code: 0 });
+  const readPools = (path: string) =>
+    host.run([CALICOCTL, "get", "ippools"], { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: path }).out;
+  const survivors = () => host.run(["find", "/var/lib/calico", RUN, "-mindepth", "1"]).out.split("\n").sort();
+
+  const env = { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: SHARED_DB };
+  const { code, out } = host.run([NODE, "-uninstall"], env);
+  expect({ code, out: code === 0 ? "" : out }).toEqual({ code: 0, out: "" });
+  for (const path of [CALICO_DB, SHARED_DB, "/var/lib/calico/old/copy"])
+    expect([path, readPools(path)]).toEqual([path, expect.stringContaining("10.0.0.0/16")]);
+  const others = ["/var/run/calico/cgroup/member", "/var/lib/calico/volume/data", "/var/log/calico/outside"];
+  expect(host.run(["ls", ...others])).toMatchObject({ code: 0, err: "" });
+  const mounts = ["/var/lib/calico/bound file", "/var/lib/calico/datastore", "/var/lib/calico/volume", `${RUN}/cgroup`];
+  const found = survivors();
+  for (const gone of [
+    "/var/lib/calico/deep",
+    "/var/lib/calico/link",
+    "/var/run/calico/bgp",
+    "/var/lib/calico/nodename",
+  ])
+    expect(found).not.toContain(gone);
+  expect(keptIn(out)).toEqual(expect.arrayContaining([...mounts, CALICO_DB, "/var/lib/calico/old/copy"]));
+
+  const purged = host.run([NODE, "-uninstall", "--purge"], env);
+  expect({ code: purged.code, out: purged.code === 0 ? "" : purged.out }).toEqual({ code: 0, out: "" });
+  expect(readPools(SHARED_DB)).toContain("10.0.0.0/16"); // behind a mount point
+  expect(host.run(["ls", ...others])).toMatchObject({ code: 0, err: "" });
+  const shared = host
+    .run(["sh", "-c", `ls ${SHARED_DB}*`])
+    .out.trim()
+    .split("\n");
+  expect(keptIn(purged.out)).toEqual([...mounts, ...shared].sort());
+  const left = survivors().filter(
+    (path) => path !== "" && !mounts.some((mount) => path === mount || path.startsWith(`${mount}/`)),
+  );
+  expect(left).toEqual([]);
 });
