@@ -60,8 +60,8 @@ export interface Demand {
   readonly requests: "few" | "many";
   /** Who draws conclusions from what is not there hears of what is there but cannot be read. */
   readonly onSkipped?: (entry: UnreadableEntry) => void;
-  /** An embedded datastore that is not there is not made. */
-  readonly mustExist?: boolean;
+  /** Creates a SQLite datastore that does not exist. Only for commands that may be the first to write. */
+  readonly mayCreate?: boolean;
 }
 const FEW: Demand = { requests: "few" };
 
@@ -70,14 +70,14 @@ export async function openStore(call: Call, demand: Demand = FEW): Promise<OpenS
   const config = await loadConfig(call);
   if (config.type === "sqlite" && config.isFallback && world.isTerminal("err"))
     world.err(`No datastore is configured: using the embedded one, ${config.path}\n`);
-  // A path with a slip in it would look like a cluster without anything.
-  const { mustExist = false } = demand;
-  if (config.type === "sqlite" && !mustExist && !existsSync(config.path) && world.isTerminal("err"))
-    world.err(`There is no datastore at ${config.path} yet: a new, empty one is made\n`);
+  // A new datastore at a mistyped path would look like a cluster without resources.
+  const { mayCreate = false } = demand;
+  if (config.type === "sqlite" && mayCreate && !existsSync(config.path) && world.isTerminal("err"))
+    world.err(`Creating a new datastore at ${config.path}\n`);
   const datastore = await openDatastore(config, {
     timeoutMs: world.timeoutMs ?? TIMEOUT_MS,
     oneShot: demand.requests === "few",
-    mustExist,
+    mustExist: !mayCreate,
     onUnreadable: (error) => {
       world.err(`Skipped: ${error.message}\n`);
       demand.onSkipped?.(error);

@@ -24,7 +24,7 @@ test("TC-C01 a named file replaces the environment, without one the environment 
   await line.given(networkSet("a"));
   const config = (spec: string) =>
     line.file("c.cfg", `apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nmetadata:\nspec:\n${spec}`);
-  const elsewhere = config(`  datastoreType: sqlite\n  sqlitePath: ${line.folder}/other.db\n`);
+  const elsewhere = config(`  datastoreType: sqlite\n  sqlitePath: ${line.file("other.db", "")}\n`);
   expect((await line.run("get", "gnetsets")).out).toContain("a");
   expect((await line.run("get", "gnetsets", "-c", elsewhere)).out).toBe("NAME   \n\n");
   const early: [string, string][] = [
@@ -73,12 +73,60 @@ test("a flag of the command may stand before it", async () => {
   expect((await line.run("--config", `${line.folder}/nope.cfg`, "get", "nodes")).out).toContain("nope.cfg");
 });
 
-test("a datastore that is made on the way is told on a terminal: the path may have a slip in it", async () => {
+/** Every command that reads, or changes only what is there already. */
+const NEEDS_DATASTORE: readonly (readonly string[])[] = [
+  ["get", "nodes"],
+  ["get", "node", "n1", "-o", "yaml"],
+  ["get", "-f", "SET"],
+  ["replace", "-f", "SET"],
+  ["delete", "ippool", "p"],
+  ["delete", "ippool", "p", "--skip-not-exists"],
+  ["patch", "node", "n1", "-p", "{}"],
+  ["label", "node", "n1", "a=b"],
+  ["version"],
+  ["explain", "10.0.0.1", "10.0.0.2"],
+  ["doctor"],
+  ["doctor", "--no-host"],
+  ["bgp", "plan", "n1"],
+  ["ipam", "show"],
+  ["ipam", "check"],
+  ["ipam", "release", "--ip=10.0.0.1"],
+  ["ipam", "split", "2", "--name=p"],
+  ["datastore", "migrate", "lock"],
+  ["datastore", "migrate", "unlock"],
+  ["datastore", "migrate-policy-names"],
+];
+
+for (const args of NEEDS_DATASTORE)
+  test(`${args.join(" ")}: a datastore that does not exist is named, not created`, async () => {
+    using line = new CommandLine();
+    const folder = join(line.folder, "missing");
+    line.env["CALICO_SQLITE_PATH"] = join(folder, "x.db");
+    const set = line.file("set.yaml", networkSet("a"));
+    const answer = await line.run(...args.map((word) => (word === "SET" ? set : word)));
+    expect(answer.code).toBe(1);
+    expect(answer.err).toContain(`datastore ${folder}/x.db is unavailable: there is no such file`);
+    expect(existsSync(folder)).toBe(false);
+  });
+
+test("create, apply and ipam configure create a datastore that does not exist, with a notice on a terminal", async () => {
+  for (const command of ["create", "apply", "ipam"]) {
+    using line = new CommandLine();
+    line.isTerminal = true;
+    const path = join(line.folder, "new/x.db");
+    line.env["CALICO_SQLITE_PATH"] = path;
+    const args = command === "ipam" ? ["ipam", "configure", "--strictaffinity=true"] : [command, "-f", "-"];
+    expect(await line.pipe(networkSet("a"), ...args)).toMatchObject({
+      code: 0,
+      err: `Creating a new datastore at ${path}\n`,
+    });
+    expect((await line.run("get", "nodes")).err).toBe("");
+  }
+});
+
+test("get prints an empty table for a datastore that exists and is empty", async () => {
   using line = new CommandLine();
-  line.isTerminal = true;
-  const path = line.env["CALICO_SQLITE_PATH"] ?? "";
-  expect((await line.run("get", "nodes")).err).toBe(`There is no datastore at ${path} yet: a new, empty one is made\n`);
-  expect((await line.run("get", "nodes")).err).toBe("");
+  expect(await line.run("get", "nodes")).toEqual({ code: 0, out: "NAME   \n\n", err: "" });
 });
 
 test("version as JSON", async () => {
@@ -179,11 +227,13 @@ test("TC-C44 version: ours alone, with the cluster's, or what is missing", async
   using line = new CommandLine();
   const ours = `Client Version:    ${BUILD.version}\nGit commit:        ${BUILD.commit}\n`;
   expect(await line.run("version", "--client")).toEqual({ code: 0, out: ours, err: "" });
+  const path = line.env["CALICO_SQLITE_PATH"] ?? "";
+  line.env["CALICO_SQLITE_PATH"] = join(line.folder, "missing.db");
   const none = await line.run("version");
   expect(none).toMatchObject({ code: 1, out: ours });
   expect(none.err).toContain("there is no such file");
-  expect(existsSync(line.env["CALICO_SQLITE_PATH"] ?? "")).toBeFalse(); // who only asks makes no datastore
-  await line.run("get", "nodes");
+  expect(existsSync(line.env["CALICO_SQLITE_PATH"])).toBeFalse();
+  line.env["CALICO_SQLITE_PATH"] = path;
   const missing = await line.run("version");
   expect(missing).toMatchObject({ code: 1, out: ours });
   expect(missing.err).toBe(

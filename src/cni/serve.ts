@@ -50,7 +50,7 @@ export async function main(argv: readonly string[]): Promise<number> {
 
 async function serve(path: string, log: Logger): Promise<void> {
   const config = chooseDatastore(configFromEnvironment(process.env), { env: process.env });
-  const store = await openDatastore(withServiceRates(config));
+  const store = await openDatastore(withServiceRates(config), { mustExist: true });
   await using _service = startCniService({ store, datastore: config, log, path });
   log.info("The CNI service listens", { path, datastore: store.name });
   await new Promise<void>((resolve) => {

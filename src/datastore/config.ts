@@ -88,7 +88,7 @@ export interface OpenOptions {
   readonly timeoutMs?: number;
   /** One or two reads and writes, then done, no watch: the driver may take its lightest way. */
   readonly oneShot?: boolean;
-  /** For who must not make a datastore where there is none, as a first user does. */
+  /** Does not create a SQLite datastore. For all programs except those that write the first entries of a cluster. */
   readonly mustExist?: boolean;
   /** For who may write only at times. Called before every write; what it throws, the write throws. */
   readonly beforeWrite?: () => void;

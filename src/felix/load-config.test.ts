@@ -1,5 +1,5 @@
 // Getting started over real datastores in files.
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
@@ -78,6 +78,36 @@ test("settings that are not used are handed on, a fault that lasts is told once"
     await loaded.store.close();
     expect(loaded).toMatchObject({ problems: [expect.stringContaining("HealthPort")] });
     expect(told).toEqual(["cannot start yet; trying again"]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("the agent waits for a datastore that does not exist, and does not create it", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "load-config-"));
+  try {
+    const path = join(folder, "calico.db");
+    const { lines, log } = recorder();
+    let passes = 0;
+    let wasCreated = true;
+    const { promise: made, resolve } = Promise.withResolvers<void>();
+    const loading = loadConfig({
+      env: { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: path, FELIX_FELIXHOSTNAME: "here" },
+      configFile: join(folder, "none.cfg"),
+      log,
+      signal: AbortSignal.timeout(30_000),
+      health: ({ ready }) => {
+        if (ready !== false || ++passes !== 3) return;
+        wasCreated = existsSync(path);
+        resolve(makeStore(path, true));
+      },
+      onSettings: () => {},
+      retryMs: 1,
+    });
+    await made;
+    await (await loading).store.close();
+    expect(wasCreated).toBe(false);
+    expect(lines[0]).toContain(`datastore ${path} is unavailable: there is no such file`);
   } finally {
     rmSync(folder, { recursive: true });
   }

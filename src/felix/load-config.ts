@@ -104,7 +104,7 @@ class HeldDatastore {
     const old = this.#store;
     this.#store = undefined; // a closed one must not come back if the next cannot be opened
     await old?.close();
-    this.#store = await openDatastore(choice);
+    this.#store = await openDatastore(choice, { mustExist: true });
     this.#choice = choice;
     this.#opened++;
     return this.#store;

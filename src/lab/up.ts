@@ -60,11 +60,13 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   await terminal.step(`datastore ${options.datastore}`, async () => {
     if (options.datastore === "etcd") startEtcd(folder, lab.plan);
     if (options.datastore === "kubernetes") await startApi(lab);
-    await eventually(
-      "the datastore answers",
-      () => lab.calicoctl(["get", "ippools", "-o", "json"]),
-      folder.log("etcd"),
-    );
+    // A SQLite datastore is created by the first write, here or of a node.
+    if (options.datastore !== "sqlite")
+      await eventually(
+        "the datastore answers",
+        () => lab.calicoctl(["get", "ippools", "-o", "json"]),
+        folder.log("etcd"),
+      );
     lab.apply(lab.plan.resources);
   });
   await terminal.step(`calico-node on ${counted(lab.plan.nodes.length, "host")}`, async () => {

@@ -18,10 +18,14 @@ export interface NodeDatastore extends AsyncDisposable {
   readonly usesPodCidrs: boolean;
 }
 
-export async function openNodeDatastore(env: Environment): Promise<NodeDatastore> {
+/** @param options.mayCreate creates a SQLite datastore that does not exist, which only the startup does */
+export async function openNodeDatastore(
+  env: Environment,
+  { mayCreate = false }: { readonly mayCreate?: boolean } = {},
+): Promise<NodeDatastore> {
   try {
     const config = chooseDatastore(configFromEnvironment(env), { env });
-    const store = await openDatastore(withServiceRates(config)); // the CNI service is one of the parts
+    const store = await openDatastore(withServiceRates(config), { mustExist: !mayCreate }); // the CNI service is one of the parts
     return {
       store,
       config,

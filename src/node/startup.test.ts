@@ -7,6 +7,7 @@ import { Client, openDatastore } from "../datastore/index.ts";
 import { silentLogger } from "../lib/log.ts";
 import type { KindName, Resource } from "../model/index.ts";
 import { mayRecord, releaseVersion } from "./default-resources.ts";
+import { openNodeDatastore } from "./node-datastore.ts";
 import { startUp } from "./startup.ts";
 
 class Bench implements Disposable {
@@ -36,6 +37,16 @@ class Bench implements Disposable {
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
+
+test("of the parts of a node only the startup creates a SQLite datastore", async () => {
+  using bench = new Bench();
+  const path = bench.env.CALICO_SQLITE_PATH;
+  await expect(openNodeDatastore(bench.env)).rejects.toThrow(`datastore ${path} is unavailable: there is no such file`);
+  expect(existsSync(path)).toBe(false);
+  await bench.start();
+  expect(existsSync(path)).toBe(true);
+  await (await openNodeDatastore(bench.env))[Symbol.asyncDispose]();
+});
 
 test("NB-048 the node's name is left for the plugin, without a line break", async () => {
   using bench = new Bench();

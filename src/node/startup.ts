@@ -39,7 +39,7 @@ export type NodeResource = ResourceOf<"Node">;
 export async function startUp(env: Environment, log: Logger, root = "/"): Promise<string> {
   const settings = readSettings(env);
   const name = nodeName({ env, file: settings.nodenameFile }, log);
-  await using opened = await openNodeDatastore(env);
+  await using opened = await openNodeDatastore(env, { mayCreate: true });
   const { store } = opened;
   if (settings.waitForDatastore) await waitForDatastore(store, log);
   const client = new Client(store, { log });

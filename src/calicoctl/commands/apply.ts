@@ -8,7 +8,7 @@ import { forEachResource, reportAll } from "../results.ts";
 
 export async function run(call: Call): Promise<number> {
   const inputs = await readResources(call);
-  await using store = await openChecked(call, demandOf(inputs.length));
+  await using store = await openChecked(call, { ...demandOf(inputs.length), mayCreate: true });
   const results = await forEachResource(
     inputs,
     (input) => apply(store, settle(input, call.flags)),

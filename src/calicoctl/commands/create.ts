@@ -9,7 +9,7 @@ import { forEachResource, reportAll } from "../results.ts";
 
 export async function run(call: Call): Promise<number> {
   const inputs = await readResources(call);
-  await using store = await openChecked(call, demandOf(inputs.length));
+  await using store = await openChecked(call, { ...demandOf(inputs.length), mayCreate: true });
   const skipExists = call.flags.has("skip-exists");
   const results = await forEachResource(
     inputs,

@@ -8,7 +8,7 @@ import { Failure, UsageFailure } from "../failure.ts";
 export async function run(call: Call): Promise<number> {
   const settings = parseSettings(call.flags);
   if (settings.length === 0) throw new UsageFailure("at least one configuration option must be specified");
-  await using store = await openChecked(call);
+  await using store = await openChecked(call, { requests: "few", mayCreate: true });
   const ipam = new Ipam({ datastore: store.datastore });
   try {
     await ipam.configure(Object.assign({}, ...settings.map(({ change }) => change)) as Partial<IpamConfig>);

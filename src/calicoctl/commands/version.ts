@@ -14,7 +14,7 @@ export async function run(call: Call): Promise<number> {
   const everyMs = pollInterval(flags.value("poll") ?? "0");
   const { openStore } = await import("../client.ts");
   const { describe } = await import("../results.ts");
-  await using store = await openStore(call, { requests: "few", mustExist: true });
+  await using store = await openStore(call, { requests: "few" });
   let shown = "";
   for (;;) {
     let text: string;

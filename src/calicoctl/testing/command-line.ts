@@ -31,6 +31,10 @@ export class CommandLine implements Disposable {
   isTerminal = false;
   timeoutMs = 500;
 
+  constructor() {
+    writeFileSync(this.env["CALICO_SQLITE_PATH"] ?? "", "", { mode: 0o600 }); // a datastore that exists and is empty
+  }
+
   async run(...args: readonly string[]): Promise<Answer> {
     return this.pipe("", ...args);
   }

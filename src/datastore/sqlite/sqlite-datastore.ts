@@ -38,7 +38,7 @@ import { SqliteWatch } from "./watch.ts";
 export interface SqliteOptions {
   /** Called for each stored entry that does not parse. */
   readonly onUnreadable?: (error: UnreadableEntry) => void;
-  /** Never creates the file. */
+  /** Does not create the file. */
   readonly mustExist?: boolean;
   /** How long a write waits for other writers. */
   readonly timeoutMs?: number;

@@ -4,7 +4,7 @@ export function whyNot(error: unknown, { mustExist = false }: { readonly mustExi
   const { code } = error as NodeJS.ErrnoException;
   const text = error instanceof Error ? error.message : String(error);
   if (mustExist && (code === "ENOENT" || code === "ENOTDIR"))
-    return "there is no such file; the node agent or calicoctl makes it, so start that first or name the file it uses";
+    return "there is no such file; the node agent or `calicoctl apply` creates it; check CALICO_SQLITE_PATH";
   if (code === "EACCES")
     return "this user may not read and write it; run as root, or name another file (CALICO_SQLITE_PATH)";
   if (code === "EROFS" || /readonly database/.test(text))
