@@ -22,7 +22,7 @@ export async function run(call: Call): Promise<number> {
   const print = printerFor(flags.value("output") ?? "yaml");
   const converted: V3Document[] = [];
   for (const { file, text } of readSources(filename, { recursive: false }, world))
-    for (const { number, root } of parseYaml(text, file))
+    for (const { number, root } of parseYaml(text, file, world.err))
       for (const node of objectsOf(root)) {
         const place = (field?: string): Place => ({
           file,

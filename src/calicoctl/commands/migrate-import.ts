@@ -38,14 +38,14 @@ export async function run(call: Call): Promise<number> {
 }
 
 /** Everything is read before anything is written; a store with data of its own is left alone. */
-export async function importExport(store: OpenStore, source: Source, world: Pick<World, "out">): Promise<void> {
+export async function importExport(store: OpenStore, source: Source, world: Pick<World, "out" | "err">): Promise<void> {
   const parts = source.text.split(PART_SEPARATOR);
   const [resources, information, ipam] = parts;
   if (resources === undefined || information === undefined || ipam === undefined || parts.length !== 3)
     throw new Failure(
       `${source.file} is no export: want three parts with === between; run \`datastore migrate export\` again`,
     );
-  const inputs = await parseResources({ file: source.file, text: resources });
+  const inputs = await parseResources({ file: source.file, text: resources }, world.err);
   const entries = ipamEntries(parseLosslessJson(ipam) as unknown as IpamExport).map(storedEntry);
   await refuseExistingData(store);
   await store.initialize();

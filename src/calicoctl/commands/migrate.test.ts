@@ -75,7 +75,7 @@ test("TC-C42 import writes resources, identity and addresses into a locked, empt
   let out = "";
   {
     await using store = await storeOf(line);
-    await importExport(store, { file: "f", text: exported }, { out: (text) => void (out += text) });
+    await importExport(store, { file: "f", text: exported }, { out: (text) => void (out += text), err: () => {} });
     const [block] = (await store.datastore.list({ type: "block" })).items;
     expect(block?.value).toMatchObject({ affinity: "host:n1", sequenceNumber: 18446744073709551615n });
     expect((await store.datastore.list({ type: "ipamHandle" })).items).toHaveLength(1);
@@ -101,7 +101,7 @@ test("TC-C42 import refuses other datastores, files that are no export, and clus
   expect((await line.run("datastore", "migrate", "import")).err).toContain("Usage:");
   await line.given(networkSet("mine"));
   await using store = await storeOf(line);
-  const attempt = (text: string) => importExport(store, { file: "f", text }, { out: () => {} });
+  const attempt = (text: string) => importExport(store, { file: "f", text }, { out: () => {}, err: () => {} });
   await expect(attempt("nonsense")).rejects.toThrow("f is no export: want three parts");
   await expect(attempt(exported.replace("ipv4/block/10.1.0.0-30", "nonsense"))).rejects.toThrow(
     "no key of the address manager",

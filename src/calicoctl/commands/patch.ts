@@ -82,7 +82,7 @@ function refuseAmbiguous(text: string): void {
 
 function documentsOf(text: string): readonly Document[] {
   try {
-    return parseYaml(text, "--patch");
+    return parseYaml(text, "--patch", () => {});
   } catch (error) {
     if (error instanceof InputFault && error.reason.startsWith("not YAML")) return []; // good JSON all the same
     throw error;

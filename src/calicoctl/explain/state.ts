@@ -69,7 +69,7 @@ async function resourcesOfFolder(folder: string, call: Call): Promise<readonly R
   if (sources.length === 0) throw new Failure(`No YAML or JSON files in ${folder}`);
   const resources: Resource[] = [DEFAULT_ALLOW_PROFILE as Resource];
   for (const source of sources)
-    for (const { number, root } of parseYaml(source.text, source.file))
+    for (const { number, root } of parseYaml(source.text, source.file, call.world.err))
       for (const node of root === undefined ? [] : objectsOf(root))
         resources.push(...(await convert(toValue(node), (reason) => report(call, source, number, node, reason))));
   return resources;

@@ -25,7 +25,7 @@ export async function readCluster(folder: string, world: World): Promise<Cluster
   const resources: Resource[] = [];
   const blocks: StoredBlock[] = [];
   for (const source of readSources(folder, { recursive: true }, world))
-    for (const { number, root } of parseYaml(source.text, source.file))
+    for (const { number, root } of parseYaml(source.text, source.file, world.err))
       for (const node of root === undefined ? [] : itemsOf(root)) {
         const { kind, apiVersion } = identityOf(node);
         if (kind === "BlockAffinity") blocks.push(...(await blockOf(source, node)));

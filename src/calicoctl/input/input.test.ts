@@ -86,6 +86,54 @@ test("TC-C13 nothing to read is an error unless told otherwise", async () => {
   expect(await line.run("get", "-f", nothing, "--skip-empty")).toEqual({ code: 0, out: "", err: "" });
 });
 
+const peer = (nodeSelector: string): string =>
+  `apiVersion: projectcalico.org/v3\nkind: BGPPeer\nmetadata: {name: rr}\nspec:\n  nodeSelector: ${nodeSelector}\n  peerSelector: all()\n`;
+
+test("a selector that begins with ! and has no quotes is read as written, with a warning", async () => {
+  for (const [written, line] of [
+    [peer("!has(route-reflector)"), 5],
+    [peer("!has(route-reflector) # clients only"), 5],
+    [`# peers\n---\n${peer("!has(route-reflector)")}`, 7],
+    [peer("x").replace(/spec:[^]*$/, "spec: {nodeSelector: !has(route-reflector), peerSelector: all()}\n"), 4],
+  ] as const) {
+    using command = new CommandLine();
+    expect(await command.pipe(written, "apply", "-f", "-")).toEqual({
+      code: 0,
+      out: "Successfully applied 1 'BGPPeer' resource(s)\n",
+      err: `Warning: standard input: document 1, line ${line}: read !has(route-reflector) as text; in YAML a value that begins with ! must be quoted: '!has(route-reflector)'\n`,
+    });
+    expect((await command.stored("BGPPeer"))[0]?.spec).toMatchObject({ nodeSelector: "!has(route-reflector)" });
+  }
+});
+
+test("a selector that begins with ! and is quoted is read without a warning", async () => {
+  using line = new CommandLine();
+  expect(await line.pipe(peer("'!has(route-reflector)'"), "apply", "-f", "-")).toMatchObject({ code: 0, err: "" });
+});
+
+test("the commands that read a folder warn about an unquoted ! too", async () => {
+  using line = new CommandLine();
+  const node =
+    "apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: n1}\nspec: {bgp: {ipv4Address: 10.0.0.1/24}}\n";
+  line.file("d/1.yaml", `${node}---\n${peer("!has(route-reflector)")}`);
+  const from = `--from=${line.folder}/d`;
+  const warning = `Warning: ${line.folder}/d/1.yaml: document 2, line 10: read !has(route-reflector) as text`;
+  for (const args of [
+    ["doctor", from],
+    ["bgp", "plan", "n1", from],
+    ["explain", "10.0.0.1", "10.0.0.2", from],
+  ])
+    expect((await line.run(...args)).err).toContain(warning);
+});
+
+test("a ! that YAML drops is warned about: it would turn a selector into its opposite", async () => {
+  using line = new CommandLine();
+  expect(await line.pipe(peer("! has(route-reflector)"), "apply", "-f", "-")).toMatchObject({
+    code: 0,
+    err: "Warning: standard input: document 1, line 5: YAML drops the ! before has(route-reflector); quote the value to keep it\n",
+  });
+});
+
 const good = networkSet("good");
 const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
   {
@@ -153,6 +201,21 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     name: "a tag with a line break",
     text: "!<\n>",
     want: /^[^\n]*line 2: not YAML: tag name cannot contain such characters\n$/,
+  },
+  {
+    name: "a selector with ! and more words, without quotes",
+    text: peer("!has(a) && b == 'c'"),
+    want: /line 5: !has\(a\) is not a YAML tag that calicoctl reads; quote a value that begins with !/,
+  },
+  {
+    name: "two negations without quotes",
+    text: peer("!has(a) && !has(b)"),
+    want: /line 5: not YAML: duplication of a tag property; quote a value that begins with !/,
+  },
+  {
+    name: "a local tag on a quoted text",
+    text: peer('!has(a) ""'),
+    want: /line 5: !has\(a\) is not a YAML tag that calicoctl reads/,
   },
   { name: "a word", text: "hello\n", want: /document 1, line 1: want a resource/ },
   {
@@ -348,7 +411,7 @@ test("a number with a leading zero is the one the original reads, and text stays
 });
 
 test("a key named __proto__ is a key", () => {
-  const [document] = parseYaml("__proto__: {polluted: true}\na: 1\n", "-");
+  const [document] = parseYaml("__proto__: {polluted: true}\na: 1\n", "-", () => {});
   const value = toValue(document!.root!) as Record<string, unknown>;
   expect(Object.keys(value)).toEqual(["__proto__", "a"]);
   expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
@@ -356,7 +419,7 @@ test("a key named __proto__ is a key", () => {
 
 test("fields are found by the names faults give them, dots in keys and all", () => {
   const text = "metadata:\n  labels:\n    a.b/c: x\nspec:\n  ingress:\n  - action: Allow\n  - action: Deny\n";
-  const root = parseYaml(text, "-")[0]!.root!;
+  const root = parseYaml(text, "-", () => {})[0]!.root!;
   const lineOf = (field: string) => text.slice(0, offsetOfField(root, field)).split("\n").length;
   expect(lineOf("metadata.labels.a.b/c")).toBe(3);
   expect(lineOf("spec.ingress[1].action")).toBe(7);
@@ -368,7 +431,7 @@ test("whatever bytes come, reading ends with documents or one InputFault", () =>
   fc.assert(
     fc.property(fc.string({ unit: fc.constantFrom(..."a:- \n\t{}[]&*!|>'\"%#,?0~<=\\"), maxLength: 60 }), (text) => {
       try {
-        for (const { root } of parseYaml(text, "-")) if (root !== undefined) toValue(root);
+        for (const { root } of parseYaml(text, "-", () => {})) if (root !== undefined) toValue(root);
       } catch (error) {
         expect(error).toBeInstanceOf(InputFault);
         expect((error as Error).message).not.toContain("\n");

@@ -8,7 +8,7 @@ import { describePlace, InputFault, type Place } from "./fault.ts";
 import { readSources, type Source } from "./files.ts";
 import { offsetOfField, recoverWrittenText, toValue } from "./values.ts";
 import { lineAt } from "./place.ts";
-import { type MapNode, type Node, parseYaml } from "./yaml.ts";
+import { type MapNode, type Node, parseYaml, type Warn } from "./yaml.ts";
 
 export interface InputResource {
   readonly kind: ManagedKind;
@@ -30,7 +30,7 @@ export async function readResources(call: Call): Promise<InputResource[]> {
   if (sources.length === 0 && !skipEmpty) throw new Failure(`No resources specified in directory ${filename}`);
   const resources: InputResource[] = [];
   for (const source of sources) {
-    const found = await parseResources(source);
+    const found = await parseResources(source, call.world.err);
     if (found.length === 0 && !skipEmpty) throw new Failure(`No resources specified in file ${source.file}`);
     resources.push(...found);
   }
@@ -38,9 +38,9 @@ export async function readResources(call: Call): Promise<InputResource[]> {
 }
 
 /** All resources of one text. */
-export async function parseResources(source: Source): Promise<InputResource[]> {
+export async function parseResources(source: Source, warn: Warn): Promise<InputResource[]> {
   const found: InputResource[] = [];
-  for (const { number, root } of parseYaml(source.text, source.file)) {
+  for (const { number, root } of parseYaml(source.text, source.file, warn)) {
     if (root === undefined || (root.kind === "scalar" && root.value === null)) continue;
     for (const node of objectsOf(source, number, root)) found.push(await decode(source, number, node));
   }

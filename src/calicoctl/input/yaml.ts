@@ -10,7 +10,7 @@ import {
   type ScalarEvent,
   YAMLException,
 } from "js-yaml";
-import { InputFault } from "./fault.ts";
+import { describePlace, InputFault, type Place } from "./fault.ts";
 import { documentAt, lineAt } from "./place.ts";
 
 export type ScalarValue = string | number | bigint | boolean | null;
@@ -45,8 +45,11 @@ export interface Document {
 /** Aliases may stand for large parts; together they may not stand for more nodes than this. */
 const MOST_NODES = 2_000_000;
 
+/** Receives one line about a value that was read, but probably not written as intended. */
+export type Warn = (line: string) => void;
+
 /** @throws InputFault naming line and reason */
-export function parseYaml(source: string, file: string): Document[] {
+export function parseYaml(source: string, file: string, warn: Warn): Document[] {
   let events: Event[];
   try {
     events = parseEvents(source, {});
@@ -56,23 +59,31 @@ export function parseYaml(source: string, file: string): Document[] {
     const place = { file, document: documentAt(source, offset), line: lineAt(source, offset) };
     // The parser repeats what it read, line breaks and all; a fault is one line.
     const reason = error.reason.replaceAll(/\p{Cc}+/gu, " ").replace(/[: ]+$/, "");
-    throw new InputFault(place, `not YAML: ${reason}`, { cause: error });
+    const hint = UNQUOTED_TAG.test(source.split("\n")[place.line - 1] ?? "") ? `; ${QUOTE_IT}` : "";
+    throw new InputFault(place, `not YAML: ${reason}${hint}`, { cause: error });
   }
-  return new TreeBuilder(source, file, events).documents();
+  return new TreeBuilder(source, file, events, warn).documents();
 }
+
+/** A tag of the application's own. calicoctl has none: what looks like one is a selector such as `!has(a)`. */
+const LOCAL_TAG = /^![^!<]/;
+const UNQUOTED_TAG = /(^|[-:,[{]\s+)![^!<\s]/;
+const QUOTE_IT = "quote a value that begins with !";
 
 class TreeBuilder {
   readonly #source: string;
   readonly #file: string;
+  readonly #warn: Warn;
   readonly #events: readonly Event[];
   #next = 0;
   #document = 0;
   #nodes = 0;
   #anchors = new Map<string, { node: Node; size: number }>();
 
-  constructor(source: string, file: string, events: readonly Event[]) {
+  constructor(source: string, file: string, events: readonly Event[], warn: Warn) {
     this.#source = source;
     this.#file = file;
+    this.#warn = warn;
     this.#events = events;
   }
 
@@ -145,7 +156,18 @@ class TreeBuilder {
     const tag = event.tagStart < 0 ? undefined : this.#source.slice(event.tagStart, event.tagEnd);
     const plain = event.style === SCALAR_STYLE.PLAIN && tag === undefined;
     if (tag === undefined) return { kind: "scalar", offset, text, value: plain ? resolve(text) : text, plain };
+    const isPlain = event.style === SCALAR_STYLE.PLAIN;
+    if (tag === "!" && isPlain && text !== "")
+      this.#warnAt(event.tagStart, `YAML drops the ! before ${text}; quote the value to keep it`);
     if (tag === "!!str" || tag === "!") return { kind: "scalar", offset, text, value: text, plain: false };
+    if (LOCAL_TAG.test(tag)) {
+      if (!isPlain || text !== "")
+        throw this.#fault(offset, `${tag} is not a YAML tag that calicoctl reads; ${QUOTE_IT}`);
+      // Calico drops the tag, so that the selector is empty and selects everything.
+      const reason = `read ${tag} as text; in YAML a value that begins with ! must be quoted: '${tag}'`;
+      this.#warnAt(event.tagStart, reason);
+      return { kind: "scalar", offset: event.tagStart, text: tag, value: tag, plain: false };
+    }
     const value = resolve(text);
     if (KNOWN_TAGS.get(tag)?.(value) !== true) throw this.#fault(offset, `${JSON.stringify(text)} is no ${tag}`);
     return { kind: "scalar", offset, text, value, plain };
@@ -169,7 +191,15 @@ class TreeBuilder {
   }
 
   #fault(offset: number, reason: string): InputFault {
-    return new InputFault({ file: this.#file, document: this.#document, line: lineAt(this.#source, offset) }, reason);
+    return new InputFault(this.#placeAt(offset), reason);
+  }
+
+  #warnAt(offset: number, reason: string): void {
+    this.#warn(`Warning: ${describePlace(this.#placeAt(offset))}: ${reason}\n`);
+  }
+
+  #placeAt(offset: number): Place {
+    return { file: this.#file, document: this.#document, line: lineAt(this.#source, offset) };
   }
 }
 
