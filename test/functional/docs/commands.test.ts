@@ -36,6 +36,7 @@ const elsewhere: readonly (readonly [RegExp, string])[] = [
   [/^ctr /, "every node of make e2e imports the image so"],
   [/^(mmdebstrap|buildah) /, "by hand: CALICO_IMAGE_ARCHIVE gives what they make to test/functional/image"],
   [/^calicoctl node run(?!.*--dryrun)/, "needs systemd: test-vm"],
+  [/^calico-node -uninstall/, "refused while the node runs: test/functional/node/uninstall.test.ts"],
   [/^calicoctl datastore migrate (export|import)/, "needs a second datastore: test/functional/calicoctl"],
 ];
 /** Placeholders of the pages, as a reader would fill them in. */

@@ -246,12 +246,14 @@ test("TC-T19 metrics over HTTPS, with a client certificate where that is asked f
     key: readFileSync(certificate.keyFile, "utf8"),
   });
   const [ours, theirs] = [pem(authority.issue("scraper")), pem(strangers.issue("scraper"))];
+  const path = join(folder, "https.db");
+  await (await openSqlite(path)).close(); // Typha does not create it
   for (const { mode, ...want } of CLIENT_AUTH) {
     const port = await freePort();
     await using _typha = new Typha(
       {
         TYPHA_DATASTORETYPE: "sqlite",
-        CALICO_SQLITE_PATH: join(folder, "https.db"),
+        CALICO_SQLITE_PATH: path,
         TYPHA_PROMETHEUSMETRICSENABLED: "true",
         TYPHA_PROMETHEUSMETRICSPORT: String(port),
         TYPHA_PROMETHEUSMETRICSCERTFILE: own.certFile,
