@@ -32,10 +32,17 @@ const written = (character: string): string =>
     ? JSON.stringify(character).slice(1, -1)
     : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-/** The known name most like what was written, for a hint; nothing when none is near. */
+/** Adds to a reason which of the possible values was probably meant, if one is similar to the value. */
+export function withSuggestion(reason: string, value: unknown, possible: Iterable<string>): string {
+  const near = typeof value === "string" ? nearest(value, possible) : undefined;
+  return near === undefined ? reason : `${reason}; did you mean ${near}?`;
+}
+
+/** The known name that is most similar to what was written, for a hint; undefined if none is similar. */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
   let best: string | undefined;
-  let bestDistance = Math.max(2, Math.floor(name.length / 4)) + 1;
+  // In a word of three letters, two wrong ones leave nothing to recognise it by.
+  let bestDistance = Math.max(name.length < 4 ? 1 : 2, Math.floor(name.length / 4)) + 1;
   for (const candidate of known) {
     const distance = editDistance(name.toLowerCase(), candidate.toLowerCase(), bestDistance);
     if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
@@ -43,15 +50,20 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   return best;
 }
 
+/** How many letters to add, remove, replace or swap with their neighbour (optimal string alignment). */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;
   let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
+  let beforePrevious: number[] = [];
   for (let i = 1; i <= a.length; i++) {
     const row = [i];
     for (let j = 1; j <= b.length; j++) {
       const substitution = (previous[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      row.push(Math.min((previous[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1, substitution));
+      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      const swap = isSwap ? (beforePrevious[j - 2] ?? 0) + 1 : limit;
+      row.push(Math.min((previous[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1, substitution, swap));
     }
+    beforePrevious = previous;
     previous = row;
   }
   return previous[b.length] ?? limit;

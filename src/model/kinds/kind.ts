@@ -1,6 +1,6 @@
 // One kind put to work: its schema, the rules a schema cannot say, and decoding plus validation with both.
 import * as z from "zod/mini";
-import { type FieldFault, fieldPath, type Report } from "../faults.ts";
+import { type FieldFault, fieldPath, type Report, withSuggestion } from "../faults.ts";
 import type { KindName } from "../kinds.ts";
 import { API_VERSION, type Metadata, type Resource } from "../resource.ts";
 import { compileDecoder, type Decoding, isObject } from "./decode.ts";
@@ -171,7 +171,9 @@ export const defineKind = <K extends KindName, S extends z.ZodMiniType, T extend
 function faultOf(issue: z.core.$ZodIssue, schema: z.ZodMiniType, input: unknown, top: string): FieldFault {
   const value = issue.path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | undefined)?.[key], input);
   const field = fieldPath([top, ...issue.path]);
-  const reason = issue.code === "custom" ? issue.message : (wantedAt(schema, issue.path) ?? reasonOf(issue, value));
+  const wanted = issue.code === "custom" ? issue.message : (wantedAt(schema, issue.path) ?? reasonOf(issue, value));
+  const possible = issue.code === "invalid_value" ? issue.values.filter((word) => typeof word === "string") : [];
+  const reason = withSuggestion(wanted, value, possible);
   return value === undefined || isObject(value)
     ? { field, reason: value === undefined ? `is missing: ${reason}` : reason }
     : { field, value, reason };

@@ -1,7 +1,7 @@
 // One rule of a policy or profile: schema, and what must hold between its fields.
 import * as z from "zod/mini";
 import type { IpVersion } from "../../lib/ip.ts";
-import type { Report } from "../faults.ts";
+import { type Report, withSuggestion } from "../faults.ts";
 import { isMaskedCidr, isPortName, isQualifiedName } from "../formats.ts";
 import { hasPorts, PROTOCOL_NAMES, parsePort } from "../numbers.ts";
 import type { PortValue, ProtocolValue } from "../numbers.ts";
@@ -85,11 +85,15 @@ export function checkRule(
 
 const PROTOCOLS: ReadonlySet<ProtocolValue> = new Set(PROTOCOL_NAMES);
 
+/** Nothing else that depends on the protocol is reported for one that does not exist: it may be a misspelt `TCP`. */
+const isProtocol = (protocol: ProtocolValue): boolean =>
+  typeof protocol === "string" ? PROTOCOLS.has(protocol) : protocol !== 0;
+
 function checkProtocol(rule: PolicyRule, name: "protocol" | "notProtocol", at: Path, report: Report): void {
   const protocol = rule[name];
-  if (protocol === undefined) return;
-  if (typeof protocol === "string" ? !PROTOCOLS.has(protocol) : protocol === 0)
-    report([...at, name], protocol, `want ${PROTOCOL_NAMES.join(", ")} or a number from 1 to 255`);
+  if (protocol === undefined || isProtocol(protocol)) return;
+  const wanted = `want ${PROTOCOL_NAMES.join(", ")} or a number from 1 to 255`;
+  report([...at, name], protocol, withSuggestion(wanted, protocol, PROTOCOL_NAMES));
 }
 
 const ICMP_FAMILY: ReadonlyMap<ProtocolValue | undefined, IpVersion> = new Map<ProtocolValue, IpVersion>([
@@ -105,7 +109,8 @@ function checkIcmp(rule: PolicyRule, at: Path, report: Report): void {
     if (match?.code !== undefined && match.type === undefined)
       report([...at, name, "code"], match.code, "a code needs a type beside it");
   }
-  if (rule.icmp !== undefined && !ICMP_FAMILY.has(rule.protocol))
+  const { protocol } = rule;
+  if (rule.icmp !== undefined && !ICMP_FAMILY.has(protocol) && (protocol === undefined || isProtocol(protocol)))
     report([...at, "icmp"], rule.icmp, "needs protocol ICMP or ICMPv6");
   for (const name of ["protocol", "notProtocol"] as const) {
     const family = ICMP_FAMILY.get(rule[name]);
@@ -118,8 +123,9 @@ function checkHttp(rule: PolicyRule, direction: "ingress" | "egress", at: Path, 
   const path = [...at, "http"];
   if (direction === "egress") report(path, undefined, "is possible in ingress rules only");
   if (rule.action !== "Allow") report(path, undefined, "is possible with action Allow only");
-  if (rule.protocol !== undefined && rule.protocol !== "TCP" && rule.protocol !== 6)
-    report([...at, "protocol"], rule.protocol, "a rule with http wants protocol TCP or none");
+  const { protocol } = rule;
+  if (protocol !== undefined && isProtocol(protocol) && protocol !== "TCP" && protocol !== 6)
+    report([...at, "protocol"], protocol, "a rule with http wants protocol TCP or none");
   for (const [i, match] of (rule.http?.paths ?? []).entries()) {
     const value = match.exact ?? match.prefix;
     if (value === undefined || (match.exact !== undefined && match.prefix !== undefined))
@@ -170,7 +176,7 @@ function checkPorts(
 ): void {
   if (ports === undefined) return;
   const { protocol } = rule;
-  if (protocol !== undefined && !hasPorts(protocol)) {
+  if (protocol !== undefined && isProtocol(protocol) && !hasPorts(protocol)) {
     report([...at, name], ports, `protocol ${protocol} has no ports: want TCP, UDP or SCTP`);
     return;
   }

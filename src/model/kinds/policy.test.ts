@@ -115,6 +115,39 @@ test("DM-031 actions and protocols: exact names, or numbers in either spelling",
   expect(await refused({ notProtocol: "gre" })).toEqual(["notProtocol"]);
 });
 
+test("a protocol that does not exist is the only fault of its rule, with the name that was probably meant", async () => {
+  const found = async (rule: object) =>
+    (await faults("GlobalNetworkPolicy", ingress(rule))).map(({ field, reason }) => `${field}: ${reason}`);
+  const want = "want TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or a number from 1 to 255";
+  const field = "spec.ingress[0].protocol";
+  expect(await found({ protocol: "tcp", destination: { ports: [80] } })).toEqual([
+    `${field}: ${want}; did you mean TCP?`,
+  ]);
+  expect(await found({ protocol: "udplite" })).toEqual([`${field}: ${want}; did you mean UDPLite?`]);
+  expect(await found({ protocol: "icmp", icmp: { type: 8 } })).toEqual([`${field}: ${want}; did you mean ICMP?`]);
+  expect(await found({ protocol: "tcp", http: { methods: ["GET"] } })).toEqual([
+    `${field}: ${want}; did you mean TCP?`,
+  ]);
+  expect(await found({ protocol: "EIGRP", source: { notPorts: [80] } })).toEqual([`${field}: ${want}`]);
+  // What is wrong with the ports themselves is still reported.
+  expect(await found({ protocol: "tcp", destination: { ports: [80, 0] } })).toEqual([
+    `${field}: ${want}; did you mean TCP?`,
+    "spec.ingress[0].destination.ports[1]: want ports from 1 to 65535",
+  ]);
+  // A protocol that exists and has no ports is still refused with ports.
+  expect(await found({ protocol: "ICMP", destination: { ports: [80] } })).toEqual([
+    "spec.ingress[0].destination.ports: protocol ICMP has no ports: want TCP, UDP or SCTP",
+  ]);
+});
+
+test("choices in another letter case, or with a letter wrong, are answered with the right word", async () => {
+  const reasons = async (rule: object) =>
+    (await faults("GlobalNetworkPolicy", ingress(rule))).map(({ reason }) => reason);
+  expect(await reasons({ action: "allow" })).toEqual(["want Allow, Deny, Log or Pass; did you mean Allow?"]);
+  expect(await reasons({ action: "Deni" })).toEqual(["want Allow, Deny, Log or Pass; did you mean Deny?"]);
+  expect(await reasons({ action: "Reject" })).toEqual(["want Allow, Deny, Log or Pass"]);
+});
+
 test("DM-032 ports: numbers, ranges and names, one spelling stored", async () => {
   const keep = async (ports: unknown[]) =>
     ((await keptRule({ protocol: "TCP", destination: { ports } })) as { destination: { ports: unknown[] } }).destination
