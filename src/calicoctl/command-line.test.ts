@@ -58,7 +58,9 @@ test("TC-C01 a named file replaces the environment, without one the environment 
 test("a word that is nearly right is answered with the right one", async () => {
   using line = new CommandLine();
   const said = async (...words: string[]) => (await line.run(...words)).err;
-  expect(await said("gte", "nodes")).toBe('Unknown command: "gte", did you mean get? calicoctl --help lists all\n');
+  expect(await said("gte", "nodes")).toBe(
+    'Unknown command: "gte", did you mean get? calicoctl --help lists all commands\n',
+  );
   expect(await said("get", "ippol")).toContain("resource type 'ippol' is not supported; did you mean ippool?");
   expect(await said("get", "nodess")).toContain("did you mean node?");
   expect(await said("get", "foos")).toContain("; there are BGPConfiguration,");
@@ -66,6 +68,53 @@ test("a word that is nearly right is answered with the right one", async () => {
   const policy =
     "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a}\nspec: {podSelector: {}}\n";
   expect(await said("apply", "-f", line.file("k.yaml", policy))).toContain("kubectl applies it; calicoctl convert");
+});
+
+/** A command line that does not fit the grammar, and the first line of what is printed on standard error. */
+const WRONG_USAGE: readonly (readonly [readonly string[], string])[] = [
+  [["foo"], 'Unknown command: "foo"; calicoctl --help lists all commands'],
+  [["gte", "nodes"], 'Unknown command: "gte", did you mean get? calicoctl --help lists all commands'],
+  [["node", "foo"], 'Unknown command: "node foo"; calicoctl node has run, status, diags and checksystem'],
+  [["node", "stauts"], 'Unknown command: "node stauts", did you mean status? calicoctl node --help lists all commands'],
+  [
+    ["node", "foo", "--config", "x"],
+    'Unknown command: "node foo"; calicoctl node has run, status, diags and checksystem',
+  ],
+  [["datastore", "export"], 'Unknown command: "datastore export", did you mean calicoctl datastore migrate export?'],
+  [
+    ["datastore", "migrate", "foo"],
+    'Unknown command: "datastore migrate foo"; calicoctl datastore migrate has export, import, lock and unlock',
+  ],
+  [["bgp", "foo"], 'Unknown command: "bgp foo"; calicoctl bgp has plan'],
+  [["release"], 'Unknown command: "release", did you mean calicoctl ipam release?'],
+  [["ipam", "release"], "give --ip or --from-report"],
+  [["ipam", "release", "--ip=10.0.0.1", "--from-report=r"], "give --ip or --from-report, not both"],
+  [["ipam", "check", "now"], 'unexpected argument "now"'],
+  [["ipam", "check", "--fixx"], "unknown flag: --fixx, did you mean --fix?"],
+  [["ipam", "split"], "too few arguments"],
+  [["get"], "want a kind, or --filename"],
+  [["get", "nodes", "--nope"], "unknown flag: --nope"],
+  [["create"], "--filename is missing"],
+  [["version", "--output=xml"], "--output is xml, want text or json"],
+  [["doctor", "now"], 'unexpected argument "now"'],
+];
+
+for (const [args, first] of WRONG_USAGE)
+  test(`wrong usage exits with 2: ${args.join(" ")}`, async () => {
+    using line = new CommandLine();
+    const answer = await line.run(...args);
+    expect({ code: answer.code, out: answer.out, first: answer.err.split("\n")[0] }).toEqual({
+      code: 2,
+      out: "",
+      first,
+    });
+    expect(answer.err.split("\n").length).toBeLessThan(7);
+  });
+
+test("a group without a command prints its help", async () => {
+  using line = new CommandLine();
+  for (const args of [["node"], ["datastore", "migrate"], ["node", "foo", "--help"]])
+    expect(await line.run(...args)).toMatchObject({ code: 0, err: "" });
 });
 
 test("a flag of the command may stand before it", async () => {

@@ -23,8 +23,6 @@ export interface Command {
   readonly flags: readonly Flag[];
   /** How many words may stand beside the flags. */
   readonly words: { readonly least: number; readonly most: number };
-  /** What a command line that does not fit ends with; 1 unless told. */
-  readonly usageExitCode?: number;
   /** More to say than one line, shown by --help only. */
   readonly details?: string;
   readonly load: () => Promise<{ run: Run }>;

@@ -16,7 +16,7 @@ export class Failure extends Error {
   }
 }
 
-/** The command line does not fit the grammar: shown with the usage lines. */
+/** The command line does not fit the grammar. It is shown with the usage lines; the exit code is 2. */
 export class UsageFailure extends Error {
   override readonly name: string = "UsageFailure";
 }

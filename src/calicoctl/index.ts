@@ -4,11 +4,14 @@ import { basename } from "node:path";
 import { forTerminal, holdsCommands } from "../lib/visible-text.ts";
 import { writeAll } from "../lib/write-all.ts";
 import { findCommand, parseFlags } from "./arguments.ts";
-import type { World } from "./command.ts";
+import { type Group, isGroup, type World } from "./command.ts";
 import { Failure, UnknownFlag, UsageFailure } from "./failure.ts";
 import { commandHelp, groupHelp, usageLines } from "./help.ts";
 import { LOG_LEVELS, parseLogLevel } from "./log-level.ts";
 import { ROOT } from "./table/index.ts";
+
+/** Exit code for a command line that does not fit the grammar. */
+const WRONG_USAGE = 2;
 
 export function main(argv: readonly string[]): Promise<number> {
   return runCommandLine(programName(process.argv0), argv, processWorld());
@@ -22,22 +25,17 @@ export function programName(argv0: string): string {
 export async function runCommandLine(program: string, argv: readonly string[], world: World): Promise<number> {
   const found = findCommand(ROOT, argv);
   if (found.type === "group") {
-    const text = groupHelp(program, found.path, found.group);
     if (found.unknown === undefined && found.path.length === 0 && argv.includes("--version")) {
       world.out(`Run '${program} version' to see version information.\n`);
       return 0;
     }
     const wantsHelp = argv.includes("-h") || argv.includes("--help");
-    if (found.unknown === undefined || found.path.length > 0 || wantsHelp) {
-      world.out(text);
+    if (found.unknown === undefined || wantsHelp) {
+      world.out(groupHelp(program, found.path, found.group));
       return 0;
     }
-    const names = found.group.commands.map(({ name }) => name);
-    const near = (await import("../model/index.ts")).nearest(found.unknown, names);
-    world.err(
-      `Unknown command: ${JSON.stringify(found.unknown)}${near === undefined ? `\n${text}` : `, did you mean ${near}? ${program} --help lists all\n`}`,
-    );
-    return 1;
+    world.err(await unknownCommand(program, found.path, found.group, found.unknown));
+    return WRONG_USAGE;
   }
   const { path, command } = found;
   try {
@@ -53,21 +51,39 @@ export async function runCommandLine(program: string, argv: readonly string[], w
     return await run({ program, words, flags, world });
   } catch (error) {
     if (error instanceof UnknownFlag) error.suggest((await import("../model/index.ts")).nearest);
-    return report(error, world, {
-      usage: () => usageLines(program, path, command),
-      exitCode: command.usageExitCode ?? 1,
-    });
+    return report(error, world, () => usageLines(program, path, command));
   }
 }
 
-function report(
-  error: unknown,
-  world: World,
-  wrongUsage: { readonly usage: () => string; readonly exitCode: number },
-): number {
+/** One line with the unknown word and what may have been meant. */
+async function unknownCommand(program: string, path: readonly string[], group: Group, word: string): Promise<string> {
+  const { nearest } = await import("../model/index.ts");
+  const names = group.commands.map(({ name }) => name);
+  const parent = [program, ...path].join(" ");
+  const start = `Unknown command: ${JSON.stringify([...path, word].join(" "))}`;
+  const below = pathTo(group, word);
+  if (below !== undefined) return `${start}, did you mean ${[parent, ...below].join(" ")}?\n`;
+  const near = nearest(word, names);
+  if (near !== undefined) return `${start}, did you mean ${near}? ${parent} --help lists all commands\n`;
+  if (path.length === 0) return `${start}; ${parent} --help lists all commands\n`;
+  const list = names.length === 1 ? names.join() : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
+  return `${start}; ${parent} has ${list}\n`;
+}
+
+/** The words that lead to a command of this name further down, such as `migrate export` below `datastore`. */
+function pathTo(group: Group, name: string): readonly string[] | undefined {
+  for (const entry of group.commands) {
+    if (entry.name === name) return [name];
+    const below = isGroup(entry) ? pathTo(entry, name) : undefined;
+    if (below !== undefined) return [entry.name, ...below];
+  }
+  return undefined;
+}
+
+function report(error: unknown, world: World, usage: () => string): number {
   if (error instanceof UsageFailure) {
-    world.err(`${error.message}\n${wrongUsage.usage()}`);
-    return wrongUsage.exitCode;
+    world.err(`${error.message}\n${usage()}`);
+    return WRONG_USAGE;
   }
   if (error instanceof Failure) {
     const text = `${error.message}\n`;

@@ -28,7 +28,7 @@ test("TC-C07 get by kind, by names and by file: what is found is shown, what is 
   expect((await line.run("get", "foos")).err).toStartWith(
     "Failed to get resources: resource type 'foos' is not supported",
   );
-  expect(await line.run("get")).toMatchObject({ code: 1, out: "" });
+  expect(await line.run("get")).toMatchObject({ code: 2, out: "" });
   expect((await line.run("get", "ippool", "")).code).toBe(1);
 });
 

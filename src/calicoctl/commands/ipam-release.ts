@@ -21,7 +21,7 @@ export async function run(call: Call): Promise<number> {
     await using store = await openChecked(call);
     return await releaseOne(call, new Ipam({ datastore: store.datastore }), address);
   }
-  if (files.length === 0) return 0;
+  if (files.length === 0) throw new UsageFailure("give --ip or --from-report");
   const reports = files.map((file) => parseReport(file, readReport(file)));
   await using store = await openChecked(call);
   await checkReports(call, store, reports);

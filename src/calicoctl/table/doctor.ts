@@ -13,7 +13,6 @@ export const doctorCommand: Command = {
     CONFIG,
   ],
   words: { least: 0, most: 0 },
-  usageExitCode: 2,
   details: `It reads the datastore and, on a node, the host; it changes nothing. As root it sees more of the host: packet
 filter rules and BIRD's sessions.
 

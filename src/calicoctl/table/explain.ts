@@ -22,7 +22,6 @@ export const explainCommand: Command = {
     NAMESPACE,
   ],
   words: { least: 2, most: 2 },
-  usageExitCode: 2,
   details: `SRC and DST are addresses, pods (NAME or NAMESPACE/NAME), host endpoints (hep:NAME) or nodes (node:NAME).
 A folder may hold Calico's resources and Kubernetes' pods, namespaces, service accounts, nodes, network policies and
 endpoint slices.
