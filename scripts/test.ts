@@ -1,32 +1,50 @@
 // Runs the test stages and ends with one plain line over everything that was tested:
 //   N passed, N failed, N skipped
 //
-//   bun scripts/test.ts            all stages
-//   bun scripts/test.ts unit …     only the named ones
+//   bun scripts/test.ts                   all stages
+//   bun scripts/test.ts unit …            only the named ones
+//   bun scripts/test.ts --root=DIR unit   the tests of another folder
+//
+// Only tests under test/ (packets, processes, clocks) are repeated after a failure: once, alone, when everything else is
+// done. A test that passes then is reported as flaky. Unit tests, property tests and recordings are never repeated: a
+// property that fails for one seed and passes for the next has found a bug.
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
 import { areRecordingsThere, suites } from "./golden-suites.ts";
+import {
+  type Counts,
+  closingLine,
+  countResults,
+  exitCode,
+  type FlakyTest,
+  failedFiles,
+  mergeRepetition,
+  parseClosingLine,
+  parseReport,
+  renderSummary,
+  type TestResult,
+  withMissingFiles,
+} from "./test-results.ts";
 
-interface Count {
-  passed: number;
-  failed: number;
-  skipped: number;
-}
-interface Result extends Count {
-  /** Files to try once more, alone, when nothing else runs. */
-  readonly again?: readonly string[];
+interface StageResult {
+  readonly counts: Counts;
+  /** Results of the files to repeat at the end; `counts` does not contain them. */
+  readonly toRepeat?: readonly TestResult[];
 }
 type Output = (text: string) => void;
 interface Stage {
   readonly name: string;
   readonly what: string;
-  readonly run: (out: Output) => Promise<Result>;
-  /** Tried once more, whole, when it fails beside others. */
-  readonly mayRepeat?: boolean;
+  readonly run: (out: Output) => Promise<StageResult>;
 }
 
-const root = join(import.meta.dir, "..");
+const { values: flags, positionals: wanted } = parseArgs({
+  options: { root: { type: "string" } },
+  allowPositionals: true,
+});
+const root = resolve(flags.root ?? join(import.meta.dir, ".."));
 const reports = join(root, ".cache/reports");
 
 const before: readonly Stage[] = [
@@ -35,7 +53,7 @@ const before: readonly Stage[] = [
 ];
 /** Much of what these do is wait for packets and clocks, so two run side by side; the long ones begin. */
 const between: readonly Stage[] = [
-  { name: "unit", what: "unit and property tests", run: (out) => bunTest(out, "unit", ["src", "scripts"]) },
+  { name: "unit", what: "unit and property tests", run: (out) => unitTests(out, "unit", ["src", "scripts"]) },
   ...folders("functional", "kubernetes"),
   ...(areRecordingsThere ? Object.keys(suites).map((suite) => golden(suite)) : [golden()]),
 ];
@@ -48,7 +66,6 @@ const after: readonly Stage[] = [
 ];
 const stages = [...before, ...between, ...after];
 
-const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !stages.some((stage) => stage.name === name));
 if (unknown.length > 0) {
   console.error(`test: no stage ${unknown.join(", ")}; there are ${stages.map((s) => s.name).join(", ")}`);
@@ -56,26 +73,27 @@ if (unknown.length > 0) {
 }
 rmSync(reports, { recursive: true, force: true });
 mkdirSync(reports, { recursive: true });
-const total: Count = { passed: 0, failed: 0, skipped: 0 };
-const again: string[] = [];
-const repeats: Stage[] = [];
-/** How many tests of those files failed. */
-let failedTests = 0;
+let total: Counts = { passed: 0, failed: 0, skipped: 0 };
+const toRepeat: TestResult[] = [];
 await walk(before, write);
 // What the first of the two does is seen as it goes, the other's stage by stage.
 const queue = between.values();
 await Promise.all([walk(queue, write), walk(queue, undefined)]);
-await walk(
-  repeats.map((stage) => ({ ...stage, mayRepeat: false })),
-  write,
-);
 await walk(after, write);
-await tryAgain();
-console.log(`\n${describe(total)}`);
-process.exitCode = total.failed === 0 && total.passed > 0 ? 0 : 1;
+const flaky = await repeatFailedFiles();
+console.log(`\n${renderSummary(total, flaky)}`);
+process.exitCode = exitCode(total, flaky);
 
 function write(text: string): void {
   process.stdout.write(text);
+}
+
+function add(counts: Counts): void {
+  total = {
+    passed: total.passed + counts.passed,
+    failed: total.failed + counts.failed,
+    skipped: total.skipped + counts.skipped,
+  };
 }
 
 async function walk(stages: Iterable<Stage>, live: Output | undefined): Promise<void> {
@@ -85,112 +103,90 @@ async function walk(stages: Iterable<Stage>, live: Output | undefined): Promise<
     const out = live ?? ((text: string) => void kept.push(text));
     out(`\n== ${stage.name}: ${stage.what}\n`);
     const started = performance.now();
-    const { again: files = [], ...count } = await stage.run(out);
-    again.push(...files);
-    const isRepeated = count.failed > 0 && stage.mayRepeat === true;
-    if (isRepeated) repeats.push(stage);
-    for (const key of ["passed", "failed", "skipped"] as const) total[key] += isRepeated ? 0 : count[key];
+    const { counts, toRepeat: repeated = [] } = await stage.run(out);
+    add(counts);
+    toRepeat.push(...repeated);
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
-    const later = files.length > 0 || isRepeated ? `, to be tried again ${files.join(" ")}` : "";
-    out(`== ${stage.name}: ${describe(count)} in ${seconds} s${later}\n`);
+    const later = repeated.length > 0 ? `, to be repeated: ${failedFiles(repeated).join(" ")}` : "";
+    out(`== ${stage.name}: ${closingLine(counts)} in ${seconds} s${later}\n`);
     write(kept.join(""));
   }
 }
 
-/**
- * Packets, processes and clocks share the machine with whatever else it does: a file that fails is tried once more when
- * nothing else runs, and said so. What fails twice is broken.
- */
-async function tryAgain(): Promise<void> {
-  if (again.length === 0) return;
-  write(`\n== again, alone: ${again.join(" ")}\n`);
-  const { count } = await runTests(
-    write,
-    "again",
-    again.map((file) => `./${file}`),
-  );
-  const recovered = Math.max(0, failedTests - count.failed);
-  total.passed += recovered;
-  total.failed -= recovered;
-  write(`== again: ${describe(count)}\n`);
-}
-
-function describe(count: Count): string {
-  const skipped = count.skipped > 0 ? `, ${count.skipped} skipped` : "";
-  return `${count.passed} passed, ${count.failed} failed${skipped}`;
+/** Runs the failed files of the stages under test/ once more, when nothing else uses the machine. */
+async function repeatFailedFiles(): Promise<readonly FlakyTest[]> {
+  const files = failedFiles(toRepeat);
+  if (files.length === 0) return [];
+  write(`\n== repeated, alone: ${files.join(" ")}\n`);
+  const { results, flaky } = mergeRepetition(toRepeat, await runTests(write, "repeated", files));
+  add(countResults(results));
+  write(`== repeated: ${closingLine(countResults(results))}, ${flaky.length} flaky\n`);
+  return flaky;
 }
 
 /** One stage per folder of test/ that holds tests, the named ones first. */
 function folders(...first: readonly string[]): Stage[] {
   const folder = join(root, "test");
+  if (!existsSync(folder)) return [];
   const apart = new Set(["conformance", "chaos", "soak", "vm", "e2e"]); // their own make targets
   const found = readdirSync(folder, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory() && !apart.has(entry.name) && holdsTests(join(folder, entry.name)))
+    .filter((entry) => entry.isDirectory() && !apart.has(entry.name) && testFiles(`test/${entry.name}`).length > 0)
     .map((entry) => entry.name);
-  return [...first, ...found.filter((name) => !first.includes(name))].map((name) => ({
-    name,
-    what: `tests of test/${name}`,
-    run: (out) => bunTest(out, name, [`test/${name}`]),
-  }));
+  return [...first.filter((name) => found.includes(name)), ...found.filter((name) => !first.includes(name))].map(
+    (name) => ({
+      name,
+      what: `tests of test/${name}`,
+      run: (out) => functionalTests(out, name, `test/${name}`),
+    }),
+  );
 }
 
 function golden(...suite: readonly string[]): Stage {
   const what = ["recordings of the original system", ...suite].join(", ");
-  return { name: "golden", what, run: (out) => script(out, "golden.ts", suite), mayRepeat: true };
+  return { name: "golden", what, run: (out) => script(out, "golden.ts", suite) };
 }
 
-function holdsTests(folder: string): boolean {
-  return readdirSync(folder, { recursive: true, encoding: "utf8" }).some((name) => name.endsWith(".test.ts"));
+function testFiles(folder: string): string[] {
+  if (!existsSync(join(root, folder))) return [];
+  return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".test.ts"))
+    .map((name) => `${folder}/${name}`)
+    .toSorted();
 }
 
-async function bunTest(out: Output, name: string, paths: readonly string[]): Promise<Result> {
-  const { count, failedFiles } = await runTests(
-    out,
-    name,
-    paths.map((path) => `./${path}/`),
-  );
-  if (failedFiles.length > 0) failedTests += count.failed;
-  return { ...count, again: failedFiles };
+async function unitTests(out: Output, name: string, folders: readonly string[]): Promise<StageResult> {
+  return { counts: countResults(await runTests(out, name, folders.flatMap(testFiles))) };
 }
 
-async function runTests(
-  out: Output,
-  name: string,
-  paths: readonly string[],
-): Promise<{ count: Count; failedFiles: string[] }> {
-  const report = join(reports, `${name}.xml`);
-  const args = ["test", "--reporter=junit", `--reporter-outfile=${report}`, "--timeout=60000"];
-  args.push("--max-concurrency=4", ...paths); // of the tests of a file that say they can
-  const code = await execute(args, out);
-  if (!existsSync(report)) return { count: { passed: 0, failed: 1, skipped: 0 }, failedFiles: [] };
-  const text = readFileSync(report, "utf8");
-  const number = (element: string, attribute: string) =>
-    Number(new RegExp(`\\b${attribute}="(\\d+)"`).exec(element)?.[1] ?? 0);
-  const head = /<testsuites[^>]*>/.exec(text)?.[0] ?? "";
-  const skipped = number(head, "skipped");
-  const failed = number(head, "failures");
-  const failedFiles = [...text.matchAll(/<testsuite [^>]*\bname="([^"]+\.test\.ts)"[^>]*>/g)]
-    .filter(([element]) => number(element, "failures") > 0)
-    .flatMap(([, file]) => file ?? []);
-  // A file that fails to load counts no test: the exit code is what tells.
-  const isBroken = failed === 0 && code !== 0;
+async function functionalTests(out: Output, name: string, folder: string): Promise<StageResult> {
+  const results = await runTests(out, name, testFiles(folder));
+  const failed = new Set(failedFiles(results));
   return {
-    count: { passed: number(head, "tests") - failed - skipped, failed: isBroken ? 1 : failed, skipped },
-    failedFiles,
+    counts: countResults(results.filter(({ file }) => !failed.has(file))),
+    toRepeat: results.filter(({ file }) => failed.has(file)),
   };
 }
 
+async function runTests(out: Output, name: string, files: readonly string[]): Promise<readonly TestResult[]> {
+  const report = join(reports, `${name}.xml`);
+  const args = ["test", "--reporter=junit", `--reporter-outfile=${report}`, "--timeout=60000"];
+  args.push("--max-concurrency=4", ...files.map((file) => `./${file}`)); // of the tests of a file that say they can
+  const code = await execute(args, out);
+  const results = withMissingFiles(existsSync(report) ? parseReport(readFileSync(report, "utf8")) : [], files);
+  if (code === 0 || failedFiles(results).length > 0) return results;
+  const failure = `bun test exited with code ${code}, and no test failed`;
+  return [...results, { file: files[0] ?? name, name: "(run)", outcome: "failed", failure }];
+}
+
 /** A script counts as the tests it reports on its last plain line, or as one. */
-async function script(out: Output, name: string, args: readonly string[] = []): Promise<Result> {
+async function script(out: Output, name: string, args: readonly string[] = []): Promise<StageResult> {
   let tail = "";
   const code = await execute([join("scripts", name), ...args], (text) => {
     tail = (tail + text).slice(-2000);
     out(text);
   });
-  const plain = [...tail.matchAll(/^(?:\w+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)].at(-1);
-  if (plain === undefined) return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1, skipped: 0 };
-  const failed = Number(plain[2]);
-  return { passed: Number(plain[1]), failed: failed > 0 || code === 0 ? failed : 1, skipped: Number(plain[3] ?? 0) };
+  const counts = parseClosingLine(tail) ?? { passed: code === 0 ? 1 : 0, failed: 0, skipped: 0 };
+  return { counts: { ...counts, failed: counts.failed > 0 || code === 0 ? counts.failed : 1 } };
 }
 
 function execute(args: readonly string[], out: Output): Promise<number> {
