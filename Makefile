@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak test-vm try-bare
+.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak test-vm try-bare
 
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ format: setup ## rewrite the sources in the house format
 
 unit: setup ## unit and property tests only (no root, seconds)
 	@$(BUN) scripts/test.ts unit
+
+properties: setup ## property tests with RUNS times their usual runs (default: 100 under src, 10 under test), with seeds; ONLY=path
+	@$(BUN) scripts/properties.ts --runs=$(RUNS) $(ONLY)
 
 test: setup ## everything a change must pass, from a fresh clone
 	@$(BUN) scripts/test.ts

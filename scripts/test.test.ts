@@ -81,3 +81,27 @@ test("a failing property prints its seed, path and counterexample", async () => 
   expect(output).toContain("Counterexample: [10]");
   expect(code).toBe(1);
 });
+
+test("make properties multiplies the runs of every property and prints its seed", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "properties-"));
+  try {
+    const file = join(folder, "a.test.ts");
+    const count = (name: string, parameters: string) => `
+      test("${name}", () => {
+        let runs = 0;
+        fc.assert(fc.property(fc.nat(), () => void runs++), ${parameters});
+        console.error("${name}: " + runs);
+      });`;
+    const head = `import { test } from "bun:test";\nimport fc from ${JSON.stringify(FAST_CHECK)};\n`;
+    writeFileSync(file, head + count("default", "{}") + count("own", "{ numRuns: 7, seed: 42 }"));
+    const command = [process.execPath, "test", `--preload=${join(import.meta.dir, "property-factor.ts")}`, file];
+    const env = { ...process.env, CALICO_PROPERTY_FACTOR: "3" };
+    const child = Bun.spawn(command, { env, stdout: "pipe", stderr: "pipe" });
+    const output = await new Response(child.stderr).text();
+    expect(await child.exited).toBe(0);
+    expect(output).toMatch(/property: seed -?\d+, 300 runs\ndefault: 300\n/);
+    expect(output).toMatch(/property: seed 42, 21 runs\nown: 21\n/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

@@ -12,9 +12,6 @@ import { TestCluster } from "./testing/bench.ts";
 import { findViolations } from "./testing/invariants.ts";
 import { Crash, type CrashPoint, Schedule } from "./testing/schedule.ts";
 
-/** `IPAM_MODEL_SCALE=50 bun test src/ipam/model.test.ts` looks longer. */
-const SCALE = Number(process.env["IPAM_MODEL_SCALE"] ?? 1);
-
 type Step =
   | { readonly op: "assign"; readonly handle: number; readonly count: number }
   | { readonly op: "release"; readonly handle: number }
@@ -182,7 +179,7 @@ test("no address twice, no allocation without handle, owners agree: after every 
         expect((await play(seed, lives, strict, cooldown)).faults).toEqual([]);
       },
     ),
-    { numRuns: 150 * SCALE },
+    { numRuns: 150 },
   ));
 
 test("the same when the tasks of a process gather their writes", () =>
@@ -199,7 +196,7 @@ test("the same when the tasks of a process gather their writes", () =>
         expect((await play(seed, lives, strict, cooldown, true)).faults).toEqual([]);
       },
     ),
-    { numRuns: 150 * SCALE },
+    { numRuns: 150 },
   ));
 
 test("after a release of every handle nothing is left, whatever died before", () =>
@@ -220,7 +217,7 @@ test("after a release of every handle nothing is left, whatever died before", ()
       expect(cluster.blocks()).toEqual({});
       expect(cluster.affinities()).toEqual({});
     }),
-    { numRuns: 100 * SCALE },
+    { numRuns: 100 },
   ));
 
 test("half-made claims are finished or undone by their host's next assignment", () =>
@@ -236,7 +233,7 @@ test("half-made claims are finished or undone by their host's next assignment", 
       const left = (await cluster.ipam.inconsistencies()).filter(({ kind }) => kind !== "leaked-handle");
       expect(left.filter(({ kind }) => kind !== "missing-affinity")).toEqual([]);
     }),
-    { numRuns: 60 * SCALE },
+    { numRuns: 60 },
   ));
 
 function allocatedAddresses(cluster: TestCluster): Map<IpAddress, string | undefined> {

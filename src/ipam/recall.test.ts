@@ -224,5 +224,5 @@ test("a client that remembers does what one that has just come would do, whateve
       });
       expect(remembering).toEqual(await live(events, (c) => () => c.client(c.store.connect())));
     }),
-    { numRuns: 300 * Number(process.env["IPAM_MODEL_SCALE"] ?? 1) },
+    { numRuns: 300 },
   ));
