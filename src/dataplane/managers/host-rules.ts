@@ -1,11 +1,14 @@
 // The chains of host endpoints: what reaches and leaves the host's own processes, what is forwarded past it, and what is
 // looked at before connection tracking or destination NAT.
 import type { ProtoHostEndpoint, TierInfo } from "../../calc/index.ts";
+import type { Cidr, IpVersion } from "../../lib/ip.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import type { Manager } from "../manager.ts";
-import { workloadPatterns } from "../rules/config.ts";
+import { type RulesConfig, workloadPatterns } from "../rules/config.ts";
 import { closedDetour, closedInstead, type HostDispatch } from "../rules/detours.ts";
 import { closedChain, endpointChain, type EndpointChainInput, failsafeChains } from "../rules/endpoint-chains.ts";
+import { DISCOVERY_TYPES } from "../rules/filter-chains.ts";
+import { dispensable } from "../rules/hooks.ts";
 import type { Direction, EndpointChainKind } from "../rules/names.ts";
 import {
   destinationPort,
@@ -13,6 +16,8 @@ import {
   goto,
   hostChain,
   inInterface,
+  isLocal,
+  isNet,
   type Layer,
   outInterface,
   protocolIs,
@@ -45,6 +50,7 @@ const dispatchOf = (place: HostPlace, side: "in" | "out"): HostDispatch =>
 /** Ends the way of packets whose policy cannot be asked. */
 const closedOf = (place: HostPlace, side: "in" | "out"): string =>
   place === "forward" ? `cali-closed-${side}-forward` : `cali-closed-${side}`;
+const LINK_LOCAL_MULTICAST = "ff02::/16" as Cidr;
 const FAILSAFE = { in: "cali-failsafe-in", out: "cali-failsafe-out" } as const;
 
 export class HostRules implements Manager {
@@ -154,15 +160,15 @@ export class HostRules implements Manager {
     for (const place of PLACES)
       for (const side of SIDES) {
         const name = dispatchOf(place, side);
-        const dispatch = this.#dispatch(name, side, place, targets[place][side]);
         const instead = new Map(
           [...targets[place][side]].map(([interfaceName, own]) => [
             interfaceName,
             place === "forward" && open.has(interfaceName) ? own : closedOf(place, side),
           ]),
         );
-        const closed = closedDispatch(closedInstead(name).chain, dispatch, instead);
-        for (const { tables } of this.#deps.planes) {
+        for (const { tables, version } of this.#deps.planes) {
+          const dispatch = this.#dispatch(name, side, place, targets[place][side], version);
+          const closed = closedDispatch(closedInstead(name).chain, dispatch, instead);
           tables[layerOf(place)].setChain(dispatch);
           tables[layerOf(place)].setChain(closed);
         }
@@ -199,6 +205,7 @@ export class HostRules implements Manager {
     direction: "in" | "out",
     place: HostPlace,
     found: ReadonlyMap<string, string>,
+    version: IpVersion,
   ): DispatchChain {
     const { config } = this.#deps;
     const targets = new Map(found);
@@ -213,6 +220,8 @@ export class HostRules implements Manager {
           action: returnAction,
           comments: ["Skip egress WHEP policy for traffic to local workload"],
         });
+    if (place === "mangle" && direction === "in" && anywhere !== undefined && version === 6)
+      otherwise.push(...workloadDiscoveryRules(config));
     // "Every interface" includes the loopback, where the probes of this very agent come in.
     if (place === "filter" && anywhere !== undefined && config.healthPort !== undefined)
       before.push({
@@ -228,6 +237,26 @@ export class HostRules implements Manager {
       otherwise.push({ action: goto(anywhere), ifRefused: closedDetour(closedOf(place, direction)) });
     return { kind: "dispatch", name, direction, targets, before, otherwise, isHostWide: true };
   }
+}
+
+/**
+ * Exempts neighbour discovery between workloads and this host from the pre-DNAT policy of the all-interfaces host
+ * endpoint. Connection tracking does not track these packets, so that a deny would cut a workload's IPv6 as soon as its
+ * entry for the gateway expires. Packets that would be forwarded are not exempt.
+ */
+function workloadDiscoveryRules(config: RulesConfig): Rule[] {
+  const destinations = [isLocal("destination"), isNet("destination", LINK_LOCAL_MULTICAST)];
+  return workloadPatterns(config).flatMap((pattern) =>
+    destinations.flatMap((destination) =>
+      DISCOVERY_TYPES.map((type) =>
+        dispensable({
+          match: [inInterface(pattern), protocolIs(58), { kind: "icmp", type }, destination],
+          action: returnAction,
+          comments: ["Skip pre-DNAT WHEP policy for neighbour discovery of local workload"],
+        }),
+      ),
+    ),
+  );
 }
 
 /** The same choice by plain rules, to other chains. */

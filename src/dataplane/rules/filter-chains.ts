@@ -135,14 +135,14 @@ function inputRules(config: RulesConfig, version: IpVersion): Rule[] {
   return rules;
 }
 
-/** Neighbour discovery and listener reports: without them a workload has no IPv6 at all. */
-const ICMPV6_TYPES = [130, 131, 132, 133, 135, 136] as const;
+/** ICMPv6 types of neighbour discovery and multicast listener discovery; a workload without them has no IPv6. */
+export const DISCOVERY_TYPES = [130, 131, 132, 133, 135, 136] as const;
 
 function workloadToHostRules(config: RulesConfig, version: IpVersion): Rule[] {
   const allowed = allow(config.filterAllow);
   const rules: Rule[] = [];
   if (version === 6)
-    for (const type of ICMPV6_TYPES)
+    for (const type of DISCOVERY_TYPES)
       rules.push(dispensable({ match: [protocolIs(58), { kind: "icmp", type }], action: allowed }));
   if (config.openstack !== undefined) {
     const { metadataAddress, metadataPort } = config.openstack;

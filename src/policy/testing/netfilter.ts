@@ -331,6 +331,7 @@ export function netfilter(
     endpointChain(wep.item, wep.value.profileIds, direction, "filter", false);
   };
 
+  const isDiscovery = packet.protocol === 58 && [130, 131, 132, 133, 135, 136].includes(packet.icmp?.type ?? -1);
   /** One host's hooks for a packet that came in by one interface and goes out by another, or to or from a process. */
   function throughHost(host: string, from: Wep | "uplink" | "process", to: Wep | "uplink" | "process"): void {
     mark.accept = false;
@@ -344,11 +345,11 @@ export function netfilter(
       runHep(host, "eth0", "egress", "filter");
       return;
     }
+    if (from !== "uplink" && to === "process" && isDiscovery) return; // exempt in mangle PREROUTING and in filter INPUT
     if (from === "uplink") runHep(host, inInterface, "ingress", "raw");
     if (!mark.accept && !options.established) runHep(host, inInterface, "ingress", "mangle");
     if (to === "process") {
       if (from !== "uplink") {
-        if (packet.protocol === 58 && [130, 131, 132, 133, 135, 136].includes(packet.icmp?.type ?? -1)) return;
         runWep(from, "egress");
         if (!options.established) throw new Dropped(); // what is set for all workloads, by default
         return;

@@ -2,6 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { procSysctls } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
+import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
 
 const tcp = { name: "tcp" };
@@ -11,6 +12,8 @@ const HOST = "192.0.2.10" as IpAddress;
 const HOST6 = "2001:db8::10" as IpAddress;
 const OUTSIDE = "192.0.2.99" as IpAddress;
 const OUTSIDE6 = "2001:db8::99" as IpAddress;
+/** The host's end of every workload's link. */
+const GATEWAY6 = "fe80::ecee:eeff:feee:eeee";
 /** How neighbours find each other: a host endpoint's policy is asked about that too. */
 const discovery = rule({ protocol: { name: "icmpv6" } });
 const open = (...ports: number[]) => rule({ protocol: tcp, dstPorts: ports.map((each) => port(each)) });
@@ -151,6 +154,47 @@ for (const backend of BACKENDS)
       expect(reached(await host.probe(cells.slice(0, 2), 500))).toEqual([true, false]);
       await host.send({ type: "hostEndpointRemove", endpointId: "eth0" });
       expect(reached(await host.probe(cells.slice(0, 2), 500))).toEqual([false, true]);
+    }, 60_000);
+
+    test("a pre-DNAT deny of every interface leaves a workload its neighbour discovery with the host", async () => {
+      await using host = await DataplaneHost.create(backend);
+      const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
+      for (const target of [a.target, b.target]) host.prober.listen(target, "tcp", 80);
+      const solicited = host.count(host.hostTarget, `iifname ${a.interfaceName} icmpv6 type nd-neighbor-solicit`);
+      const advertised = host.count(host.hostTarget, `iifname ${a.interfaceName} icmpv6 type nd-neighbor-advert`);
+      // Nobody but an attacker sends a solicitation to an address behind a router: it is forwarded like any packet.
+      const forwarded = host.count(b.target, `ip6 saddr ${a.v6} icmpv6 type nd-neighbor-solicit`);
+      const sendSolicitation = () =>
+        host.exec(a.target, "sh", "-c", `printf '\\207%023d' 0 | socat -u - 'IP6-SENDTO:[${b.v6}]:58'`);
+      host.start();
+      await host.send(allowProfile, host.endpoint(a), host.endpoint(b), inSync);
+      expect(await host.probe([{ from: a.target, to: b.v6 }], 2000)).toEqual(["reached"]);
+      sendSolicitation();
+      expect(forwarded()).toBe(1);
+
+      await host.send(
+        policy("before", [rule({ protocol: { name: "icmpv6" }, action: "deny" })], [], { preDnat: true }),
+        hostEndpoint("*", { profileIds: ["allow"], preDnatTiers: [tier(["before"])] }),
+      );
+      // The test host gives its pods a fixed entry for the gateway; a pod of the CNI plugin resolves it.
+      host.exec(a.target, "ip", "neigh", "del", GATEWAY6, "dev", "eth0");
+      expect(await host.probe([{ from: a.target, to: b.v6 }], 2000)).toEqual(["reached"]);
+      expect(solicited()).toBeGreaterThan(0);
+      // Later the pod confirms its entry by unicast.
+      host.exec(a.target, "ip", "neigh", "change", GATEWAY6, "dev", "eth0", "nud", "probe");
+      const entry = () => host.exec(a.target, "ip", "-6", "neigh", "show", GATEWAY6, "dev", "eth0");
+      await eventually(() => entry().includes("REACHABLE"), 5000);
+      // The pod answers when its host resolves its address.
+      const before = advertised();
+      host.exec(host.hostTarget, "ip", "neigh", "del", a.v6, "dev", a.interfaceName);
+      expect(await host.probe([{ from: b.target, to: a.v6 }], 2000)).toEqual(["reached"]);
+      expect(advertised()).toBeGreaterThan(before);
+      // All other ICMPv6 is denied, and so is neighbour discovery that is not with the host.
+      const ping = (to: string) =>
+        host.exec(a.target, "sh", "-c", `ping -6 -c 1 -W 1 ${to} >/dev/null && echo answered || echo silent`).trim();
+      expect([ping(b.v6), ping(HOST6)]).toEqual(["silent", "silent"]);
+      sendSolicitation();
+      expect(forwarded()).toBe(1);
     }, 60_000);
 
     test("FD-059 FD-060 what a workload may say to its host: nothing, what its policy allows, or what others decide", async () => {
