@@ -1,4 +1,5 @@
-// Colour, for people only: on a terminal that has not asked for none (https://no-color.org).
+// Colours of calicoctl's output.
+import { usesColour } from "../lib/colour.ts";
 import type { World } from "./command.ts";
 
 export function emphasis(world: World): (text: string) => string {
@@ -14,5 +15,4 @@ export function verdictColours(world: World): (text: string) => string {
     : (text) => text;
 }
 
-const isColourful = (world: World): boolean =>
-  !world.env["NO_COLOR"] && world.env["TERM"] !== "dumb" && world.isTerminal("out");
+const isColourful = (world: World): boolean => usesColour(world.env, world.isTerminal("out"));

@@ -117,12 +117,14 @@ export class LabHost {
   }
 }
 
-/** What every program of the lab starts with: nothing of the caller's but where programs are found. */
+/** Environment of every program of the lab. Of the caller's environment it contains only HOME and the terminal's settings. */
 export function baseEnvironment(): Record<string, string> {
+  const { HOME = "/", TERM = "dumb", NO_COLOR } = process.env;
   return {
     PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    HOME: process.env["HOME"] ?? "/",
-    TERM: process.env["TERM"] ?? "dumb",
+    HOME,
+    TERM,
+    ...(NO_COLOR === undefined ? {} : { NO_COLOR }),
   };
 }
 

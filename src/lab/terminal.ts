@@ -1,6 +1,7 @@
-// What a person sees: steps with their time, tables, colour only on a terminal. Written at once, so that a lab's output is
-// complete even when a later step dies, and a reader that goes away does not end what is being made.
+// Output of the lab: steps with their duration, tables, colours. Every write is synchronous, so that the output is
+// complete when a later step fails. A reader that closes its pipe does not end the command.
 import { isatty } from "node:tty";
+import { usesColour } from "../lib/colour.ts";
 import { forTerminal } from "../lib/visible-text.ts";
 import { writeAll } from "../lib/write-all.ts";
 
@@ -9,38 +10,55 @@ export interface Terminal {
   /** In characters. */
   readonly width: number;
   line(text?: string): void;
-  /** Runs a step, saying what and for how long. */
+  /** Runs a step and prints its name and duration; while it runs, its elapsed time. */
   step<T>(what: string, work: () => T | Promise<T>): Promise<T>;
 }
 
 const USUAL_WIDTH = 120;
+/** How often a step that is still running is reported: on a terminal in its own line, otherwise in a line of its own. */
+const TERMINAL_PROGRESS_MS = 1000;
+const LOG_PROGRESS_MS = 10_000;
 const CODES = { green: 32, red: 31, yellow: 33, dim: 2, bold: 1 } as const;
 export type Colour = keyof typeof CODES;
 
-export function openTerminal(options: { readonly quiet?: boolean; readonly fd?: number } = {}): Terminal {
+export interface TerminalOptions {
+  readonly quiet?: boolean;
+  readonly fd?: number;
+  readonly progressMs?: number;
+}
+
+export function openTerminal(options: TerminalOptions = {}): Terminal {
   const fd = options.fd ?? 1;
   const isTerminal = isatty(fd);
-  const colour = isTerminal && process.env["NO_COLOR"] === undefined;
+  const colour = usesColour(process.env, isTerminal);
+  // A dumb terminal cannot erase a line.
+  const rewritesLine = isTerminal && process.env["TERM"] !== "dumb";
+  const progressMs = options.progressMs ?? (rewritesLine ? TERMINAL_PROGRESS_MS : LOG_PROGRESS_MS);
   const write = (text: string) => {
     if (options.quiet !== true) writeAll(fd, isTerminal ? forTerminal(text) : text);
   };
+  const lineStart = rewritesLine ? "\r\x1b[K" : "";
   return {
     colour,
     width: (isTerminal && fd === 1 ? process.stdout.columns : 0) || USUAL_WIDTH,
     line: (text = "") => write(`${text}\n`),
     async step(what, work) {
       const started = performance.now();
-      if (isTerminal) write(`  … ${what}`);
+      const elapsed = (digits: number) => `${((performance.now() - started) / 1000).toFixed(digits)} s`;
+      if (rewritesLine) write(`  … ${what}`);
+      const progress = setInterval(
+        () => write(`${lineStart}  … ${what}, ${elapsed(0)}${rewritesLine ? "" : "\n"}`),
+        progressMs,
+      );
       try {
         const result = await work();
-        const seconds = ((performance.now() - started) / 1000).toFixed(2);
-        write(
-          `${isTerminal ? "\r\x1b[K" : ""}  ${paint(colour, "green", "✓")} ${what} ${paint(colour, "dim", `${seconds} s`)}\n`,
-        );
+        write(`${lineStart}  ${paint(colour, "green", "✓")} ${what} ${paint(colour, "dim", elapsed(2))}\n`);
         return result;
       } catch (error) {
-        write(`${isTerminal ? "\r\x1b[K" : ""}  ${paint(colour, "red", "✗")} ${what}\n`);
+        write(`${lineStart}  ${paint(colour, "red", "✗")} ${what}\n`);
         throw error;
+      } finally {
+        clearInterval(progress);
       }
     },
   };
