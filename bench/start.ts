@@ -21,7 +21,7 @@ const roles: readonly {
   { name: "calico-kube-controllers", args: ["--version"] },
   { name: "calico-ipam", args: ["-v"], env: { CNI_COMMAND: "VERSION" } },
   { name: "check-status", args: ["-v"] },
-  { name: "install", args: ["-v"] },
+  { name: "calico-install", args: ["-v"] },
 ];
 
 const PEER = "etcdctl version";

@@ -4,7 +4,16 @@
 // without the two --no-compile-autoload flags the binary would execute a bunfig.toml or .env
 // found in the directory it is started from.
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdirSync, readFileSync, renameSync, symlinkSync } from "node:fs";
+import {
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+} from "node:fs";
 import { join } from "node:path";
 import { addPrologue } from "./prologue/prologue.ts";
 
@@ -19,7 +28,7 @@ const roles = [
   "calico-typha",
   "calico-kube-controllers",
   "check-status",
-  "install",
+  "calico-install",
 ];
 /** Threads are entries of their own, which the executable keeps by their paths under src/. */
 const workers = ["kernel/event-worker.ts", "kernel/request-worker.ts"];
@@ -56,7 +65,17 @@ for (const role of roles) {
   symlinkSync("calico", link);
   renameSync(link, join(dist, role));
 }
+removeOldLinks();
 console.log(`build: dist/calico v${version} (${commit}), roles ${roles.join(" ")}`);
+
+/** Links of roles that an earlier version had under another name. */
+function removeOldLinks(): void {
+  for (const name of readdirSync(dist)) {
+    const path = join(dist, name);
+    if (roles.includes(name) || !lstatSync(path).isSymbolicLink()) continue;
+    if (readlinkSync(path) === "calico") rmSync(path);
+  }
+}
 
 function revision(): string {
   try {

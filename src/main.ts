@@ -16,7 +16,8 @@ const programs: Readonly<Record<string, Load>> = {
   "calico-kube-controllers": () => import("./controllers/program.ts"),
   "check-status": () => import("./controllers/check-status.ts"),
   "calico-ipam": () => import("./cni/calico-ipam.ts"),
-  install: () => import("./cni/install.ts"),
+  "calico-install": () => import("./cni/install.ts"),
+  install: () => import("./cni/install.ts"), // manifests call /opt/cni/bin/install in the image
   "calico-felix": () => import("./felix/index.ts"),
   "calico-node": () => import("./node/index.ts"),
 };

@@ -3,14 +3,20 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync,
 import { join } from "node:path";
 
 const root = join(import.meta.dir, "../..");
-export const CONTEXT = join(root, "dist/image");
+const CONTEXT = join(root, "dist/image");
 
 const PROGRAM = "/usr/bin/calico";
 const LINKS = [
-  ...["calico-node", "calico-felix", "calico-typha", "calico-kube-controllers", "calicoctl", "check-status"].map(
-    (role) => `usr/bin/${role}`,
-  ),
-  // Not in PATH: Debian has an `install` of its own.
+  ...[
+    "calico-node",
+    "calico-felix",
+    "calico-typha",
+    "calico-kube-controllers",
+    "calicoctl",
+    "check-status",
+    "calico-install",
+  ].map((role) => `usr/bin/${role}`),
+  // Manifests call this path of the installer. It is not on PATH, where it would hide the `install` of coreutils.
   ...["calico", "calico-ipam", "install"].map((role) => `opt/cni/bin/${role}`),
 ];
 

@@ -1,4 +1,4 @@
-// The role `install`: puts the plugin, its credentials and its configuration on the host this container runs on, and
+// The role `calico-install`: puts the plugin, its credentials and its configuration on the host this container runs on, and
 // keeps the credentials fresh. Each step can be repeated; a step that was cut short leaves the old file in place.
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, watch, writeSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -162,7 +162,7 @@ function fileName(variable: string, name: string): string {
   return name;
 }
 
-const HELP = `Usage: install
+const HELP = `Usage: calico-install
 Puts the CNI plugin, its configuration and its credentials on the host mounted under /host. Variables:
   CNI_NET_DIR              the configuration's folder as the host sees it (/etc/cni/net.d)
   CNI_CONF_NAME            the file it writes (10-calico.conflist)
@@ -180,7 +180,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     return 0;
   }
   if (argv.length > 0) {
-    writeSync(2, `install: ${argv[0]} means nothing here; it takes variables only\n${HELP}`);
+    writeSync(2, `calico-install: unexpected argument ${argv[0]}; settings are environment variables\n${HELP}`);
     return 2;
   }
   try {

@@ -5,7 +5,7 @@ export interface ShownCommand {
   readonly text: string;
 }
 
-const OURS = /^(?:dist\/)?(?:calico|calicoctl|calico-[a-z-]+|install|check-status)$/;
+const OURS = /^(?:dist\/)?(?:calico|calicoctl|calico-[a-z-]+|check-status)$/;
 const OTHERS = new Set(["buildah", "cat", "ctr", "export", "kubectl", "make", "mmdebstrap"]);
 
 /** @param isProgram whether a word is one of the machine's: a line that begins with it is a command, too */
