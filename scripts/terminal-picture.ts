@@ -24,6 +24,19 @@ ${body.join("\n")}
 `;
 }
 
+/** The text of a picture that `drawTerminal` made, without colours. */
+export function pictureText(svg: string): string {
+  return [...svg.matchAll(/<text [^>]*>(.*)<\/text>/g)]
+    .map(([, line = ""]) =>
+      line
+        .replaceAll(/<[^>]*>/g, "")
+        .replaceAll("&lt;", "<")
+        .replaceAll("&gt;", ">")
+        .replaceAll("&amp;", "&"),
+    )
+    .join("\n");
+}
+
 /** What is left of a line after its returns to the beginning. */
 function shown(line: string): string {
   const last = line.split("\r").findLast((part) => part !== "") ?? "";

@@ -15,7 +15,7 @@ import { baseEnvironment } from "./host.ts";
 import { Lab } from "./lab.ts";
 import { lockExisting } from "./lock.ts";
 import { measureMatrix, renderMatrix } from "./matrix.ts";
-import { nameFlag, nextSteps } from "./next-steps.ts";
+import { labTitle, nameFlag, nextSteps } from "./next-steps.ts";
 import { DEFAULT_OPTIONS, labName, parseLabOptions, UsageError } from "./options.ts";
 import { parsePodName, podNamespace, podTitle } from "./pods.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
@@ -84,7 +84,7 @@ async function run(argv: readonly string[]): Promise<number> {
       const lab = await up(parseLabOptions(values, new LabFolder(name).read()?.options), terminal);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
       const size = `${counted(lab.plan.nodes.length, "node")}, ${counted(lab.pods.length, "pod")}`;
-      terminal.line(`lab ${name} is up: ${size}, ${seconds} s\n`);
+      terminal.line(`${labTitle(name)} is up: ${size}, ${seconds} s\n`);
       terminal.line(nextSteps(lab));
       return 0;
     }
@@ -97,7 +97,7 @@ async function run(argv: readonly string[]): Promise<number> {
       const others = listLabs().filter((each) => each !== name);
       const { wasThere } = await down(name, terminal);
       const rest = others.length === 0 ? "" : `; there is ${others.join(", ")} (--name)`;
-      terminal.line(wasThere ? `lab ${name} is gone` : `there was no lab ${name}${rest}`);
+      terminal.line(wasThere ? `${labTitle(name)} is gone` : `there was no lab ${name}${rest}`);
       return 0;
     }
     case "status": {

@@ -40,6 +40,9 @@ export function nextSteps(lab: Lab): string {
   ].join("\n");
 }
 
+/** The default lab needs no name. */
+export const labTitle = (name: string): string => (name === DEFAULT_OPTIONS.name ? "lab" : `lab ${name}`);
+
 export const nameFlag = (name: string): string => (name === DEFAULT_OPTIONS.name ? "" : ` --name ${name}`);
 
 /** The word that called this program, so that what is printed can be typed: dist/calico, or calico by the PATH. */
