@@ -108,15 +108,18 @@ async function run(argv: readonly string[]): Promise<number> {
     }
     case "matrix": {
       const lab = Lab.open(name);
+      const version = versionOf(values.version ?? "4");
+      if (version === 6 && !lab.options.ipv6)
+        throw new UsageError(`lab ${name} has no IPv6; calico lab up --ipv6 makes a lab that has`);
       const cells = await measureMatrix(lab, {
         protocol: protocolOf(values.protocol ?? "tcp"),
         port: portOf(values.port ?? "80"),
-        version: versionOf(values.version ?? "4"),
+        version,
         timeoutMs: 600,
         namespace: values.namespace,
       });
-      if (cells.length === 0 && (values.namespace !== undefined || values.version === "6"))
-        throw new UsageError(`lab ${name} has no such pod; calico lab pod list`);
+      if (cells.length === 0 && values.namespace !== undefined)
+        throw new UsageError(`lab ${name} has no pods in namespace ${values.namespace}; calico lab pod list`);
       print(cells, () => renderMatrix(cells, terminal.colour, terminal.width));
       return 0;
     }

@@ -42,7 +42,8 @@ export class Lab {
     return this.record.options;
   }
   host(name: string): LabHost {
-    if (![...this.plan.nodes, ...this.plan.routers].some((host) => host.name === name))
+    if (name === "") throw new UsageError(`NODE is missing; lab ${this.folder.name} has ${this.hostNames.join(", ")}`);
+    if (!this.hostNames.includes(name))
       throw new UsageError(`lab ${this.folder.name} has no host ${name}; it has ${this.hostNames.join(", ")}`);
     return this.options.kubelets ? new KubernetesHost(this.folder, name) : new LabHost(this.folder, name);
   }

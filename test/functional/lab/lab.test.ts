@@ -228,10 +228,30 @@ describe("a lab of one host", () => {
     expect(Lab.open(options.name).host("node1").holder).toBeDefined();
   });
 
-  for (const words of ["matrix -o yaml", "matrix --version 5", "matrix --version 6", "matrix -n nobody"])
+  const refused = [
+    { words: "matrix -o yaml", says: "-o yaml: want json" },
+    { words: "matrix --version 5", says: "--version 5: want 4 or 6" },
+    { words: "matrix --version 6", says: "lab testone has no IPv6; calico lab up --ipv6 makes a lab that has" },
+    { words: "matrix -n nobody", says: "lab testone has no pods in namespace nobody; calico lab pod list" },
+    { words: "break link", says: "NODE is missing; lab testone has node1" },
+    { words: "break rules", says: "NODE is missing; lab testone has node1" },
+    { words: "break link node9", says: "lab testone has no host node9; it has node1" },
+  ];
+  for (const { words, says } of refused)
     test(`refuses ${words}`, async () => {
-      expect(await calico(...words.split(" "), "--name", options.name).exited).toBe(2);
+      const child = calico(...words.split(" "), "--name", options.name);
+      const printed = await new Response(child.stderr).text();
+      expect({ code: await child.exited, printed }).toEqual({ code: 2, printed: expect.stringContaining(says) });
     });
+
+  test("a command on a host finds calico-install and the machine's own install, not a program of Calico named so", async () => {
+    const where = async (name: string) => {
+      const child = calico("exec", "node1", "--name", options.name, "--", "sh", "-c", `command -v ${name}`);
+      return (await new Response(child.stdout).text()).trim();
+    };
+    expect(await where("calico-install")).toBe(rolePath("calico-install"));
+    expect(await where("install")).toBe("/usr/bin/install");
+  });
 
   test("a host whose first process was killed is brought up again, with its pods", async () => {
     const names = () => Lab.open(options.name).pods.map((pod) => pod.name);
