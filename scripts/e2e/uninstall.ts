@@ -1,4 +1,7 @@
-// Takes Calico off a cluster as its manifest says, and looks on every node for what it left.
+// Uninstalls Calico from a cluster as docs/kubernetes.md describes, and looks for what is left: pods, and traces on nodes.
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { delay } from "../../src/lib/retry.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import type { KubernetesHost } from "../../src/lab/kubernetes/host.ts";
 import { manifestPath, networkManifest } from "../../src/lab/kubernetes/network.ts";
@@ -33,21 +36,53 @@ const TRACES: readonly { readonly what: string; readonly command: readonly strin
   { what: "process", command: ["ps", "-eo", "args"], ours: /^(\S*\/)?(calico(-[a-z-]+)?|bird6?)( |$)/ },
 ];
 
+const PAGE = join(import.meta.dir, "../../docs/kubernetes.md");
+const MANIFESTS = dirname(manifestPath("uninstall.yaml"));
+const PODS_WAIT_MS = 90_000;
 /** Interfaces, routes, rules, files and processes of a node that works. */
 const LEAST_TRACES = 20;
 
-/** One line per thing left behind. */
+/**
+ * Runs the commands of docs/kubernetes.md.
+ * @returns one line per pod of Calico and per trace on a node that is left
+ */
 export async function uninstall(cluster: KubernetesCluster): Promise<string[]> {
-  const apply = manifestPath("uninstall.yaml");
-  // Who finds nothing now would find nothing afterwards either.
+  // If no traces are found before, finding none afterwards proves nothing.
   for (const { host } of cluster.places)
-    if (tracesOn(host).length < LEAST_TRACES) throw new Error(`${host.name}: Calico is not to be seen, though it runs`);
-  cluster.kubectl(["delete", "--filename", networkManifest(cluster.lab.options), "--wait=true", "--timeout=180s"]);
-  cluster.kubectl(["apply", "--filename", apply]);
-  const status = ["rollout", "status", "--namespace=kube-system", "--timeout=180s"];
-  cluster.kubectl([...status, "daemonset/calico-uninstall"]);
-  cluster.kubectl(["delete", "--filename", apply, "--wait=true"]);
-  return cluster.places.flatMap(({ host }) => tracesOn(host));
+    if (tracesOn(host).length < LEAST_TRACES) throw new Error(`${host.name}: found no traces of a running Calico`);
+  const network = networkManifest(cluster.lab.options);
+  for (const words of documentedCommands(readFileSync(PAGE, "utf8")))
+    cluster.kubectl(
+      words.map((word) =>
+        word === "manifests/calico.yaml" ? network : word.replace(/^manifests\//, () => `${MANIFESTS}/`),
+      ),
+    );
+  // The garbage collector deletes the pods of a deleted workload, and kubelets end them, a moment later.
+  const deadline = performance.now() + PODS_WAIT_MS;
+  while (remainingPods(cluster).length > 0 && performance.now() < deadline) await delay(500);
+  return [...remainingPods(cluster), ...cluster.places.flatMap(({ host }) => tracesOn(host))];
+}
+
+/** The kubectl commands under "Uninstalling", each as its arguments. */
+function documentedCommands(page: string): string[][] {
+  const section = page.split(/^## /m).find((part) => part.startsWith("Uninstalling\n")) ?? "";
+  const commands = [...section.matchAll(/^ {4}kubectl (.*?)(?: +#.*)?$/gm)].map((match) => match[1] ?? "");
+  if (commands.length === 0) throw new Error("docs/kubernetes.md shows no commands for uninstalling");
+  return commands.map((command) => command.split(/ +/));
+}
+
+interface PodList {
+  readonly items: readonly { readonly metadata: { readonly name: string; readonly deletionTimestamp?: string } }[];
+}
+
+function remainingPods(cluster: KubernetesCluster): string[] {
+  const calico = ["calico-node", "calico-kube-controllers", "calico-typha", "calico-uninstall"];
+  const selector = `--selector=k8s-app in (${calico.join(",")})`;
+  return cluster
+    .get<PodList>(["pods", "--namespace=kube-system", selector])
+    .items.map(({ metadata: { name, deletionTimestamp } }) =>
+      deletionTimestamp === undefined ? `pod ${name}` : `pod ${name}: Terminating`,
+    );
 }
 
 function tracesOn(host: KubernetesHost): string[] {
