@@ -1,9 +1,10 @@
 // Makes the container image without a registry: Debian's packages below, our executable above, one file that
 // `ctr -n k8s.io images import dist/calico-image.tar` and `podman load` read.
 import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { writeArchive } from "./image/archive.ts";
-import { CONTEXT, layOutContext } from "./image/context.ts";
+import { layOutContext } from "./image/context.ts";
 import { debianRoot } from "./image/debian-root.ts";
 import { IMAGE } from "./manifests/image.ts";
 
@@ -12,12 +13,17 @@ const ARCHIVE = join(root, "dist/calico-image.tar");
 
 export async function makeImage(target = ARCHIVE): Promise<void> {
   const created = commitTime();
-  layOutContext();
   const lower = debianRoot(created);
-  const upper = join(root, "dist/image.tar");
-  const stamp = ["--sort=name", `--mtime=@${Math.floor(created.getTime() / 1000)}`, "--owner=0", "--group=0"];
-  execFileSync("tar", ["-C", CONTEXT, ...stamp, "--numeric-owner", "-cf", upper, "."]);
-  await writeArchive(target, { name: IMAGE, layers: [lower, upper], entrypoint: ["/usr/bin/calico-node"], created });
+  const folder = mkdtempSync(join(root, "dist/image-"));
+  try {
+    const [context, upper] = [join(folder, "root"), join(folder, "layer.tar")];
+    layOutContext(context);
+    const stamp = ["--sort=name", `--mtime=@${Math.floor(created.getTime() / 1000)}`, "--owner=0", "--group=0"];
+    execFileSync("tar", ["-C", context, ...stamp, "--numeric-owner", "-cf", upper, "."]);
+    await writeArchive(target, { name: IMAGE, layers: [lower, upper], entrypoint: ["/usr/bin/calico-node"], created });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 /** The same sources make the same image. */

@@ -5,7 +5,7 @@ import { dirname } from "node:path";
 import { baseEnvironment } from "../../src/lab/host.ts";
 import { AGNHOST_IMAGE } from "../../src/lab/kubernetes/image-names.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
-import { inFabric } from "../../src/lab/kubernetes/control-plane.ts";
+import { inNamespace } from "../../src/lab/kubernetes/control-plane.ts";
 import { programPath } from "../../src/lab/kubernetes/programs.ts";
 import { readSummary, type Summary } from "./summary.ts";
 
@@ -28,7 +28,7 @@ export async function runConformance(cluster: KubernetesCluster, options: Confor
     "ginkgo.v": "true",
   };
   const words = Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`);
-  const [file, ...args] = inFabric(cluster.lab.folder, [programPath("e2e.test"), ...words]);
+  const [file, ...args] = inNamespace(cluster, [programPath("e2e.test"), ...words]);
   const { PATH = "", ...environment } = baseEnvironment();
   const child = spawn(file, args, {
     env: { ...environment, PATH: `${dirname(programPath("kubectl"))}:${PATH}` },

@@ -1,20 +1,34 @@
-// A lab's Kubernetes cluster as an administrator sees it: kubectl beside the API server, and the nodes.
-import { spawnSync } from "node:child_process";
+// A lab's Kubernetes cluster as its administrator sees it: kubectl and the nodes.
+import { execFile, spawnSync } from "node:child_process";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { delay } from "../../lib/retry.ts";
+import { FABRIC } from "../fabric.ts";
+import type { LabFolder } from "../folder.ts";
 import { baseEnvironment } from "../host.ts";
 import type { Lab } from "../lab.ts";
 import { Authority } from "./authority.ts";
-import { inFabric } from "./control-plane.ts";
+import { type ControlPlane, inNamespace } from "./control-plane.ts";
 import { KubernetesHost } from "./host.ts";
 import type { NodePlace } from "./node-programs.ts";
 import { programPath } from "./programs.ts";
 
-export class KubernetesCluster {
+export class KubernetesCluster implements ControlPlane {
   constructor(readonly lab: Lab) {}
 
+  get folder(): LabFolder {
+    return this.lab.folder;
+  }
+  /**
+   * With kubelets the control plane runs on the first node, as kubeadm does it: there the API server has Calico's routes
+   * to pods and kube-proxy's rules for services, which webhooks and proxied requests need.
+   */
   get address(): string {
-    return bare(this.lab.plan.control.addresses[0]);
+    const { plan, options } = this.lab;
+    return bare((options.kubelets ? plan.nodes[0]?.interfaces[0]?.addresses : plan.control.addresses)?.[0]);
+  }
+  get namespace(): string {
+    return this.folder.namespace(this.lab.options.kubelets ? (this.lab.plan.nodes[0]?.name ?? FABRIC) : FABRIC);
   }
   get authority(): Authority {
     return new Authority(join(this.lab.folder.path, "pki"));
@@ -31,9 +45,10 @@ export class KubernetesCluster {
     }));
   }
 
-  /** The command line of kubectl for this cluster. */
+  /** The command line of kubectl. Labs have equal server addresses, so each needs a discovery cache of its own. */
   kubectlCommand(args: readonly string[]): readonly [string, ...string[]] {
-    return inFabric(this.lab.folder, [programPath("kubectl"), `--kubeconfig=${this.kubeconfig}`, ...args]);
+    const own = [`--kubeconfig=${this.kubeconfig}`, `--cache-dir=${join(this.folder.path, "kubectl-cache")}`];
+    return inNamespace(this, [programPath("kubectl"), ...own, ...args]);
   }
 
   kubectl(args: readonly string[], input?: string): string {
@@ -51,6 +66,13 @@ export class KubernetesCluster {
       ...(input === undefined ? {} : { input }),
     });
     return { code: result.status ?? 1, stdout: result.stdout, stderr: result.stderr };
+  }
+
+  /** Waits until all pods of a workload of kube-system are replaced and ready. */
+  async rolledOut(workload: string, withinMs: number): Promise<void> {
+    const args = ["rollout", "status", "--namespace=kube-system", `--timeout=${withinMs / 1000}s`, workload];
+    const [file, ...words] = this.kubectlCommand(args);
+    await promisify(execFile)(file, words, { env: baseEnvironment() });
   }
 
   get<T>(args: readonly string[]): T {

@@ -1,7 +1,6 @@
-// etcd, the API server, the controller manager and the scheduler of a lab, in the namespace that holds the wires.
+// etcd, the API server, the controller manager and the scheduler of a lab.
 import { join } from "node:path";
 import type { LabFolder } from "../folder.ts";
-import { FABRIC } from "../fabric.ts";
 import { baseEnvironment } from "../host.ts";
 import { findProcess, startProcess } from "../process.ts";
 import { joined, makeGroups } from "./cgroups.ts";
@@ -10,6 +9,9 @@ import { type ProgramName, programPath } from "./programs.ts";
 
 const SERVICE_CIDR = "10.96.0.0/16";
 const SERVICE_ADDRESS = "10.96.0.1";
+/** Of the Service kube-dns, which kubelets write into the resolv.conf of pods. */
+export const DNS_SERVICE_ADDRESS = "10.96.0.10";
+export const CLUSTER_DOMAIN = "cluster.local";
 /** Given out by the controller manager to nodes; Calico has its own pools and takes no notice. */
 const NODE_CIDRS = "10.64.0.0/16";
 const API_PORT = 6443;
@@ -20,14 +22,20 @@ export const ADMIN: Subject = { name: "admin", commonName: "lab-admin", organiza
 
 export const apiServerUrl = (address: string): string => `https://${address}:${API_PORT}`;
 
-/** etcd and the API server, unless they run. */
-export function startApiServer(
-  folder: LabFolder,
-  authority: Authority,
-  address: string,
-  more: Readonly<Record<string, string>> = {},
-): void {
-  start(folder, "etcd", "etcd", {
+/** Where the control plane of a lab runs. */
+export interface ControlPlane {
+  readonly folder: LabFolder;
+  readonly authority: Authority;
+  /** Of the API server. */
+  readonly address: string;
+  /** Name of the network namespace. */
+  readonly namespace: string;
+}
+
+/** Starts etcd and the API server, unless they run. */
+export function startApiServer(plane: ControlPlane, more: Readonly<Record<string, string>> = {}): void {
+  const { folder, authority, address } = plane;
+  start(plane, "etcd", "etcd", {
     "data-dir": join(folder.path, "etcd"),
     "listen-client-urls": ETCD,
     "advertise-client-urls": ETCD,
@@ -51,7 +59,7 @@ export function startApiServer(
     organization: "system:masters",
   });
   const signing = authority.signingKey();
-  startBuilt(folder, "kube-apiserver", {
+  startBuilt(plane, "kube-apiserver", {
     "etcd-servers": ETCD,
     "advertise-address": address,
     "bind-address": "0.0.0.0",
@@ -75,12 +83,13 @@ export function startApiServer(
   });
 }
 
-/** Who works on what the API server holds. They wait for it ten seconds at most: it must answer already. */
-export function startManagers(folder: LabFolder, authority: Authority, address: string): void {
+/** Starts the controller manager and the scheduler. They wait ten seconds at most for the API server: it must answer already. */
+export function startManagers(plane: ControlPlane): void {
+  const { authority, address } = plane;
   const signing = authority.signingKey();
   const kubeconfig = (name: string) =>
     authority.kubeconfig(apiServerUrl(address), { name, commonName: `system:${name}` });
-  startBuilt(folder, "kube-controller-manager", {
+  startBuilt(plane, "kube-controller-manager", {
     kubeconfig: kubeconfig("kube-controller-manager"),
     "leader-elect": "false",
     "allocate-node-cidrs": "true",
@@ -90,22 +99,23 @@ export function startManagers(folder: LabFolder, authority: Authority, address: 
     "service-account-private-key-file": signing,
     "use-service-account-credentials": "true",
   });
-  startBuilt(folder, "kube-scheduler", { kubeconfig: kubeconfig("kube-scheduler"), "leader-elect": "false" });
+  startBuilt(plane, "kube-scheduler", { kubeconfig: kubeconfig("kube-scheduler"), "leader-elect": "false" });
 }
 
-function startBuilt(folder: LabFolder, name: ProgramName, flags: Readonly<Record<string, string>>): void {
-  start(folder, name, programPath(name), flags);
+function startBuilt(plane: ControlPlane, name: ProgramName, flags: Readonly<Record<string, string>>): void {
+  start(plane, name, programPath(name), flags);
 }
 
-function start(folder: LabFolder, name: string, program: string, flags: Readonly<Record<string, string>>): void {
+function start(plane: ControlPlane, name: string, program: string, flags: Readonly<Record<string, string>>): void {
+  const { folder } = plane;
   if (findProcess(folder, name) !== undefined) return;
   const words = Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`);
-  // A group of its own, or nodes, which have theirs, get all of a busy machine's time and wait for the API server in vain.
-  const command = joined(makeGroups(folder.namespace(FABRIC)), inFabric(folder, [program, ...words]));
-  startProcess(folder, name, command, baseEnvironment());
+  // A control group of its own: otherwise nodes, which have their own, take all CPU time of a busy machine.
+  const group = makeGroups(folder.namespace("control"));
+  startProcess(folder, name, joined(group, inNamespace(plane, [program, ...words])), baseEnvironment());
 }
 
-/** The command line that runs a command beside the API server. */
-export function inFabric(folder: LabFolder, command: readonly string[]): readonly [string, ...string[]] {
-  return ["nsenter", `--net=/run/netns/${folder.namespace(FABRIC)}`, "--", ...command];
+/** The command line that runs a command in the network namespace of the API server. */
+export function inNamespace({ namespace }: ControlPlane, command: readonly string[]): readonly [string, ...string[]] {
+  return ["nsenter", `--net=/run/netns/${namespace}`, "--", ...command];
 }

@@ -13,7 +13,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { AGNHOST_IMAGE, PAUSE_IMAGE } from "./image-names.ts";
+import { AGNHOST_IMAGE, COREDNS_IMAGE, PAUSE_IMAGE } from "./image-names.ts";
 import { cacheFolder, pausePath, programPath } from "./programs.ts";
 
 export interface Image {
@@ -26,6 +26,9 @@ export const pauseImage = (): string => imageOf(PAUSE_IMAGE, pausePath());
 
 /** Clients and servers for pods: what upstream's own tests run in theirs. */
 export const agnhostImage = (): string => imageOf(AGNHOST_IMAGE, programPath("agnhost"));
+
+/** The cluster's DNS server. */
+export const coreDnsImage = (): string => imageOf(COREDNS_IMAGE, programPath("coredns"));
 
 /** An image of one static program, packed once for each version of it. */
 function imageOf(name: string, program: string): string {

@@ -1,6 +1,8 @@
-// Installs Calico on a lab's cluster the way an operator does: the image is there, the manifest is applied.
-import { existsSync, realpathSync } from "node:fs";
+// Installs Calico on a lab's cluster as an operator does: applies the manifest, with settings for the lab. A network that
+// is installed already is left as it is.
+import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { loadAll } from "js-yaml";
 import type { LabOptions } from "../options.ts";
 import type { KubernetesCluster } from "./cluster.ts";
 
@@ -23,9 +25,20 @@ export function productImage(): string {
   return path;
 }
 
+export interface ManifestObject {
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+}
+
+export const manifestObjects = (file: string): readonly ManifestObject[] =>
+  (loadAll(readFileSync(file, "utf8")) as (ManifestObject | null)[]).filter((object) => object !== null);
+
+/** Objects as one text, for `kubectl apply --filename=-`. */
+export const listOf = (items: readonly object[]): string => JSON.stringify({ apiVersion: "v1", kind: "List", items });
+
 /**
- * What an operator sets on the DaemonSet beyond the manifest: this kernel may have no IPIP, and the manifest's VXLAN
- * leaves packets between nodes of one network, as all are here, without a tunnel.
+ * Environment of calico-node that differs from the manifest. This kernel may have no IPIP. The manifest's VXLAN mode sends
+ * packets between nodes of one network, as in the lab, without encapsulation.
  */
 export function nodeSettings({ backend, dataplane }: LabOptions): Record<string, string> {
   return {
@@ -34,32 +47,57 @@ export function nodeSettings({ backend, dataplane }: LabOptions): Record<string,
   };
 }
 
+/** In the order of the manifest: if the last one exists, all objects have been applied. */
+const WORKLOADS = ["daemonset/calico-node", "deployment/calico-kube-controllers"] as const;
+
 export async function installNetwork(cluster: KubernetesCluster): Promise<void> {
   const { options, plan } = cluster.lab;
-  const settings = Object.entries(nodeSettings(options)).map(([name, value]) => `${name}=${value}`);
-  cluster.kubectl(["apply", "--filename", networkManifest(options)]);
-  cluster.kubectl(["set", "env", "--namespace=kube-system", "daemonset/calico-node", ...settings]);
+  if (!areInstalled(cluster, WORKLOADS))
+    cluster.kubectl(["apply", "--filename=-"], listOf(manifestObjects(networkManifest(options)).map(withSettings)));
   await cluster.until("all nodes are Ready", () => cluster.readyNodes().length === plan.nodes.length, WAIT_MS);
-  settlePools(cluster);
-  const rolledOut = ["rollout", "status", "--namespace=kube-system", `--timeout=${WAIT_MS / 1000}s`];
-  for (const workload of ["daemonset/calico-node", "deployment/calico-kube-controllers"])
-    cluster.kubectl([...rolledOut, workload]);
+  for (const workload of WORKLOADS) await cluster.rolledOut(workload, WAIT_MS);
+
+  function withSettings(object: ManifestObject): ManifestObject {
+    return isCalicoNode(object) ? withEnvironment(object, nodeSettings(options)) : object;
+  }
 }
 
-interface PoolObject {
-  readonly metadata: { readonly name: string };
-  readonly spec: { readonly ipipMode?: string; readonly vxlanMode?: string };
+/** True if all these workloads of kube-system exist. */
+export function areInstalled(cluster: KubernetesCluster, workloads: readonly string[]): boolean {
+  const found = cluster.kubectl([
+    "get",
+    "--namespace=kube-system",
+    "--ignore-not-found",
+    "--output=name",
+    ...workloads,
+  ]);
+  return (
+    found
+      .trim()
+      .split("\n")
+      .filter((line) => line !== "").length === workloads.length
+  );
 }
 
-/** Between the two commands a node may have made the first pool with the manifest's own settings. */
-function settlePools(cluster: KubernetesCluster): void {
-  const settings = nodeSettings(cluster.lab.options);
-  const ipipMode = "Never";
-  const vxlanMode = settings["CALICO_IPV4POOL_VXLAN"] ?? "Never";
-  const { items } = cluster.get<{ items: readonly PoolObject[] }>(["ippools.crd.projectcalico.org"]);
-  for (const { metadata, spec } of items)
-    if ((spec.ipipMode ?? "Never") !== ipipMode || (spec.vxlanMode ?? "Never") !== vxlanMode) {
-      const patch = JSON.stringify({ spec: { ipipMode, vxlanMode } });
-      cluster.kubectl(["patch", "ippools.crd.projectcalico.org", metadata.name, "--type=merge", `--patch=${patch}`]);
-    }
+interface Variable {
+  readonly name: string;
+}
+interface DaemonSet extends ManifestObject {
+  readonly spec: {
+    readonly template: { readonly spec: { readonly containers: readonly { readonly env: readonly Variable[] }[] } };
+  };
+}
+
+const isCalicoNode = (object: ManifestObject): object is DaemonSet =>
+  object.kind === "DaemonSet" && object.metadata.name === "calico-node";
+
+function withEnvironment(object: DaemonSet, settings: Readonly<Record<string, string>>): DaemonSet {
+  const { template } = object.spec;
+  const added = Object.entries(settings).map(([name, value]) => ({ name, value }));
+  const containers = template.spec.containers.map((container) => ({
+    ...container,
+    env: [...container.env.filter(({ name }) => settings[name] === undefined), ...added],
+  }));
+  const spec = { ...template.spec, containers };
+  return { ...object, spec: { ...object.spec, template: { ...template, spec } } };
 }

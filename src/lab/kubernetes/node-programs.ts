@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { baseEnvironment } from "../host.ts";
 import type { LabOptions } from "../options.ts";
 import { type Authority } from "./authority.ts";
-import { apiServerUrl } from "./control-plane.ts";
+import { apiServerUrl, CLUSTER_DOMAIN, DNS_SERVICE_ADDRESS } from "./control-plane.ts";
 import type { KubernetesHost } from "./host.ts";
 import { PAUSE_IMAGE } from "./image-names.ts";
 import { type ProgramName, programPath } from "./programs.ts";
@@ -117,6 +117,8 @@ function kubeletConfig(): object {
     tlsCertFile: `${ETC}/kubelet.crt`,
     tlsPrivateKeyFile: `${ETC}/kubelet.key`,
     containerRuntimeEndpoint: `unix://${RUNTIME_SOCKET}`,
+    clusterDNS: [DNS_SERVICE_ADDRESS],
+    clusterDomain: CLUSTER_DOMAIN,
     cgroupDriver: "cgroupfs",
     failCgroupV1: false,
     failSwapOn: false,

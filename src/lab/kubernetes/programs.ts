@@ -1,11 +1,12 @@
-// The programs of a real Kubernetes cluster. They are Go modules at fixed versions, built once each into a cache outside
-// the repository; what is there is used as it is. Nothing is fetched when all of them are.
+// The programs of a real Kubernetes cluster. They are Go modules at fixed versions. Each is built once into a cache
+// outside the repository. If all of them are cached, nothing is downloaded.
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import type { Terminal } from "../terminal.ts";
+import { COREDNS_SOURCE } from "./coredns-source.ts";
 import { PAUSE_SOURCE } from "./pause-source.ts";
 
 interface Module {
@@ -34,9 +35,15 @@ const CONTAINERD: Module = {
   settings: ["github.com/containerd/containerd/v2/version.Version=v2.3.7"],
 };
 
+const COREDNS: Module = { name: "github.com/coredns/coredns", version: "v1.14.7" };
+const MODULES = [KUBERNETES, CONTAINERD, COREDNS];
+
 interface Source {
   readonly module: Module;
-  readonly path: string;
+  /** Its package in the module. */
+  readonly path?: string;
+  /** Text of a main package that uses the module, where the module's own is not built. */
+  readonly main?: string;
   /** A test compiled to a program of its own. */
   readonly isTest?: true;
 }
@@ -53,6 +60,7 @@ const SOURCES = {
   containerd: { module: CONTAINERD, path: "cmd/containerd" },
   ctr: { module: CONTAINERD, path: "cmd/ctr" },
   "containerd-shim-runc-v2": { module: CONTAINERD, path: "cmd/containerd-shim-runc-v2" },
+  coredns: { module: COREDNS, main: COREDNS_SOURCE },
 } as const satisfies Readonly<Record<string, Source>>;
 
 export type ProgramName = keyof typeof SOURCES;
@@ -78,18 +86,15 @@ export const pausePath = (): string => join(cacheFolder(), "pause-1", "pause");
 const moduleFolder = (module: Module): string =>
   join(cacheFolder(), `${basename(module.name.replace(/\/v\d+$/, ""))}-${module.version}`);
 
-/** Builds those that are not in the cache, all programs of one module in one go. */
+/** Builds the programs that are not in the cache. Each is a step of its own, so that the output names what is being built. */
 export async function obtainPrograms(names: readonly ProgramName[], terminal: Terminal): Promise<void> {
+  if (names.includes("containerd") && !existsSync(pausePath())) await terminal.step("build pause", obtainPause);
   const missing = names.filter((name) => !existsSync(programPath(name)));
-  if (names.includes("containerd")) await obtainPause();
   if (missing.length === 0) return;
   const go = await findGo();
-  for (const module of [KUBERNETES, CONTAINERD]) {
-    const wanted = missing.filter((name) => SOURCES[name].module === module);
-    if (wanted.length > 0)
-      await terminal.step(`${wanted.join(", ")} ${module.version}, built once (takes minutes)`, () =>
-        buildModule(go, module, wanted),
-      );
+  for (const module of MODULES) {
+    const programs = missing.filter((name) => SOURCES[name].module === module);
+    if (programs.length > 0) await buildModule(go, module, programs, terminal);
   }
 }
 
@@ -112,28 +117,36 @@ async function findGo(): Promise<string> {
   return go;
 }
 
-async function buildModule(go: string, module: Module, names: readonly ProgramName[]): Promise<void> {
+async function buildModule(
+  go: string,
+  module: Module,
+  names: readonly ProgramName[],
+  terminal: Terminal,
+): Promise<void> {
   await inBuildFolder(moduleFolder(module), async (folder, target) => {
     const run = (...args: string[]) => execute(go, args, { cwd: folder });
-    await run("mod", "init", "build");
-    await run("mod", "edit", `-require=${module.name}@${module.version}`);
-    const { stdout } = await run("mod", "download", "-json", `${module.name}@${module.version}`);
-    const { GoMod } = JSON.parse(stdout) as { readonly GoMod: string };
-    if (module.staging !== undefined)
-      for (const name of stagedModules(readFileSync(GoMod, "utf8")))
-        await run("mod", "edit", `-replace=${name}=${name}@${module.staging}`);
+    await terminal.step(`download ${module.name} ${module.version}`, async () => {
+      await run("mod", "init", "build");
+      await run("mod", "edit", `-require=${module.name}@${module.version}`);
+      const { stdout } = await run("mod", "download", "-json", `${module.name}@${module.version}`);
+      const { GoMod } = JSON.parse(stdout) as { readonly GoMod: string };
+      if (module.staging !== undefined)
+        for (const name of stagedModules(readFileSync(GoMod, "utf8")))
+          await run("mod", "edit", `-replace=${name}=${name}@${module.staging}`);
+    });
     const flags = ["-trimpath", `-ldflags=-s -w ${(module.settings ?? []).map((s) => `-X ${s}`).join(" ")}`];
     if (module.tags !== undefined) flags.push(`-tags=${module.tags}`);
-    const sources = names.map((name): Source & { name: string } => ({ ...SOURCES[name], name }));
-    const out = join(folder, "out/");
-    mkdirSync(out);
-    const plain = sources.filter(({ isTest }) => isTest !== true);
-    // A trailing slash: a folder, however many programs there are.
-    if (plain.length > 0) await run("build", ...flags, "-o", out, ...plain.map(({ path }) => `${module.name}/${path}`));
-    // Without -vet=off the vetting alone takes half an hour.
-    for (const { name, path } of sources.filter(({ isTest }) => isTest === true))
-      await run("test", "-c", "-vet=off", ...flags, "-o", join(out, name), `${module.name}/${path}`);
-    for (const name of names) renameSync(join(out, name), join(target, name));
+    for (const [i, name] of names.entries()) {
+      const { path, main, isTest }: Source = SOURCES[name];
+      if (main !== undefined) writeFileSync(join(folder, "main.go"), main);
+      // Without -vet=off the vetting alone takes half an hour.
+      const build = isTest === true ? ["test", "-c", "-vet=off"] : ["build"];
+      const file = join(folder, name);
+      await terminal.step(`build ${name} ${module.version} (${i + 1} of ${names.length}, only once)`, () =>
+        run(...build, ...flags, "-o", file, path === undefined ? "." : `${module.name}/${path}`),
+      );
+      renameSync(file, join(target, name));
+    }
   });
 }
 

@@ -4,7 +4,6 @@
 // its addresses are reported in its status.
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { loadAll } from "js-yaml";
 import type { LabPod } from "../folder.ts";
 import { LabHost } from "../host.ts";
 import type { Lab } from "../lab.ts";
@@ -13,7 +12,7 @@ import { accountKubeconfig, ADMIN_KUBECONFIG, kubernetesAccount, rolePath } from
 import type { Terminal } from "../terminal.ts";
 import { KubernetesCluster } from "./cluster.ts";
 import { ADMIN, apiServerUrl, startApiServer } from "./control-plane.ts";
-import { manifestPath } from "./network.ts";
+import { listOf, manifestObjects, manifestPath } from "./network.ts";
 import { obtainPrograms } from "./programs.ts";
 
 const WAIT_MS = 120_000;
@@ -23,10 +22,6 @@ const CONTROLLERS = "calico-kube-controllers";
 const WORKLOADS = ["DaemonSet", "Deployment", "PodDisruptionBudget"];
 
 type WantedPod = Omit<LabPod, "addresses">;
-interface Manifested {
-  readonly kind: string;
-  readonly metadata: { readonly name: string };
-}
 
 /** Builds what is missing: before anything is touched. */
 export const obtainApi = (terminal: Terminal): Promise<void> => obtainPrograms(["kube-apiserver", "kubectl"], terminal);
@@ -38,7 +33,7 @@ export async function startApi(lab: Lab): Promise<void> {
   const server = apiServerUrl(cluster.address);
   copyFileSync(authority.kubeconfig(server, ADMIN), sharedFile(lab, ADMIN_KUBECONFIG));
   await startServer(lab);
-  const applied = manifest().filter(({ kind }) => !WORKLOADS.includes(kind));
+  const applied = manifestObjects(manifestPath("calico.yaml")).filter(({ kind }) => !WORKLOADS.includes(kind));
   cluster.kubectl(["apply", "--server-side", "--filename=-"], listOf(applied));
   const definitions = applied.filter(({ kind }) => kind === "CustomResourceDefinition");
   cluster.kubectl([
@@ -65,7 +60,7 @@ export async function startServer(lab: Lab): Promise<void> {
   const cluster = new KubernetesCluster(lab);
   const audit = { "audit-policy-file": join(lab.folder.path, "audit.json"), "audit-log-path": auditLog(lab) };
   writeFileSync(audit["audit-policy-file"], JSON.stringify(AUDIT_POLICY));
-  startApiServer(lab.folder, cluster.authority, cluster.address, audit);
+  startApiServer(cluster, audit);
   await cluster.until("the API server answers", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
 }
 
@@ -170,12 +165,7 @@ function nodeObjects(lab: Lab): object[] {
   });
 }
 
-const manifest = (): readonly Manifested[] =>
-  (loadAll(readFileSync(manifestPath("calico.yaml"), "utf8")) as (Manifested | null)[]).filter((o) => o !== null);
-
 const sharedFile = (lab: Lab, name: string): string => join(lab.folder.shared, name);
-
-const listOf = (items: readonly object[]): string => JSON.stringify({ apiVersion: "v1", kind: "List", items });
 
 interface PodObject {
   readonly metadata: { readonly name: string; readonly namespace: string; readonly uid: string };

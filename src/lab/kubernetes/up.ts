@@ -1,7 +1,8 @@
-// Brings a Kubernetes cluster up: hosts, control plane, nodes, and then what any operator does, `kubectl apply` of a
-// manifest. Each step looks at what is there first, like the rest of the lab.
+// Brings a Kubernetes cluster up: hosts, control plane, nodes, then Calico's manifest and cluster DNS. Every step leaves
+// what exists already as it is.
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
+import { delay } from "../../lib/retry.ts";
 import { buildFabric, connectHost } from "../fabric.ts";
 import type { Lab } from "../lab.ts";
 import type { LabOptions } from "../options.ts";
@@ -10,7 +11,8 @@ import type { Terminal } from "../terminal.ts";
 import { requireTools } from "../tools.ts";
 import { KubernetesCluster } from "./cluster.ts";
 import { ADMIN, apiServerUrl, startApiServer, startManagers } from "./control-plane.ts";
-import { agnhostImage, pauseImage } from "./images.ts";
+import { installDns } from "./dns.ts";
+import { agnhostImage, coreDnsImage, pauseImage } from "./images.ts";
 import { installNetwork, networkManifest, productImage } from "./network.ts";
 import { configureNode, importImage, runtimeAnswers, startKubelet, startRuntime } from "./node-programs.ts";
 import { CLUSTER_PROGRAMS, obtainPrograms } from "./programs.ts";
@@ -22,6 +24,7 @@ const HOST_TOOLS = ["etcd", "runc", "openssl", "iptables-restore", "nft", "connt
 export async function upKubernetes(lab: Lab, terminal: Terminal): Promise<void> {
   const cluster = await upBare(lab, terminal);
   await terminal.step("calico, by kubectl apply", () => installNetwork(cluster));
+  await terminal.step("cluster DNS", () => installDns(cluster));
 }
 
 /** A cluster without a network: its nodes are there and not Ready. */
@@ -30,13 +33,13 @@ async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> 
   const cluster = new KubernetesCluster(lab);
   const product = refuseHalfReady(options);
   await obtainPrograms(CLUSTER_PROGRAMS, terminal);
-  const images = await terminal.step("images", () => [pauseImage(), agnhostImage(), product]);
+  const images = await terminal.step("images", () => [pauseImage(), agnhostImage(), coreDnsImage(), product]);
   await terminal.step("control plane", () => {
     buildFabric(folder, plan);
+    for (const node of plan.nodes) connectHost(folder, node);
     return startControlPlane(cluster);
   });
   await terminal.step(`${plan.nodes.length} nodes with containerd`, async () => {
-    for (const node of plan.nodes) connectHost(folder, node);
     for (const place of cluster.places) {
       await place.host.start();
       configureNode(place, cluster.authority, options);
@@ -45,7 +48,10 @@ async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> 
     }
     for (const { host } of cluster.places) {
       await cluster.until(`containerd on ${host.name} answers`, () => runtimeAnswers(host), WAIT_MS);
-      for (const image of images) importImage(host, image);
+      for (const image of images) {
+        importImage(host, image);
+        await delay(0); // lets the terminal print the elapsed time
+      }
     }
   });
   await terminal.step(`${plan.nodes.length} kubelets`, async () => {
@@ -69,11 +75,10 @@ export function refuseHalfReady(options: LabOptions): string {
 
 /** What of it does not run; waits until it works. */
 export async function startControlPlane(cluster: KubernetesCluster): Promise<void> {
-  const { authority, lab } = cluster;
-  authority.kubeconfig(apiServerUrl(cluster.address), ADMIN);
-  startApiServer(lab.folder, authority, cluster.address);
+  cluster.authority.kubeconfig(apiServerUrl(cluster.address), ADMIN);
+  startApiServer(cluster);
   await cluster.until("the API server answers", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
-  startManagers(lab.folder, authority, cluster.address);
+  startManagers(cluster);
   await cluster.until(
     "the controller manager works",
     () => cluster.tryKubectl(["get", "serviceaccount", "default"]).code === 0,
