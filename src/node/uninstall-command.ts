@@ -2,7 +2,7 @@
 // container that has the host's folders under /host. Logs, datastores and everything below mount points stay; with --purge
 // the datastore goes too. Each step can be repeated.
 import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { configFromEnvironment, DEFAULT_SQLITE_PATH } from "../datastore/index.ts";
 import { isListening, readMounts } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
@@ -74,7 +74,7 @@ function isOurs(file: string): boolean {
 function removeState(run: string, { root, env, purge, log }: UninstallOptions): void {
   const plan = planRemoval({
     folders: [join(root, "var/lib/calico"), run],
-    datastore: join(root, configFromEnvironment(env).sqlitePath ?? DEFAULT_SQLITE_PATH),
+    datastore: join(root, resolve(configFromEnvironment(env).sqlitePath ?? DEFAULT_SQLITE_PATH)),
     purge,
     mountPoints: new Set(readMounts().map(({ mountPoint }) => mountPoint)),
   });
