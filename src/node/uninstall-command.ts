@@ -83,6 +83,6 @@ function removeState(run: string, { root, env, purge, log }: UninstallOptions): 
   for (const path of plan.directories) rmdirSync(path);
   for (const { path, kind, isOnOtherMount } of plan.kept)
     if (kind === "mount point") log.info("kept a mount point and everything below it", { path });
-    else if (isOnOtherMount) log.info("kept a datastore file on another mount; delete it by hand if needed", { path });
+    else if (isOnOtherMount) log.info("kept a datastore file on another mount, which other hosts may use", { path });
     else log.info("kept a datastore file; calico-node -uninstall --purge deletes it", { path });
 }
