@@ -35,7 +35,7 @@ export {
   type ProbeTarget,
 } from "./prober.ts";
 export { openRouteKernel, type RouteKernel } from "./route-kernel.ts";
-export { RT_TABLE_LOCAL, RT_TABLE_MAIN } from "./route-values.ts";
+export { isRejecting, RT_TABLE_LOCAL, RT_TABLE_MAIN } from "./route-values.ts";
 export { type RouteType } from "./route-values.ts";
 export { type NewRoute, type Route } from "./route-wire.ts";
 export {

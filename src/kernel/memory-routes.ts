@@ -4,7 +4,7 @@ import type { InterfaceAddress } from "./addresses.ts";
 import type { Links } from "./links.ts";
 import type { LinkFollower } from "./memory-links.ts";
 import { NetlinkError } from "./netlink-error.ts";
-import { RT_TABLE_MAIN, RTPROT_BOOT, RTPROT_KERNEL } from "./route-values.ts";
+import { isRejecting, RT_TABLE_MAIN, RTPROT_BOOT, RTPROT_KERNEL } from "./route-values.ts";
 import type { NewRoute, Route, RouteKey } from "./route-wire.ts";
 import {
   describeChange,
@@ -34,9 +34,10 @@ export class MemoryRoutes implements Routes, LinkFollower {
   }
 
   lookup(address: IpAddress): Route | undefined {
-    return this.#routes
+    const best = this.#routes
       .filter((route) => route.table === RT_TABLE_MAIN && cidrContains(route.destination, address))
       .sort((a, b) => cidrLength(b.destination) - cidrLength(a.destination) || a.priority - b.priority)[0];
+    return best === undefined || isRejecting(best.type) ? undefined : best;
   }
 
   add(route: NewRoute): void {

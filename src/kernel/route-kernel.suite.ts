@@ -268,6 +268,22 @@ export function routeKernelSuite(name: string, open: OpenKernel, isEnabled = tru
       expect(routes.lookup(ip("fd00:1::9"))).toMatchObject({ destination: "fd00:1::/32", link: b } as never);
       expect(routes.lookup(ip("172.16.0.1"))).toBeUndefined();
     });
+
+    for (const type of ["blackhole", "prohibit", "unreachable", "throw"] as const)
+      test(`a lookup of an address behind a ${type} route finds no route`, () => {
+        using box = open();
+        const { routes } = box.kernel;
+        const link = addVeth(box.kernel, "va");
+        for (const [near, far, address] of [
+          ["10.65.0.0/26", "10.0.0.0/8", "10.65.0.9"],
+          ["fd00:1::/64", "fd00::/16", "fd00:1::9"],
+        ] as const) {
+          routes.add({ destination: cidr(near), type });
+          expect(routes.lookup(ip(address))).toBeUndefined();
+          routes.add({ destination: cidr(far), link });
+          expect(routes.lookup(ip(address))).toBeUndefined();
+        }
+      });
   });
 
   describe.skipIf(!isEnabled)(`${name}: rules`, () => {

@@ -20,6 +20,10 @@ const TYPES = [
 ] as const;
 export type RouteType = (typeof TYPES)[number];
 
+const REJECTING: ReadonlySet<RouteType> = new Set(["blackhole", "unreachable", "prohibit", "throw"]);
+/** True if packets that match a route of this type are not sent anywhere by it. */
+export const isRejecting = (type: RouteType): boolean => REJECTING.has(type);
+
 export const RT_TABLE_MAIN = 254;
 export const RT_TABLE_LOCAL = 255;
 export const RTPROT_KERNEL = 2;

@@ -39,7 +39,10 @@ export interface RouteFault {
 
 export interface Routes {
   list(filter: RouteFilter): Route[];
-  /** The route a packet to that address would take. */
+  /**
+   * The route a packet to that address would take; undefined if there is none, or if the best match rejects packets
+   * (types blackhole, prohibit, unreachable and throw). For those the kernel answers with an error, not with the route.
+   */
   lookup(address: IpAddress): Route | undefined;
   add(route: NewRoute): void;
   /** Adds it, or takes the place of the one with the same destination, table, TOS and priority. */
@@ -101,7 +104,7 @@ export class NetlinkRoutes implements Routes {
     try {
       return this.#socket.query({ what: `look up route to ${address}`, type: RTM_GETROUTE, body }, parseRoute);
     } catch (error) {
-      if (hasErrno(error, "ENETUNREACH", "EHOSTUNREACH", "ESRCH")) return undefined;
+      if (hasErrno(error, ...NO_ROUTE_ERRNOS)) return undefined;
       throw error;
     }
   }
@@ -142,6 +145,8 @@ export class NetlinkRoutes implements Routes {
 }
 
 const RTM_F_FIB_MATCH = 0x2000;
+/** Of a lookup: no route; then the errors of route types unreachable, blackhole and prohibit (`fib_props` in the kernel). */
+const NO_ROUTE_ERRNOS = ["ENETUNREACH", "ESRCH", "EHOSTUNREACH", "EINVAL", "EACCES"] as const;
 
 export function leavesBy(route: Route, link: number): boolean {
   return route.link === link || (route.nextHops?.some((hop) => hop.link === link) ?? false);
