@@ -7,7 +7,7 @@ import { parseAddress } from "../lib/ip.ts";
 import { silentLogger } from "../lib/log.ts";
 import { serveBgpMetrics } from "./bgp-metrics.ts";
 import type { BirdFacts } from "./bird-report.ts";
-import { parseErrorLine, readSessionErrors, SessionErrors } from "./session-errors.ts";
+import { isOlderThanState, parseErrorLine, readSessionErrors, SessionErrors } from "./session-errors.ts";
 import { signatureCounts } from "./session-surroundings.ts";
 
 const session = (
@@ -88,7 +88,9 @@ test("a session's protocol error is remembered from BIRD's log", async () => {
     errors.onLine("felix", "<RMT> Node_1: Error: not BIRD's");
     errors.onLine("bird", "<RMT> Node_10_0_0_1: Received: Hold timer expired");
     while (readSessionErrors(file).size === 0) await Bun.sleep(10);
-    expect([...readSessionErrors(file)]).toEqual([["Node_10_0_0_1", "Received: Hold timer expired"]]);
+    expect([...readSessionErrors(file)]).toEqual([
+      ["Node_10_0_0_1", { at: expect.any(String), error: "Received: Hold timer expired" }],
+    ]);
     expect(readSessionErrors(file, Date.now() + 3_600_000).size).toBe(0);
     writeFileSync(file, "torn");
     expect(readSessionErrors(file).size).toBe(0);
@@ -101,4 +103,23 @@ test("TCP signature counters are read by name", () => {
   const text = "TcpExt: A TCPMD5NotFound TCPMD5Unexpected TCPMD5Failure B\nTcpExt: 1 2 3 4 5\nIpExt: X\nIpExt: 1\n";
   expect(signatureCounts(text)).toEqual({ missing: 2, unexpected: 3, wrong: 4 });
   expect(signatureCounts("")).toBeUndefined();
+});
+
+test("an error counts only if the session has not changed its state since", () => {
+  const now = new Date(2026, 0, 2, 10, 0, 0);
+  const error = (minutesAgo: number) => ({
+    at: new Date(now.getTime() - minutesAgo * 60_000).toISOString(),
+    error: "x",
+  });
+  const cases: readonly [minutesAgo: number, since: string, want: boolean][] = [
+    [4, "09:59:00.000", true], // the session was up in between
+    [4, "2026-01-02 09:59:00", true],
+    [1, "09:59:00.500", false], // the error is what changed the state
+    [1, "09:00:00", false],
+    [1, "2026-01-01", false],
+    [4, "23:00:00", false], // yesterday
+    [4, "unknown", false],
+  ];
+  for (const [minutesAgo, since, want] of cases)
+    expect({ since, isOlder: isOlderThanState(error(minutesAgo), since, now) }).toEqual({ since, isOlder: want });
 });

@@ -51,15 +51,30 @@ export class SessionErrors {
   }
 }
 
-export function readSessionErrors(file = SESSION_ERRORS_FILE, now = Date.now()): ReadonlyMap<string, string> {
+export function readSessionErrors(file = SESSION_ERRORS_FILE, now = Date.now()): ReadonlyMap<string, SessionError> {
   try {
     const errors = JSON.parse(readFileSync(file, "utf8")) as Readonly<Record<string, SessionError>>;
-    return new Map(
-      Object.entries(errors)
-        .filter(([, { at }]) => Date.parse(at) > now - FORGET_AFTER_MS)
-        .map(([session, { error }]) => [session, error]),
-    );
+    return new Map(Object.entries(errors).filter(([, { at }]) => Date.parse(at) > now - FORGET_AFTER_MS));
   } catch {
     return new Map();
   }
 }
+
+/** BIRD logs an error before it changes the state of the session. */
+const STATE_CHANGE_MS = 5_000;
+
+/**
+ * True if the session changed its state after the error, so that the error is not the cause of the state.
+ * @param since when the state last changed, as BIRD prints it: `10:00:00.123` of today, or with a date before it
+ */
+export function isOlderThanState({ at }: SessionError, since: string, now = new Date()): boolean {
+  const [, date, time] = /^(?:(\d{4}-\d{2}-\d{2})\s*)?(\d{2}:\d{2}:\d{2}(?:\.\d+)?)?$/.exec(since.trim()) ?? [];
+  if (date === undefined && time === undefined) return false;
+  const today = `${now.getFullYear()}-${pad(now.getMonth() + 1)}-${pad(now.getDate())}`;
+  const changedAt = Date.parse(`${date ?? today}T${time ?? "00:00:00"}`); // both are local time
+  // A time of day that is still to come was yesterday's.
+  const changedMs = changedAt > now.getTime() + STATE_CHANGE_MS ? changedAt - 86_400_000 : changedAt;
+  return Date.parse(at) < changedMs - STATE_CHANGE_MS;
+}
+
+const pad = (number: number): string => String(number).padStart(2, "0");

@@ -5,7 +5,7 @@ import { openRouteKernel, type RouteKernel } from "../kernel/index.ts";
 import type { IpAddress } from "../lib/ip.ts";
 import { readIfThere } from "../lib/whole-file.ts";
 import { BGP_SERVICE_FILE } from "./children.ts";
-import { readSessionErrors } from "./session-errors.ts";
+import { isOlderThanState, readSessionErrors } from "./session-errors.ts";
 
 /** What the BGP service writes down of the plan in force. */
 export interface PlanInForce {
@@ -35,9 +35,10 @@ export function readSurroundings(): (session: BirdSession) => SessionSurrounding
   const peers = new Map(readPlanInForce()?.peers.map((peer) => [peer.name, peer]));
   const errors = readSessionErrors();
   const signatures = signatureCounts(readIfThere("/proc/thread-self/net/netstat") ?? "");
-  return ({ name, neighbor, bgpState }) => {
+  return ({ name, neighbor, bgpState, since }) => {
     const peer = peers.get(name);
-    const heard = errors.get(name);
+    const error = errors.get(name);
+    const heard = error === undefined || isOlderThanState(error, since) ? undefined : error.error;
     return {
       ...(peer?.sourceAddress && { source: { address: peer.sourceAddress, isHere: here.has(peer.sourceAddress) } }),
       ...(neighbor === undefined || bgpState === "Established" ? {} : wayTo(neighbor)),
@@ -51,7 +52,7 @@ export function readSurroundings(): (session: BirdSession) => SessionSurrounding
 function wayTo(neighbor: IpAddress): Pick<SessionSurroundings, "hasRoute" | "nextDoor"> {
   using kernel: RouteKernel = openRouteKernel();
   const route = kernel.routes.lookup(neighbor);
-  if (route === undefined || route.type === "unreachable" || route.type === "blackhole") return { hasRoute: false };
+  if (route === undefined) return { hasRoute: false };
   const { link, gateway, source } = route;
   const name = kernel.links.list().find(({ index }) => index === link)?.name;
   const isNextDoor = gateway === undefined && source !== undefined && name !== undefined;
