@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { BUILD } from "../lib/build.ts";
+import { BUILD, VERSION_ANNOTATION } from "../lib/build.ts";
 import { API_VERSION } from "../model/index.ts";
 import { findCommand, GLOBAL_FLAGS, parseFlags } from "./arguments.ts";
 import { loadConfig } from "./client.ts";
@@ -291,7 +291,13 @@ test("TC-C44 version: ours alone, with the cluster's, or what is missing", async
   await line.put(clusterInformation({ calicoVersion: "v3.28.5", clusterType: "k8s,bgp" }));
   expect((await line.run("version")).out).toBe(`${ours}Cluster Version:   v3.28.5\nCluster Type:      k8s,bgp\n`);
   await line.put(clusterInformation({}));
-  expect((await line.run("version")).out).toContain("Cluster Version:   unknown\n");
+  expect((await line.run("version")).out).toContain(
+    "Cluster Version:   unknown (no calico-node has recorded its version)\n",
+  );
+  const recorded = { ...clusterInformation({}).metadata, annotations: { [VERSION_ANNOTATION]: "v0.1.0" } };
+  await line.put({ ...clusterInformation({}), metadata: recorded });
+  expect((await line.run("version")).out).toContain("Cluster Version:   v0.1.0\n");
+  expect(JSON.parse((await line.run("version", "-o", "json")).out)).toMatchObject({ clusterVersion: "v0.1.0" });
   expect((await line.run("version", "--poll", "often")).err).toContain("want a duration such as 5s");
 });
 

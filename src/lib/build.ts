@@ -7,3 +7,9 @@ export const BUILD = {
   isSource: typeof BUILD_VERSION !== "string",
   commit: typeof BUILD_COMMIT === "string" ? BUILD_COMMIT : "unknown",
 } as const;
+
+/**
+ * Annotation of ClusterInformation: the version of calico-ts that last started a node. Not in `spec.calicoVersion`, by which
+ * Calico's calicoctl refuses to work with clusters of other versions than its own.
+ */
+export const VERSION_ANNOTATION = "projectcalico.org/calico-ts-version";

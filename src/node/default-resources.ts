@@ -1,7 +1,7 @@
 // What every cluster has once its first node has started: its identity, tiers and default configurations. Many nodes
 // start at once, so finding them made by another is fine.
 import { AlreadyExists, type Client, Conflict, NotFound } from "../datastore/index.ts";
-import { BUILD } from "../lib/build.ts";
+import { BUILD, VERSION_ANNOTATION } from "../lib/build.ts";
 import { API_VERSION, type KindName, type Resource } from "../model/index.ts";
 
 export interface ClusterInputs {
@@ -15,6 +15,7 @@ export async function ensureDefaults(client: Client, node: string, inputs: Clust
     clusterType: inputs.clusterType,
     ...(recorded !== undefined && { version: recorded }),
   });
+  await annotateVersion(client, inputs.version);
   await fill(client, "FelixConfiguration", "default", { reportingInterval: "0s", logSeverityScreen: "Info" });
   if (client.store.name !== "kubernetes")
     await fill(client, "FelixConfiguration", `node.${node}`, { defaultEndpointToHostAction: "Return" });
@@ -27,8 +28,8 @@ export async function ensureDefaults(client: Client, node: string, inputs: Clust
 }
 
 /**
- * The version to record for the cluster. Clients refuse to work with a cluster of another version, so one that is no
- * release (0.x, built from source) is not recorded: it would lock out the programs the cluster is shared with.
+ * The version to record as `spec.calicoVersion`. Clients refuse to work with a cluster of another version, so one that is no
+ * release (0.x, built from source) is not recorded there: it would lock out the programs the cluster is shared with.
  */
 export function releaseVersion(version: string): string | undefined {
   return /^v?[1-9]\d*\.\d+\.\d+/.test(version) ? version : undefined;
@@ -37,6 +38,18 @@ export function releaseVersion(version: string): string | undefined {
 /** A cluster that the original's programs have marked as theirs is shared with them, and they insist on their version. */
 export const mayRecord = (current: string | undefined): boolean =>
   current === undefined || !/^v?3\.\d+/.test(current) || /^v?3\./.test(BUILD.version);
+
+async function annotateVersion(client: Client, version: string): Promise<void> {
+  const current = await client.get({ kind: "ClusterInformation", name: "default" });
+  const { annotations } = current.metadata;
+  if (annotations?.[VERSION_ANNOTATION] === version) return;
+  try {
+    const metadata = { ...current.metadata, annotations: { ...annotations, [VERSION_ANNOTATION]: version } };
+    await client.update({ ...current, metadata });
+  } catch (error) {
+    if (!(error instanceof Conflict)) throw error; // another node was faster
+  }
+}
 
 async function recordedVersion(client: Client): Promise<string | undefined> {
   try {

@@ -1,5 +1,5 @@
-// calicoctl version: ours, and the cluster's as its datastore knows it.
-import { BUILD } from "../../lib/build.ts";
+// calicoctl version: the version of this program, and the cluster's as its nodes recorded it.
+import { BUILD, VERSION_ANNOTATION } from "../../lib/build.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { toJson, wantsJson } from "../output/json.ts";
@@ -19,11 +19,12 @@ export async function run(call: Call): Promise<number> {
   for (;;) {
     let text: string;
     try {
-      const { spec } = await store.get({ kind: "ClusterInformation", name: "default" });
+      const { spec, metadata } = await store.get({ kind: "ClusterInformation", name: "default" });
       const { calicoVersion, clusterType } = spec as { readonly calicoVersion?: string; readonly clusterType?: string };
+      const version = calicoVersion || metadata.annotations?.[VERSION_ANNOTATION];
       text = isJson
-        ? toJson({ ...client, clusterVersion: calicoVersion || null, clusterType: clusterType || null })
-        : `Cluster Version:   ${calicoVersion || "unknown"}\nCluster Type:      ${clusterType || "unknown"}\n`;
+        ? toJson({ ...client, clusterVersion: version || null, clusterType: clusterType || null })
+        : `Cluster Version:   ${version || "unknown (no calico-node has recorded its version)"}\nCluster Type:      ${clusterType || "unknown"}\n`;
     } catch (error) {
       throw new Failure(`Unable to retrieve Cluster Version or Type: ${describe(error)}`, { cause: error });
     }
