@@ -19,6 +19,7 @@ import {
   type ConfigEngine,
   type Environment,
   type FelixConfig,
+  isLeader,
   type ParameterName,
   PARAMETERS,
 } from "./config/index.ts";
@@ -40,6 +41,7 @@ import { processMetrics } from "./metrics/process-metrics.ts";
 import { EXIT_STUCK, failure, restart, Shutdown } from "./shutdown.ts";
 import { handleSignals } from "./signals.ts";
 import { ownerMover } from "./status/moved-owners.ts";
+import { OwnNodeReporter } from "./status/own-node.ts";
 import { ProgrammedRevisions } from "./status/programmed.ts";
 import { RefusedReporter } from "./status/refused.ts";
 import { createStatusReporters } from "./status/reporters.ts";
@@ -204,6 +206,14 @@ async function start(given: {
     health: health.register("CalculationGraph", { live: true, ready: true }, GRAPH_TIMEOUT_MS),
     metrics,
     programmed,
+    // An agent of a cluster that is not in charge follows settings only, not Nodes.
+    ...(isLeader(config) && {
+      ownNode: new OwnNodeReporter({
+        host: config.FelixHostname,
+        log: log.with({ part: "status" }),
+        health: () => health.register("Node", {}),
+      }),
+    }),
     onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
   });
   armDebugSwitches({ config, runner, driver, log, signal, panic: () => process.exit(EXIT_STUCK) });

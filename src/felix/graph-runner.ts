@@ -8,6 +8,7 @@ import type { HealthReport } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { aborted } from "../lib/retry.ts";
 import type { GraphMetrics } from "./metrics/graph-metrics.ts";
+import type { OwnNodeReporter } from "./status/own-node.ts";
 import type { ProgrammedRevisions } from "./status/programmed.ts";
 import type { ValidationFilter } from "./validation-filter.ts";
 
@@ -25,6 +26,8 @@ export interface GraphRunnerOptions {
   readonly metrics: GraphMetrics;
   /** Hears what comes in and when all that follows from it was said. */
   readonly programmed?: Pick<ProgrammedRevisions, "onUpdates" | "onFlushed">;
+  /** Receives all updates and changes of status. */
+  readonly ownNode?: Pick<OwnNodeReporter, "onUpdates" | "onStatus">;
   /** The graph itself failed: nothing it says can be trusted any more. */
   readonly onFailure: (error: unknown) => void;
   readonly now?: () => number;
@@ -70,6 +73,7 @@ export class GraphRunner implements SyncerSink {
     this.#options.log.info("the datastore's state changed", { before: this.#status, now: status });
     this.#status = status;
     this.#options.metrics.onStatus(status);
+    this.#options.ownNode?.onStatus(status);
     if (status === "in-sync" && !this.#hasBeenInSync) {
       this.#hasBeenInSync = true;
       this.#tokens = Math.max(this.#tokens, 1);
@@ -85,6 +89,7 @@ export class GraphRunner implements SyncerSink {
     if (this.#isHung) return;
     const { graph, filter, metrics } = this.#options;
     this.#options.programmed?.onUpdates(updates);
+    this.#options.ownNode?.onUpdates(updates);
     let started = this.#now();
     for (const given of updates) {
       const update = filter.check(given);
