@@ -1,5 +1,5 @@
-// `make e2e`: a real Kubernetes cluster, our image and manifests on it, upstream's own NetworkPolicy specs, a rolling
-// update under traffic, an API server that dies, and what uninstalling leaves. One cluster per combination of dataplane
+// `make e2e`: a real Kubernetes cluster, our image and manifests on it, `calicoctl doctor` everywhere, upstream's own
+// NetworkPolicy specs, a rolling update under traffic, an API server that dies, and what uninstalling leaves. One cluster per combination of dataplane
 // and routing.
 //
 //   E2E_RUNS=nftables-vxlan,iptables-bgp   only these
@@ -17,6 +17,7 @@ import { parseLabOptions } from "../src/lab/options.ts";
 import { openTerminal } from "../src/lab/terminal.ts";
 import { up } from "../src/lab/up.ts";
 import { runConformance } from "./e2e/conformance.ts";
+import { examineEverywhere } from "./e2e/doctor.ts";
 import { surviveOutage } from "./e2e/outage.ts";
 import { rollUnderTraffic } from "./e2e/rolling-update.ts";
 import { renderSummary } from "./e2e/summary.ts";
@@ -69,6 +70,12 @@ async function* oneRun(run: Run): AsyncGenerator<Line> {
   terminal.line(`\n${run}`);
   const lab = await up(parseLabOptions({ name: LAB, kubernetes: true, ...RUNS[run] }), terminal);
   const cluster = new KubernetesCluster(lab);
+  const diagnoses = await examineEverywhere(cluster);
+  for (const fault of diagnoses) terminal.line(`  ${fault}`);
+  yield verdict(
+    `${run}, doctor on hosts, in pods and from outside: ${diagnoses.length} not as wanted`,
+    diagnoses.length === 0,
+  );
   const log = join(reports, `e2e-${run}.log`);
   const summary = await runConformance(cluster, {
     focus: process.env["E2E_FOCUS"] ?? "Feature:NetworkPolicy",

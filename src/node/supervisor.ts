@@ -1,6 +1,7 @@
 // Child processes that run as long as we do: started when what they need is there, started again when they end, stopped
 // with us. What is known about them stands in one file for probes and people.
 import { type ChildProcess, spawn } from "node:child_process";
+import { readlinkSync } from "node:fs";
 import type { Logger } from "../lib/log.ts";
 import { backoffDelay, pause } from "../lib/retry.ts";
 import { replaceFile } from "../lib/whole-file.ts";
@@ -37,7 +38,10 @@ export interface ChildState {
 }
 
 export interface SupervisorState {
+  /** All pids of this state are as calico-node sees them: in a container not as the host does. */
   readonly pid: number;
+  /** Identifies the pid namespace that the pids belong to: `pid:[4026531836]`. */
+  readonly pidNamespace?: string;
   readonly children: readonly ChildState[];
 }
 
@@ -74,7 +78,7 @@ export class Supervisor {
   }
 
   get state(): SupervisorState {
-    return { pid: process.pid, children: [...this.#states.values()] };
+    return { pid: process.pid, pidNamespace: readlinkSync("/proc/self/ns/pid"), children: [...this.#states.values()] };
   }
 
   async #keep(plan: ChildPlan, signal: AbortSignal): Promise<void> {

@@ -11,6 +11,7 @@ import { auditLog } from "../../src/lab/kubernetes/stand-in.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { measureMatrix } from "../../src/lab/matrix.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";
+import { datastoreEnvironment, rolePath } from "../../src/lab/programs.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { addPods, removePod, up } from "../../src/lab/up.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
@@ -84,6 +85,26 @@ suite("a pod that a stand-in for the kubelet makes gets address, route and polic
   cluster.kubectl(["delete", "networkpolicy", "--all", "--namespace=shop"]);
   await eventually(async () => (await others()).length === 2, 10_000);
 }, 90_000);
+
+suite("doctor on a healthy cluster runs all checks, finds nothing, and names the hosts it examined", async () => {
+  for (const { words, headline } of [
+    {
+      words: ["doctor"],
+      headline: "Examined: the datastore (2 nodes), this host (node1). Not examined: host node2.",
+    },
+    {
+      words: ["doctor", "--no-host"],
+      headline: "Examined: the datastore (2 nodes). Not examined: hosts node1, node2.",
+    },
+  ]) {
+    const doctor = () =>
+      lab.host("node1").run([rolePath("calicoctl"), ...words], {
+        environment: datastoreEnvironment(lab.options, lab.plan),
+      });
+    await eventually(() => doctor().code === 0, 20_000, "no findings");
+    expect(doctor()).toEqual({ code: 0, stdout: `${headline}\n\nNothing wrong found.\n`, stderr: "" });
+  }
+}, 60_000);
 
 suite("a pod that is deleted leaves neither address nor route nor handle", async () => {
   addPods(lab, [{ namespace: "shop", name: "brief", node: "node2", labels: {} }]);

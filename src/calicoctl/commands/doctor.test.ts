@@ -8,11 +8,11 @@ const selects = (selector: string) =>
 
 test("doctor: exit 0 when nothing is wrong, 3 with findings as text and json, 2 asked wrongly, 1 without a datastore", async () => {
   using line = new CommandLine();
-  line.env["CALICO_NODENAME_FILE"] = line.file("nodename", "elsewhere");
+  line.env["CALICO_NODENAME_FILE"] = line.file("nodename", "");
   await line.given(node("n1", "10.0.0.1"), node("n2", "10.0.0.2"), selects("all()"));
   expect(await line.run("doctor")).toEqual({
     code: 0,
-    out: "Nothing wrong found in the cluster (2 nodes); this host is no node of it.\n",
+    out: "Examined: the datastore (2 nodes). Not examined: hosts n1, n2.\n\nNothing wrong found.\n",
     err: "",
   });
   await line.given(selects("has(rack)"));
@@ -23,6 +23,8 @@ test("doctor: exit 0 when nothing is wrong, 3 with findings as text and json, 2 
   expect(JSON.parse(json.out)).toMatchObject({
     nodes: 2,
     host: null,
+    notExamined: ["n1", "n2"],
+    notChecked: [],
     findings: [{ id: "selector-matches-nothing", object: "BGPPeer(p)", setting: "BGPPeer(p) spec.peerSelector" }],
   });
   expect((await line.run("doctor", "-o", "yaml")).code).toBe(2);
@@ -36,6 +38,20 @@ test("doctor --from reads a folder", async () => {
   line.file("cluster/nodes.yaml", [node("n1", "10.0.0.1"), node("n2", "10.0.0.1")].join("---\n"));
   const answer = await line.run("doctor", "--from", `${line.folder}/cluster`);
   expect(answer).toMatchObject({ code: 3, out: expect.stringContaining("nodes n1 and n2 both carry 10.0.0.1") });
+});
+
+test("doctor: a host whose nodename file names a node that the datastore does not have", async () => {
+  using line = new CommandLine();
+  line.env["CALICO_NODENAME_FILE"] = line.file("nodename", "elsewhere\n");
+  await line.given(node("n1", "10.0.0.1"));
+  const { code, out } = await line.run("doctor");
+  expect(code).toBe(3);
+  expect(out).toStartWith(
+    "Examined: the datastore (1 node). Not examined: this host (the datastore has no Node elsewhere), host n1.\n",
+  );
+  expect(out).toContain("this host is node elsewhere, but the datastore has no Node elsewhere");
+  expect(out).toContain("nodename contains elsewhere");
+  expect((await line.run("doctor", "--no-host")).code).toBe(0);
 });
 
 const AFFINITY = `apiVersion: v1

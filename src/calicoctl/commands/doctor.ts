@@ -1,77 +1,140 @@
-// calicoctl doctor: what is wrong with the cluster, and with this host when it is a node, with cause, evidence and fix.
-// Exit 0 nothing found, 3 something, 1 could not look, 2 asked wrongly.
+// calicoctl doctor: finds faults of the cluster, and of this host if it is a node, with cause, evidence and fix.
+// Exit codes: 0 no finding, 3 findings, 1 could not run (some or all checks), 2 usage error.
+import { NotServed, Unavailable } from "../../datastore/index.ts";
 import { Ipam } from "../../ipam/index.ts";
-import type { Resource } from "../../model/index.ts";
-import { openStore } from "../client.ts";
+import type { KindName, Resource } from "../../model/index.ts";
+import { type OpenStore, openStore } from "../client.ts";
 import type { Call } from "../command.ts";
-import { examine } from "../doctor/examine.ts";
-import { CLUSTER_KINDS, type ClusterFacts, clusterFacts } from "../doctor/facts.ts";
-import { printFindings } from "../doctor/print.ts";
+import { type Examination, examine, type NotChecked } from "../doctor/examine.ts";
+import { CLUSTER_KINDS, type ClusterFacts, clusterFacts, type Unreadable } from "../doctor/facts.ts";
+import { JUDGED_KINDS, JUDGED_KUBERNETES_KINDS } from "../doctor/not-used.ts";
+import { printExamination } from "../doctor/print.ts";
 import { Failure } from "../failure.ts";
 import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
 import { readableOnly } from "../readable.ts";
 
 const FOUND = 3;
+const COULD_NOT_CHECK = 1;
 
 export async function run(call: Call): Promise<number> {
   const output = call.flags.value("output") ?? "text";
   if (output !== "text" && output !== "json")
     throw new Failure(`--output is ${output}, want text or json`, { exitCode: 2 });
   const directory = call.flags.value("from");
-  const cluster = directory === undefined ? await readDatastore(call) : await readFolder(call, directory);
+  const { cluster, notRead } = directory === undefined ? await readDatastore(call) : await readFolder(call, directory);
   const looksHere = directory === undefined && !call.flags.has("no-host");
-  const host = looksHere ? await thisHost(call, cluster) : undefined;
-  const findings = examine(cluster, host);
-  const { size } = cluster.nodes;
-  const here =
-    host === undefined ? (looksHere ? "; this host is no node of it" : "") : ` and on this host, node ${host.node}`;
-  const examined = `the cluster (${size} ${size === 1 ? "node" : "nodes"})${here}`;
+  const { host, missing, notChecked } = looksHere ? await examineHost(call, cluster) : NO_HOST;
+  const examination = examine(cluster, host, missing);
+  const result: Examination = { ...examination, notChecked: [...notRead, ...notChecked, ...examination.notChecked] };
+  const nodes = [...cluster.nodes.keys()];
+  const scope = {
+    source: directory === undefined ? "the datastore" : `the files in ${directory}`,
+    nodes,
+    ...(host === undefined ? {} : { host: host.node }),
+    ...(missing === undefined ? {} : { missing: missing.name }),
+  };
   call.world.out(
-    output === "json" ? toJson({ nodes: size, host: host?.node ?? null, findings }) : printFindings(findings, examined),
+    output === "json"
+      ? toJson({
+          nodes: nodes.length,
+          host: host?.node ?? null,
+          notExamined: nodes.filter((name) => name !== host?.node),
+          findings: result.findings,
+          notChecked: result.notChecked,
+        })
+      : printExamination(result, scope),
   );
-  return findings.length === 0 ? 0 : FOUND;
+  return result.findings.length > 0 ? FOUND : result.notChecked.length > 0 ? COULD_NOT_CHECK : 0;
 }
 
-async function readDatastore(call: Call): Promise<ClusterFacts> {
+interface ReadCluster {
+  readonly cluster: ClusterFacts;
+  /** Sources that no check depends on, but that could have led to more findings. */
+  readonly notRead: readonly NotChecked[];
+}
+
+async function readDatastore(call: Call): Promise<ReadCluster> {
   await using store = await openStore(call, { requests: "many" });
-  const { datastore } = store;
   const skip = (error: Error) => call.world.err(`Skipped: ${error.message}\n`);
-  const lists = await Promise.all(
-    CLUSTER_KINDS.map(async (kind) => {
-      const { items } = await datastore.list({ type: "resource", kind });
-      const resources = items.map(({ value }) => value as Resource);
-      return readableOnly(kind, resources, skip);
-    }),
+  const unreadable = new Map<KindName | "blocks" | "fill", Error>();
+  const attempt = async <T>(source: KindName | "blocks" | "fill", read: () => Promise<T>, fallback: T): Promise<T> => {
+    try {
+      return await read();
+    } catch (error) {
+      // Without an answer, or without the nodes, there is nothing to examine.
+      if (!(error instanceof Error) || error instanceof Unavailable || source === "Node") throw error;
+      unreadable.set(source, error);
+      return fallback;
+    }
+  };
+  const lists = await Promise.all([
+    ...CLUSTER_KINDS.map((kind) =>
+      attempt(kind, async () => readableOnly(kind, await list(store, kind), skip), [] as readonly Resource[]),
+    ),
+    ...(store.datastore.name === "kubernetes" ? JUDGED_KUBERNETES_KINDS : []).map((kind) =>
+      attempt(kind, () => list(store, kind), [] as readonly Resource[]),
+    ),
+  ]);
+  const affinities = await attempt(
+    "blocks",
+    async () => (await store.datastore.list({ type: "blockAffinity", affinityType: "host" })).items,
+    [],
   );
-  const affinities = await datastore.list({ type: "blockAffinity", affinityType: "host" });
-  const pools = await new Ipam({ datastore }).utilization().then(
-    (read) => read.pools,
-    (error: Error) => {
-      skip(error);
-      return [];
-    },
+  const pools = await attempt(
+    "fill",
+    async () => (await new Ipam({ datastore: store.datastore }).utilization()).pools,
+    [],
   );
-  return clusterFacts(
+  const cluster = clusterFacts(
     lists.flat(),
-    affinities.items.map(({ key, value }) => ({ host: key.host, cidr: key.cidr, affinity: value })),
+    affinities.map(({ key, value }) => ({ host: key.host, cidr: key.cidr, affinity: value })),
     new Map(
       pools.map(({ cidr, capacity, available }) => [
         cidr,
         { capacity: Number(capacity), available: Number(available) },
       ]),
     ),
+    unreadable,
   );
+  return { cluster, notRead: optionalSources(unreadable) };
 }
 
-async function readFolder(call: Call, directory: string): Promise<ClusterFacts> {
+async function list({ datastore }: OpenStore, kind: KindName): Promise<readonly Resource[]> {
+  try {
+    const { items } = await datastore.list({ type: "resource", kind });
+    return items.map(({ value }) => value as Resource);
+  } catch (error) {
+    // Clusters of older versions lack some kinds, and many lack those of others' APIs.
+    if (error instanceof NotServed && [...JUDGED_KINDS, ...JUDGED_KUBERNETES_KINDS].includes(kind)) return [];
+    throw error;
+  }
+}
+
+function optionalSources(unreadable: Unreadable): readonly NotChecked[] {
+  const optional: readonly string[] = ["CalicoNodeStatus", ...JUDGED_KINDS, ...JUDGED_KUBERNETES_KINDS];
+  return [...unreadable]
+    .filter(([source]) => optional.includes(source))
+    .map(([source, { message }]) => ({ check: `resources of kind ${source}`, reason: message }));
+}
+
+async function readFolder(call: Call, directory: string): Promise<ReadCluster> {
   const { resources, blocks } = await readCluster(directory, call.world);
-  return clusterFacts(resources, blocks);
+  return { cluster: clusterFacts(resources, blocks), notRead: [] };
 }
 
-/** Only where calico-node has started as a node that the datastore knows. */
-async function thisHost(call: Call, cluster: ClusterFacts) {
-  const { nodeHere, readHost } = await import("../doctor/read-host.ts");
-  const node = nodeHere(call.world.env);
-  return node === undefined || !cluster.nodes.has(node) ? undefined : readHost(node, cluster);
+const NO_HOST = { host: undefined, missing: undefined, notChecked: [] } as const;
+
+/** Reads this host if it is a node that the datastore has. */
+async function examineHost(call: Call, cluster: ClusterFacts) {
+  const { localNode, readHost } = await import("../doctor/read-host.ts");
+  const local = localNode(call.world.env);
+  if (local === undefined) return NO_HOST;
+  if (!cluster.nodes.has(local.name)) return { ...NO_HOST, missing: local };
+  try {
+    return { ...NO_HOST, host: await readHost(local.name, cluster) };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    return { ...NO_HOST, notChecked: [{ check: `this host (${local.name})`, reason }] };
+  }
 }

@@ -14,7 +14,7 @@ import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { isFelix, processesHere, requireRoot } from "../node/processes.ts";
-import { readSupervision } from "../node/supervisor.ts";
+import { readSupervision, supervisedProcesses } from "../node/supervisor.ts";
 import { formatBoxTable } from "../output/box-table.ts";
 import { toJson, wantsJson } from "../output/json.ts";
 
@@ -27,7 +27,8 @@ export async function run(call: Call): Promise<number> {
   const { out } = call.world;
   const supervision = readSupervision();
   const supervisor = supervision?.pid;
-  const isAlone = supervisor !== undefined && !processes.some(({ pid }) => pid === supervisor);
+  const supervised = supervision === undefined ? undefined : supervisedProcesses(supervision, processes);
+  const isAlone = supervised?.isVisible === true && supervised.find(supervision?.pid ?? 0) === undefined;
   const answers = { 4: await sessionsOf(4), 6: await sessionsOf(6) };
   if (isJson) {
     const { readSurroundings } = await loadSurroundings();

@@ -3,9 +3,8 @@ import { describe, expect, test } from "bun:test";
 import type { KindName } from "../../model/index.ts";
 import { ids, look, meshOff, only } from "../testing/findings.ts";
 import { healthy, link, node, peer, PODS, pool, resource, session, THREE } from "../testing/healthy.ts";
-import { examine } from "./examine.ts";
-import { clusterFacts, type HostFacts } from "./facts.ts";
-import { printFindings } from "./print.ts";
+import type { HostFacts } from "./facts.ts";
+import { printExamination } from "./print.ts";
 
 test("a cluster that is fine has no findings", () => {
   expect(look([PODS, ...THREE], healthy)).toEqual([]);
@@ -153,14 +152,14 @@ describe("pools", () => {
 test("errors come before warnings, and the text says what, why, how we know and what cures it", () => {
   const found = look([PODS, meshOff, ...THREE, peer("b", { peerSelector: "has(reflector)" })]);
   expect(found.map(({ severity }) => severity)).toEqual(["error", "warning"]);
-  const text = printFindings(found, "the cluster");
-  expect(text).toMatch(/^ERROR: .*\n {2}why {7}.*\n {2}evidence {2}.*\n {12}.*\n {2}fix {7}/);
-  expect(text).toEndWith("1 error, 1 warning in the cluster.\n");
+  const text = printExamination({ findings: found, notChecked: [] }, { source: "the datastore", nodes: ["n1"] });
+  expect(text).toMatch(/^Examined: .*\n\nERROR: .*\n {2}why {7}.*\n {2}evidence {2}.*\n {12}.*\n {2}fix {7}/);
+  expect(text).toEndWith("\n1 error, 1 warning.\n");
 });
 
 describe("policies that agents do not use as they are written", () => {
   const found = (kind: KindName, spec: object) =>
-    examine(clusterFacts([...THREE, PODS, resource(kind, "x", spec)])).filter(({ id }) => id === "not-used");
+    look([...THREE, PODS, resource(kind, "x", spec)]).filter(({ id }) => id === "not-used");
   test("a good one is no finding", () =>
     expect(found("GlobalNetworkPolicy", { selector: "all()", ingress: [{ action: "Deny" }] })).toEqual([]));
   test("a part that makes no sense is a warning, with every part and the cure", () =>
@@ -171,19 +170,40 @@ describe("policies that agents do not use as they are written", () => {
         id: "not-used",
         severity: "warning",
         object: "GlobalNetworkPolicy(x)",
-        problem: "agents do not use it as it is written",
-        cause: "2 parts of it make no sense",
+        problem: "GlobalNetworkPolicy x is not enforced as it is written",
+        cause: "2 parts of it are invalid; Felix ignores or replaces them so that no more traffic is allowed",
         evidence: [
           "spec.ingress[0].action: want Allow, Deny, Log or Pass: counts as Deny",
           "spec.ingress[1].protocol: want a protocol's name or a number from 1 to 255: rule left out",
         ],
-        fix: "calicoctl get globalnetworkpolicy x -o yaml, correct it, and calicoctl apply: that refuses what makes no sense",
+        fix: "calicoctl get globalnetworkpolicy x -o yaml, correct it, and calicoctl apply, which rejects invalid values",
       },
     ]));
   test("one that is not enforced at all is an error", () =>
     expect(found("GlobalNetworkPolicy", { selector: "a = b" })).toMatchObject([
-      { severity: "error", problem: "no agent uses it: nothing of it is enforced" },
+      { severity: "error", problem: "GlobalNetworkPolicy x is invalid: nothing of it is enforced" },
     ]));
+  test("Kubernetes policies and staged policies too", () => {
+    const nodes = {
+      tier: "Admin",
+      priority: 1,
+      subject: { namespaces: {} },
+      egress: [{ action: "Accept", to: [{ nodes: {} }] }],
+    };
+    expect(found("KubernetesClusterNetworkPolicy", nodes)).toMatchObject([
+      {
+        severity: "warning",
+        problem: "Kubernetes ClusterNetworkPolicy x is not enforced as it is written",
+        evidence: [expect.stringContaining("rule left out")],
+        fix: expect.stringContaining("kubectl edit clusternetworkpolicy x"),
+      },
+    ]);
+    const ports = { podSelector: {}, ingress: [{ ports: [{ protocol: "GRE", port: 1 }] }] };
+    expect(found("KubernetesNetworkPolicy", ports)).toMatchObject([{ severity: "warning" }]);
+    expect(found("StagedGlobalNetworkPolicy", { ingress: [{ action: "deny" }] })).toMatchObject([
+      { severity: "warning" },
+    ]);
+  });
   test("sets and host endpoints too", () => {
     expect(found("GlobalNetworkSet", { nets: ["10.0.0.0/8", "10.0.0/8"] })).toMatchObject([{ severity: "warning" }]);
     expect(found("HostEndpoint", { node: "n1", interfaceName: "eth+" })).toMatchObject([{ severity: "error" }]);

@@ -1,75 +1,121 @@
-// All findings, the worst first.
-import { type ClusterFacts, type HostFacts } from "./facts.ts";
+// Runs all checks. Each check runs by itself: one that fails is reported and does not end the others.
+import type { ClusterFacts, HostFacts, LocalNode } from "./facts.ts";
 import type { Finding } from "./finding.ts";
-import { fullConntrack, fullNeighbourTable, missingFeatures, mixedBackends, sysctlFaults } from "./host-kernel.ts";
-import { mtuFaults, noPodGateway, partsDown, sessionsDown } from "./host-network.ts";
-import { refusedByKernel } from "./host-refused.ts";
-import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterface } from "./node-addresses.ts";
-import { asMismatches, isolatedNodes, leftOut, matchNothing, shadowedPeers, silentReflectors } from "./peerings.ts";
-import { notUsed } from "./not-used.ts";
-import { planAll, type Plans } from "./plans.ts";
 import { foreignFilters } from "./host-filters.ts";
+import { fullConntrack, fullNeighbourTable, missingFeatures, mixedBackends, sysctlFaults } from "./host-kernel.ts";
+import { linksDown, sessionsOverLink } from "./host-links.ts";
+import { noPodGateway, partsDown, sessionsDown } from "./host-network.ts";
+import { mtuFaults } from "./host-mtu.ts";
+import { refusedByKernel } from "./host-refused.ts";
 import { missingRoutes } from "./host-routes.ts";
+import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterface } from "./node-addresses.ts";
+import { nodeNotInDatastore } from "./node-not-in-datastore.ts";
+import { notUsed } from "./not-used.ts";
+import { asMismatches, isolatedNodes, leftOut, matchNothing, shadowedPeers, silentReflectors } from "./peerings.ts";
+import { planAll, type Plans } from "./plans.ts";
 import { fullPools, nodesWithoutPool, overlappingPools, poolsOnHosts, poolsOnServices, tooFewBlocks } from "./pools.ts";
 
-export function examine(cluster: ClusterFacts, host?: HostFacts): readonly Finding[] {
-  const plans = planAll(cluster);
-  const found = [
-    ...missingAddresses(cluster, host),
-    ...otherInterface(cluster, plans, host),
-    ...duplicateAddresses(cluster),
-    ...duplicateRouterIds(cluster, host),
-    ...asMismatches(cluster),
-    ...isolatedNodes(cluster, plans),
-    ...silentReflectors(cluster, plans),
-    ...shadowedPeers(cluster),
-    ...matchNothing(cluster),
-    ...overlappingPools(cluster),
-    ...poolsOnHosts(cluster, host),
-    ...poolsOnServices(cluster),
-    ...tooFewBlocks(cluster),
-    ...nodesWithoutPool(cluster),
-    ...fullPools(cluster),
-    ...notUsed(cluster),
-  ];
-  found.push(...leftOut(cluster, plans, new Set(found.map(({ object }) => object)), host));
-  if (host !== undefined) found.push(...examineHost(cluster, plans, host, found));
-  return found.sort((a, b) => rank(a) - rank(b));
+/** A check that failed, and why. */
+export interface NotChecked {
+  readonly check: string;
+  readonly reason: string;
 }
 
-function* examineHost(
-  cluster: ClusterFacts,
-  plans: Plans,
-  host: HostFacts,
-  found: readonly Finding[],
-): Generator<Finding> {
-  yield* partsDown(host);
-  yield* sysctlFaults(cluster, host);
-  yield* missingFeatures(cluster, host);
-  yield* refusedByKernel(host);
-  yield* noPodGateway(host);
-  yield* mtuFaults(cluster, host);
-  yield* mixedBackends(host);
-  yield* fullConntrack(host);
-  yield* fullNeighbourTable(host);
-  yield* foreignFilters(cluster, host);
-  yield* missingRoutes(cluster, host);
-  yield* sessionsDown(cluster, plans, host, toldNeighbours(host, found));
+export interface Examination {
+  /** Errors before warnings. */
+  readonly findings: readonly Finding[];
+  readonly notChecked: readonly NotChecked[];
 }
 
-/** Neighbours with whom a session is down for a reason that a finding of its own has. */
-function toldNeighbours(host: HostFacts, found: readonly Finding[]): ReadonlySet<string> {
-  const told = new Set<string>();
-  for (const { id, node, peer, address } of found) {
-    if (node === host.node && peer !== undefined) told.add(peer);
+interface Inputs {
+  readonly cluster: ClusterFacts;
+  readonly plans: Plans;
+  readonly host: HostFacts | undefined;
+  /** Findings of the checks before. */
+  readonly found: readonly Finding[];
+}
+type Check = (inputs: Inputs) => Iterable<Finding>;
+
+/** By what they check, as it is printed after "could not check". */
+const CLUSTER_CHECKS: Readonly<Record<string, Check>> = {
+  "the nodes' addresses": ({ cluster, host }) => missingAddresses(cluster, host),
+  "the source addresses of BGP sessions": ({ cluster, plans, host }) => otherInterface(cluster, plans, host),
+  "duplicate addresses": ({ cluster }) => duplicateAddresses(cluster),
+  "duplicate router IDs": ({ cluster, host }) => duplicateRouterIds(cluster, host),
+  "AS numbers": ({ cluster }) => asMismatches(cluster),
+  "nodes without a BGP session": ({ cluster, plans }) => isolatedNodes(cluster, plans),
+  "route reflectors": ({ cluster, plans }) => silentReflectors(cluster, plans),
+  "BGPPeers for the same address": ({ cluster }) => shadowedPeers(cluster),
+  "selectors of BGPPeers": ({ cluster }) => matchNothing(cluster),
+  "overlapping pools": ({ cluster }) => overlappingPools(cluster),
+  "pools that contain node addresses": ({ cluster, host }) => poolsOnHosts(cluster, host),
+  "pools that contain service addresses": ({ cluster }) => poolsOnServices(cluster),
+  "the number of blocks": ({ cluster }) => tooFewBlocks(cluster),
+  "nodes without a pool": ({ cluster }) => nodesWithoutPool(cluster),
+  "full pools": ({ cluster }) => fullPools(cluster),
+  "invalid policies, sets and host endpoints": ({ cluster }) => notUsed(cluster),
+  "objects that BGP ignores": ({ cluster, plans, host, found }) =>
+    leftOut(cluster, plans, new Set(found.map(({ object }) => object)), host),
+};
+
+const HOST_CHECKS: Readonly<Record<string, (host: HostFacts, inputs: Inputs) => Iterable<Finding>>> = {
+  "the processes of calico-node": (host) => partsDown(host),
+  "network interfaces": (host, { cluster }) => linksDown(cluster, host),
+  sysctls: (host, { cluster }) => sysctlFaults(cluster, host),
+  "kernel modules": (host, { cluster }) => missingFeatures(cluster, host),
+  "rules that the kernel rejects": (host) => refusedByKernel(host),
+  "the pods' gateway": (host) => noPodGateway(host),
+  MTUs: (host, { cluster }) => mtuFaults(cluster, host),
+  "iptables backends": (host) => mixedBackends(host),
+  "connection tracking": (host) => fullConntrack(host),
+  "the neighbour table": (host) => fullNeighbourTable(host),
+  "packet filters of other programs": (host, { cluster }) => foreignFilters(cluster, host),
+  "routes to blocks": (host, { cluster }) => missingRoutes(cluster, host),
+  "BGP sessions": (host, { cluster, plans, found }) =>
+    sessionsDown(cluster, plans, host, explainedNeighbours(cluster, host, found)),
+};
+
+/** @param local the node that this host is, where the datastore has no such Node */
+export function examine(cluster: ClusterFacts, host?: HostFacts, local?: LocalNode): Examination {
+  const found: Finding[] = [];
+  const notChecked: NotChecked[] = [];
+  const run = (check: string, find: () => Iterable<Finding>) => {
+    try {
+      for (const finding of find()) found.push(finding);
+    } catch (error) {
+      notChecked.push({ check, reason: error instanceof Error ? error.message : String(error) });
+    }
+  };
+  let plans: Plans | undefined;
+  const inputs: Inputs = {
+    cluster,
+    host,
+    found,
+    get plans() {
+      return (plans ??= planAll(cluster));
+    },
+  };
+  if (local !== undefined) run("whether this host is a node", () => [nodeNotInDatastore(cluster, local)]);
+  for (const [check, find] of Object.entries(CLUSTER_CHECKS)) run(check, () => find(inputs));
+  if (host !== undefined) for (const [check, find] of Object.entries(HOST_CHECKS)) run(check, () => find(host, inputs));
+  return { findings: found.sort((a, b) => rank(a) - rank(b)), notChecked };
+}
+
+/** Neighbours with whom a session is down for a reason that another finding names. */
+function explainedNeighbours(cluster: ClusterFacts, host: HostFacts, found: readonly Finding[]): ReadonlySet<string> {
+  const explained = new Set<string>();
+  for (const { id, node, peer, address, interface: nic } of found) {
+    if (node === host.node && peer !== undefined) explained.add(peer);
+    if (id === "link-down" && nic !== undefined)
+      for (const neighbor of sessionsOverLink(cluster, host, nic)) explained.add(neighbor);
     if (id !== "address-not-on-host" || address === undefined) continue;
-    // Without its own address this host speaks with nobody; another one's is nobody's.
-    if (node !== host.node) told.add(address);
+    // Without its own address this host has no session at all; another node's missing address ends only that session.
+    if (node !== host.node) explained.add(address);
     else
       for (const { neighbor } of host.birds[address.includes(":") ? 6 : 4]?.sessions ?? [])
-        if (neighbor !== undefined) told.add(neighbor);
+        if (neighbor !== undefined) explained.add(neighbor);
   }
-  return told;
+  return explained;
 }
 
 const rank = ({ severity }: Finding): number => (severity === "error" ? 0 : 1);

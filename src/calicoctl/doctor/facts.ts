@@ -8,6 +8,7 @@ import {
   type Problem,
   type SessionSurroundings,
 } from "../../bgp/index.ts";
+import type { RouteType } from "../../kernel/index.ts";
 import {
   type Cidr,
   type IpAddress,
@@ -96,7 +97,9 @@ export interface ClusterFacts {
 export interface HostLink {
   readonly name: string;
   readonly mtu: number;
+  /** Administratively up. */
   readonly isUp: boolean;
+  readonly hasCarrier: boolean;
   readonly networks: readonly IpNetwork[];
 }
 
@@ -106,10 +109,18 @@ export interface RuleCount {
   readonly all: number;
 }
 
-/** The way the kernel would send a packet. */
+/** The kernel's best route to a block. */
 export interface KernelRoute {
-  readonly type: string;
+  readonly type: RouteType;
   readonly destination: Cidr;
+}
+
+/** The node that this host is, as its files and processes say. */
+export interface LocalNode {
+  readonly name: string;
+  /** Felix runs on this host. */
+  readonly hasAgent: boolean;
+  readonly evidence: readonly string[];
 }
 
 export interface NeighbourTable {
@@ -129,7 +140,10 @@ export interface HostPart {
   readonly fix?: string;
 }
 
-/** The host we run on, which is a node. What could not be read is undefined, and nothing is concluded from it. */
+/**
+ * The host we run on, which is a node. A value that does not exist here, or that only root may read, is undefined, and
+ * nothing is concluded from it. A value whose reading failed throws the error, so that the checks that need it fail.
+ */
 export interface HostFacts {
   readonly node: string;
   readonly links: readonly HostLink[];
@@ -137,7 +151,7 @@ export interface HostFacts {
   readonly hasModule: (name: string) => boolean;
   /** Whether a route leads to the address pods know as their gateway. */
   readonly routesToPodGateway: boolean | undefined;
-  /** The way into other nodes' blocks, undefined where there is none; blocks that were not looked up are missing. */
+  /** The best routes to other nodes' blocks, undefined where there is none; blocks that were not looked up are missing. */
   readonly blockRoutes: ReadonlyMap<Cidr, KernelRoute | undefined>;
   /** MTU of the way to other nodes, by their names. */
   readonly pathMtu: ReadonlyMap<string, number>;
@@ -170,11 +184,48 @@ export const CLUSTER_KINDS = [
   ...JUDGED_KINDS,
 ] as const satisfies readonly KindName[];
 
-/** From resources as they are stored: one that makes no sense is among the state's problems, the rest stands. */
+/** What could not be read from the datastore: a kind of resources, the block affinities, or how full the pools are. */
+export type Unreadable = ReadonlyMap<KindName | "blocks" | "fill", Error>;
+
+/** Facts without which the checks that use them cannot conclude anything, and what they are made from. */
+const SOURCES: Readonly<Partial<Record<keyof ClusterFacts, readonly (KindName | "blocks" | "fill")[]>>> = {
+  bgp: ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"],
+  withoutMesh: ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"],
+  nodes: ["Node"],
+  peerSpecs: ["BGPPeer"],
+  pools: ["IPPool"],
+  felix: ["FelixConfiguration"],
+  strictAffinity: ["IPAMConfiguration"],
+  blocks: ["blocks"],
+  fill: ["fill"],
+};
+
+/**
+ * From resources as they are stored. An invalid one is among the state's problems, the others are used. Facts whose
+ * source could not be read throw the reason when they are used, so that only the checks that need them fail.
+ */
 export function clusterFacts(
   resources: readonly Resource[],
   blocks: readonly StoredBlock[] = [],
   fill: ClusterFacts["fill"] = new Map(),
+  unreadable: Unreadable = new Map(),
+): ClusterFacts {
+  const facts = factsOf(resources, blocks, fill);
+  for (const [name, sources] of Object.entries(SOURCES)) {
+    const error = sources.map((source) => unreadable.get(source)).find((each) => each !== undefined);
+    if (error !== undefined) Object.defineProperty(facts, name, { get: () => raise(error) });
+  }
+  return facts;
+}
+
+function raise(error: Error): never {
+  throw error;
+}
+
+function factsOf(
+  resources: readonly Resource[],
+  blocks: readonly StoredBlock[],
+  fill: ClusterFacts["fill"],
 ): ClusterFacts {
   const collector = new BgpCollector();
   for (const resource of resources) collector.setResource(resource.metadata.name, resource, resource.kind);

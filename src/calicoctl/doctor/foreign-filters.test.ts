@@ -11,7 +11,9 @@ const nft = (lines: string, family: FilterChain["family"] = "inet", table = "fw"
 const chain = (name: string, hook: string, policy: string, ...rules: string[]) =>
   `\tchain ${name} {\n\t\ttype filter hook ${hook} priority filter; policy ${policy};\n${rules.map((rule) => `\t\t${rule}\n`).join("")}\t}`;
 const told = (filters: readonly FilterChain[], more: Partial<HostFacts> = {}, resources = [PODS, ...THREE]) =>
-  examine(clusterFacts(resources), { ...healthy, ...more, filters }).filter(({ id }) => id === "foreign-filter");
+  examine(clusterFacts(resources), { ...healthy, ...more, filters }).findings.filter(
+    ({ id }) => id === "foreign-filter",
+  );
 const sessions = (state: string): Partial<HostFacts> => ({
   birds: {
     4: {

@@ -1,86 +1,8 @@
-// Whether packets fit their way, pods find their gateway, sessions are up and the node's parts run.
+// Whether pods find their gateway, sessions are up and the node's parts run.
 import { asMismatch, type BirdSession, sessionCause } from "../../bgp/index.ts";
-import type { ClusterFacts, HostFacts, HostLink } from "./facts.ts";
-import { type Finding, listed, patch } from "./finding.ts";
+import type { ClusterFacts, HostFacts } from "./facts.ts";
+import { type Finding, patch } from "./finding.ts";
 import { nodesByAddress, type Plans } from "./plans.ts";
-
-/** What each tunnel adds to a packet, and the settings that say how large one may be. */
-const TUNNELS = {
-  "vxlan.calico": { overhead: 50, setting: "vxlanMTU", pool: "vxlan" },
-  "vxlan-v6.calico": { overhead: 70, setting: "vxlanMTUV6", pool: "vxlan" },
-  tunl0: { overhead: 20, setting: "ipipMTU", pool: "ipip" },
-  "wireguard.cali": { overhead: 60, setting: "wireguardMTU", pool: undefined },
-  "wg-v6.cali": { overhead: 80, setting: "wireguardMTUV6", pool: undefined },
-} as const;
-
-export function* mtuFaults(cluster: ClusterFacts, host: HostFacts): Generator<Finding> {
-  const path = smallestPath(cluster, host);
-  if (path === undefined) return;
-  let forPods = path.mtu;
-  let because = `${path.mtu} bytes on the way (${path.where})`;
-  for (const link of host.links) {
-    const tunnel = Object.hasOwn(TUNNELS, link.name) ? TUNNELS[link.name as keyof typeof TUNNELS] : undefined;
-    if (tunnel === undefined || !link.isUp || !isUsed(cluster, tunnel.pool)) continue;
-    const most = path.mtu - tunnel.overhead;
-    if (most < forPods) {
-      forPods = most;
-      because = `${path.mtu} on the way (${path.where}) less ${tunnel.overhead} of ${link.name}`;
-    }
-    if (link.mtu > most)
-      yield mtuFault(host, [link], most, tunnel.setting, [
-        `${link.name} has MTU ${link.mtu}`,
-        `the way to other nodes carries ${path.mtu} (${path.where}), the tunnel adds ${tunnel.overhead}`,
-      ]);
-  }
-  const tooLarge = host.links.filter((link) => link.name.startsWith("cali") && link.isUp && link.mtu > forPods);
-  if (tooLarge.length > 0)
-    yield mtuFault(host, tooLarge, forPods, "mtu", [
-      `${listed(tooLarge.map(({ name, mtu }) => `${name} has MTU ${mtu}`))}`,
-      because,
-    ]);
-}
-
-function mtuFault(
-  host: HostFacts,
-  links: readonly HostLink[],
-  most: number,
-  setting: string,
-  evidence: readonly string[],
-): Finding {
-  const isPods = setting === "mtu";
-  const names = listed(links.map(({ name }) => name));
-  return {
-    id: "mtu",
-    severity: "error",
-    object: `host ${host.node}`,
-    problem: `${names} on ${host.node} ${links.length === 1 ? "takes" : "take"} packets of ${Math.max(...links.map(({ mtu }) => mtu))} bytes, of which the way to other nodes carries ${most}`,
-    cause:
-      "packets that do not fit are dropped, or cut where that is allowed: connections open and then hang at the first large answer",
-    evidence,
-    fix: isPods
-      ? `set mtu ${most} in the CNI configuration (or let it be 0, then /var/lib/calico/mtu counts) and start the pods again`
-      : `set ${setting}: ${most} in FelixConfiguration default, or 0 to let it be found`,
-    node: host.node,
-    interface: links[0]?.name ?? "",
-    setting: isPods ? `mtu: ${most}` : `FelixConfiguration(default) spec.${setting}: ${most}`,
-  };
-}
-
-const isUsed = (cluster: ClusterFacts, pool: "vxlan" | "ipip" | undefined): boolean =>
-  pool === undefined || cluster.pools.some((each) => each[pool]);
-
-/** The link the Node's address is on, or a narrower way to some other node. */
-function smallestPath(cluster: ClusterFacts, host: HostFacts) {
-  const node = cluster.nodes.get(host.node);
-  const own = host.links.find((link) =>
-    link.networks.some(
-      ({ address }) => address === node?.networks[4]?.address || address === node?.networks[6]?.address,
-    ),
-  );
-  const ways = [...host.pathMtu].map(([name, mtu]) => ({ mtu, where: `to node ${name}` }));
-  if (own !== undefined) ways.push({ mtu: own.mtu, where: own.name });
-  return ways.sort((a, b) => a.mtu - b.mtu)[0];
-}
 
 export function* noPodGateway(host: HostFacts): Generator<Finding> {
   if (host.routesToPodGateway !== false) return;

@@ -1,12 +1,14 @@
-// Whether this host's kernel knows a way into the blocks of the other nodes.
-import { cidrContains, ipVersion } from "../../lib/ip.ts";
+// Checks that this host's kernel has routes to the blocks of the other nodes.
+import { isRejecting } from "../../kernel/index.ts";
+import { type Cidr, cidrContains, cidrLength, ipVersion } from "../../lib/ip.ts";
 import type { ClusterFacts, HostFacts, KernelRoute, PoolFacts } from "./facts.ts";
 import { type Finding, listed, patch, plural } from "./finding.ts";
 
 /** One finding for all blocks of a pool that are missing for the same reason. */
 export function* missingRoutes(cluster: ClusterFacts, host: HostFacts): Generator<Finding> {
+  yield* rejectedBlocks(cluster, host);
   const missing = [...host.blockRoutes].flatMap(([cidr, route]) => {
-    if (leadsInto(route)) return [];
+    if (leadsInto(route) || rejects(route, cidr)) return [];
     const pool = cluster.pools.find((each) => cidrContains(each.cidr, cidr));
     const owner = cluster.blocks.find((block) => block.cidr === cidr)?.host;
     const node = cluster.nodes.get(owner ?? "");
@@ -35,6 +37,30 @@ export function* missingRoutes(cluster: ClusterFacts, host: HostFacts): Generato
     };
   }
 }
+
+/** Blocks whose packets a route of the block's own prefix, or a longer one, rejects. It hides any route of Calico's. */
+function* rejectedBlocks(cluster: ClusterFacts, host: HostFacts): Generator<Finding> {
+  for (const [cidr, route] of host.blockRoutes) {
+    const owner = cluster.blocks.find((block) => block.cidr === cidr)?.host;
+    if (route === undefined || owner === undefined || !rejects(route, cidr)) continue;
+    const command = `ip ${ipVersion(cidr) === 4 ? "" : "-6 "}route`;
+    yield {
+      id: "no-route-to-block",
+      severity: "error",
+      object: `host ${host.node}`,
+      problem: `${host.node} rejects packets to ${route.destination} of ${owner}: a route of type ${route.type} comes before any other`,
+      cause: `another program or a person added the route; the kernel prefers it to Calico's route to ${owner}, so that pods here do not reach the pods there`,
+      evidence: [`${command} show ${route.type} ${route.destination}`],
+      fix: `${command} del ${route.type} ${route.destination}`,
+      node: host.node,
+      address: cidr,
+    };
+  }
+}
+
+/** A rejecting route with a shorter prefix than the block's only takes effect where the block's own route is missing. */
+const rejects = (route: KernelRoute | undefined, block: Cidr): boolean =>
+  route !== undefined && isRejecting(route.type) && cidrLength(route.destination) >= cidrLength(block);
 
 /** Peerings that pass routes through filters: the first to suspect. */
 const filtering = ({ peerSpecs }: ClusterFacts): readonly string[] =>

@@ -80,6 +80,70 @@ describe("the host", () => {
     expect(only(look(vxlan, both), "mtu").evidence.join()).toContain("less 50 of vxlan.calico");
   });
 
+  test("an MTU that FelixConfiguration sets is named, not the CNI configuration", () => {
+    const vxlan = [pool("v", "10.65.0.0/16", { vxlanMode: "Always" }), ...THREE];
+    const felix = (name: string, mtu: number) => resource("FelixConfiguration", name, { vxlanMTU: mtu });
+    const links = (tunnel: number, pod?: number) => [
+      ...healthy.links,
+      { ...link("vxlan.calico"), mtu: tunnel },
+      ...(pod === undefined ? [] : [{ ...link("cali1"), mtu: pod }]),
+    ];
+    for (const [tunnel, pod] of [[1450], [1450, 9000], [9000, 9000]] as const) {
+      const found = look([...vxlan, felix("default", 9000)], { ...healthy, links: links(tunnel, pod) });
+      expect(ids(found)).toEqual(["mtu"]);
+      expect(found[0]).toMatchObject({
+        object: "FelixConfiguration(default)",
+        setting: "FelixConfiguration(default) spec.vxlanMTU: 1450",
+        fix: expect.stringContaining(`calicoctl patch felixconfiguration default -p '{"spec":{"vxlanMTU":0}}'`),
+      });
+      expect(found[0]?.problem).toContain("FelixConfiguration.vxlanMTU is 9000");
+    }
+    // The node's own configuration wins, and 0 means detection: then the pod's MTU comes from elsewhere.
+    const detected = [...vxlan, felix("default", 9000), felix("node.n1", 0)];
+    expect(look(detected, { ...healthy, links: links(1450) })).toEqual([]);
+    expect(only(look(detected, { ...healthy, links: links(1450, 9000) }), "mtu").setting).toBe("mtu: 1450");
+    // No pool uses VXLAN: the setting has no effect.
+    expect(look([PODS, ...THREE, felix("default", 9000)], { ...healthy, links: links(1450) })).toEqual([]);
+  });
+
+  test("interfaces to nodes and peers without a carrier; they explain the sessions over them", () => {
+    const rack = resource("BGPPeer", "rack", { peerIP: "10.9.0.254", asNumber: 65001 });
+    const sessions = [session("10.0.0.2", {}), session("10.9.0.254", { kind: "global" })];
+    const birds = { 4: { routerId: "10.0.0.1", sessions }, 6: undefined };
+    const withEth = (eth0: object, eth1: object): HostFacts => ({
+      ...healthy,
+      birds,
+      links: [
+        { ...link("eth0", "10.0.0.1/24"), ...eth0 },
+        { ...link("eth1", "10.9.0.1/24"), ...eth1 },
+        { ...link("docker0", "172.17.0.1/16"), hasCarrier: false },
+      ],
+      surroundings: () => ({ heard: "Hold timer expired" }),
+    });
+    const own = look([...cluster, rack], withEth({ hasCarrier: false }, {}));
+    expect(ids(own)).toEqual(["dual-nic", "link-down"]); // eth1 is another network than the Node's
+    expect(only(own, "link-down")).toMatchObject({
+      severity: "error",
+      problem: "eth0 on n1 has no carrier",
+      interface: "eth0",
+      address: "10.0.0.1",
+    });
+    const down = only(look(cluster, withEth({ isUp: false, hasCarrier: false }, {})), "link-down");
+    expect(down).toMatchObject({ problem: "eth0 on n1 is administratively down", fix: "ip link set eth0 up" });
+    const other = look(
+      [...cluster, resource("BGPPeer", "rack", { peerIP: "10.9.0.254", asNumber: 65001, sourceAddress: "None" })],
+      {
+        ...withEth({}, { hasCarrier: false }),
+        birds: { 4: { routerId: "10.0.0.1", sessions: sessions.slice(1) }, 6: undefined },
+      },
+    );
+    expect(ids(other)).toEqual(["link-down"]);
+    expect(other[0]).toMatchObject({
+      problem: "eth1 on n1 has no carrier",
+      evidence: [expect.any(String), "in its network: 10.9.0.254"],
+    });
+  });
+
   test("the ARP table near its limit, and conntrack", () => {
     const table = (entries: number) => ({
       ...healthy,

@@ -1,5 +1,5 @@
-// Policies, sets and host endpoints that agents do not use as they are written: some part of them makes no sense, and was
-// replaced by what lets nothing more pass. Agents say so in their logs, where nobody looks first.
+// Finds policies, sets and host endpoints of which Felix ignores or replaces an invalid part, so that they allow no more
+// than they were meant to. Felix also logs a warning for each.
 import {
   globalNetworkSetProcessor,
   hostEndpointProcessor,
@@ -15,10 +15,20 @@ import { type Finding, plural } from "./finding.ts";
 export const JUDGED_KINDS = [
   "NetworkPolicy",
   "GlobalNetworkPolicy",
+  "StagedNetworkPolicy",
+  "StagedGlobalNetworkPolicy",
+  "StagedKubernetesNetworkPolicy",
   "NetworkSet",
   "GlobalNetworkSet",
   "HostEndpoint",
 ] as const satisfies readonly KindName[];
+
+/** Kinds of Kubernetes that Felix reads where Kubernetes is the datastore, and their names for kubectl. */
+const KUBECTL_NAMES: ReadonlyMap<KindName, string> = new Map<KindName, string>([
+  ["KubernetesNetworkPolicy", "networkpolicy"],
+  ["KubernetesClusterNetworkPolicy", "clusternetworkpolicy"],
+]);
+export const JUDGED_KUBERNETES_KINDS: readonly KindName[] = [...KUBECTL_NAMES.keys()];
 
 /** A resource, and what is wrong with it. */
 export interface NotUsed {
@@ -31,8 +41,17 @@ export interface NotUsed {
 }
 
 const PROCESSORS: ReadonlyMap<KindName, () => UpdateProcessor> = new Map<KindName, () => UpdateProcessor>([
-  ["NetworkPolicy", () => policyProcessor],
-  ["GlobalNetworkPolicy", () => policyProcessor],
+  ...(
+    [
+      "NetworkPolicy",
+      "GlobalNetworkPolicy",
+      "StagedNetworkPolicy",
+      "StagedGlobalNetworkPolicy",
+      "StagedKubernetesNetworkPolicy",
+      "KubernetesNetworkPolicy",
+      "KubernetesClusterNetworkPolicy",
+    ] as const
+  ).map((kind) => [kind, () => policyProcessor] as const),
   ["NetworkSet", () => networkSetProcessor],
   ["GlobalNetworkSet", globalNetworkSetProcessor],
   ["HostEndpoint", hostEndpointProcessor],
@@ -59,16 +78,29 @@ const MOST_EVIDENCE = 5;
 
 export function* notUsed(cluster: ClusterFacts): Generator<Finding> {
   for (const { kind, name, namespace, problems, isGone } of cluster.notUsed) {
-    const where = namespace === undefined ? "" : ` -n ${namespace}`;
+    const id = `${namespace === undefined ? "" : `${namespace}/`}${name}`;
     const more = problems.length - MOST_EVIDENCE;
     yield {
       id: "not-used",
       severity: isGone ? "error" : "warning",
-      object: `${kind}(${namespace === undefined ? "" : `${namespace}/`}${name})`,
-      problem: isGone ? "no agent uses it: nothing of it is enforced" : "agents do not use it as it is written",
-      cause: `${plural(problems.length, "part")} of it ${problems.length === 1 ? "makes" : "make"} no sense`,
+      object: `${kind}(${id})`,
+      problem: isGone
+        ? `${titleOf(kind)} ${id} is invalid: nothing of it is enforced`
+        : `${titleOf(kind)} ${id} is not enforced as it is written`,
+      cause: `${plural(problems.length, "part")} of it ${problems.length === 1 ? "is" : "are"} invalid; Felix ignores or replaces ${problems.length === 1 ? "it" : "them"} so that no more traffic is allowed`,
       evidence: [...problems.slice(0, MOST_EVIDENCE), ...(more > 0 ? [`and ${more} more`] : [])],
-      fix: `calicoctl get ${kind.toLowerCase()} ${name}${where} -o yaml, correct it, and calicoctl apply: that refuses what makes no sense`,
+      fix: fixFor(kind, name, namespace),
     };
   }
+}
+
+const titleOf = (kind: KindName): string =>
+  KUBECTL_NAMES.has(kind) ? kind.replace("Kubernetes", "Kubernetes ") : kind;
+
+function fixFor(kind: KindName, name: string, namespace: string | undefined): string {
+  const where = namespace === undefined ? "" : ` -n ${namespace}`;
+  const kubectl = KUBECTL_NAMES.get(kind);
+  return kubectl === undefined
+    ? `calicoctl get ${kind.toLowerCase()} ${name}${where} -o yaml, correct it, and calicoctl apply, which rejects invalid values`
+    : `kubectl edit ${kubectl} ${name}${where}: correct these fields, or express them in a way that calico-ts supports`;
 }

@@ -7,7 +7,7 @@ import { examine } from "./examine.ts";
 import { clusterFacts, type HostFacts, type KernelRoute } from "./facts.ts";
 
 const look = (resources: readonly Resource[], id: string, host?: HostFacts) =>
-  examine(clusterFacts(resources), host).filter((each) => each.id === id);
+  examine(clusterFacts(resources), host).findings.filter((each) => each.id === id);
 
 describe("pools", () => {
   test("all pools disabled: no pod gets an address", () => {
@@ -31,7 +31,7 @@ describe("pools", () => {
     const fill = (available: number) =>
       examine(
         clusterFacts([PODS, ...THREE], [], new Map([[parseCidr("10.65.0.0/16"), { capacity: 65536, available }]])),
-      );
+      ).findings;
     expect(fill(0)).toMatchObject([{ id: "pool-full", severity: "error" }]);
     expect(fill(100)).toMatchObject([{ id: "pool-full", severity: "warning" }]);
     expect(fill(6000)).toEqual([]);
@@ -41,7 +41,10 @@ describe("pools", () => {
 describe("routes into other nodes' blocks", () => {
   const block = parseCidr("10.65.7.0/26");
   const affinity = { host: "n2", cidr: block, affinity: { state: "confirmed", deleted: false } } as const;
-  const via = (destination: string, type = "unicast"): KernelRoute => ({ type, destination: parseCidr(destination) });
+  const via = (destination: string, type: KernelRoute["type"] = "unicast"): KernelRoute => ({
+    type,
+    destination: parseCidr(destination),
+  });
   const seen = (route: KernelRoute | undefined, state = "up", spec: object = {}) =>
     examine(clusterFacts([pool("pods", "10.65.0.0/16", spec), ...THREE], [affinity]), {
       ...healthy,
@@ -53,7 +56,21 @@ describe("routes into other nodes' blocks", () => {
         },
         6: undefined,
       },
-    }).filter(({ id }) => id === "no-route-to-block");
+    }).findings.filter(({ id }) => id === "no-route-to-block");
+
+  test("a route that rejects packets is named with the command that deletes it, whatever state the session is in", () => {
+    for (const type of ["blackhole", "prohibit", "unreachable", "throw"] as const)
+      for (const state of ["up", "start"])
+        expect(seen(via("10.65.7.0/26", type), state)).toMatchObject([
+          {
+            severity: "error",
+            problem: expect.stringContaining(`n1 rejects packets to 10.65.7.0/26 of n2: a route of type ${type}`),
+            fix: `ip route del ${type} 10.65.7.0/26`,
+          },
+        ]);
+    // One with a shorter prefix is no fault: it catches packets to blocks that nobody has.
+    expect(seen(via("10.65.0.0/16", "blackhole"), "start")).toEqual([]);
+  });
 
   test("the session is up and the route is not there", () => {
     for (const route of [undefined, via("0.0.0.0/0"), via("10.65.0.0/16", "blackhole")]) {
@@ -94,7 +111,7 @@ test("a filter of a peering is evidence where a route is missing", () => {
         6: undefined,
       },
     },
-  ).find(({ id }) => id === "no-route-to-block");
+  ).findings.find(({ id }) => id === "no-route-to-block");
   expect(found?.evidence).toContain("BGPPeer all passes routes through BGPFilter none");
 });
 
@@ -104,7 +121,7 @@ test("one wrong node address is told once, not again for every session", () => {
     links: [link("eth0", "10.0.0.7/24")],
     birds: { 4: { routerId: "1.1.1.1", sessions: [session("10.0.0.2", {}), session("10.0.0.3", {})] }, 6: undefined },
   };
-  const ids = examine(clusterFacts([PODS, ...THREE]), host).map(({ id }) => id);
+  const ids = examine(clusterFacts([PODS, ...THREE]), host).findings.map(({ id }) => id);
   expect(ids).toEqual(["address-not-on-host"]);
 });
 

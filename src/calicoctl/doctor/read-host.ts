@@ -1,62 +1,114 @@
-// Reads the host we run on. Nothing here changes anything, and what cannot be read is left undefined.
+// Reads the host we run on, and changes nothing. Each value is read by itself: if reading one fails, the checks that use
+// it fail, and the others run.
 import { spawnSync } from "node:child_process";
-import { statSync } from "node:fs";
-import { release } from "node:os";
+import { hostname, release } from "node:os";
 import { BIRD_SOCKETS, bgpSessions, connectBird, parseProtocols, parseStatus } from "../../bgp/index.ts";
-import { NetworkNamespace, openRouteKernel, type RouteKernel, withNamespace } from "../../kernel/index.ts";
-import { cidrAddress, type IpVersion, parseAddress } from "../../lib/ip.ts";
+import {
+  isRejecting,
+  NetworkNamespace,
+  openRouteKernel,
+  RT_TABLE_MAIN,
+  type RouteKernel,
+  withNamespace,
+} from "../../kernel/index.ts";
+import { type Cidr, cidrAddress, cidrContains, cidrLength, type IpVersion, parseAddress } from "../../lib/ip.ts";
 import { readIfThere } from "../../lib/whole-file.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
-import { readSupervision } from "../node/supervisor.ts";
+import type { ClusterFacts, HostFacts, KernelRoute, LocalNode, NeighbourTable, RuleCount } from "./facts.ts";
 import { readRefused } from "./host-refused.ts";
-import type { ClusterFacts, HostFacts, HostPart, NeighbourTable, RuleCount } from "./facts.ts";
 import { type FilterChain, parseLegacySave, parseNftTable } from "./packet-filters.ts";
+import { readParts } from "./read-parts.ts";
 
 const NODENAME_FILE = "/var/lib/calico/nodename";
-/** Felix touches it every ten seconds. */
-const ALIVE_FILE = "/var/run/calico/felix-alive";
-const SILENT_MS = 35_000;
-/** What pods are told is their gateway. */
+/** The gateway that pods are given. */
 const POD_GATEWAY = parseAddress("169.254.1.1");
 const TOOL_TIMEOUT_MS = 10_000;
 
-/** The name of this host's node; undefined where it is none. */
-export function nodeHere(env: Readonly<Record<string, string | undefined>>): string | undefined {
-  return readIfThere(env["CALICO_NODENAME_FILE"] || NODENAME_FILE)?.trim() || undefined;
+/** The node that this host is, from calico-node's nodename file or from a Felix that runs here; undefined if it is none. */
+export function localNode(env: Readonly<Record<string, string | undefined>>): LocalNode | undefined {
+  const file = env["CALICO_NODENAME_FILE"] || NODENAME_FILE;
+  const recorded = readIfThere(file)?.trim() || undefined;
+  const felix = processesHere().find(isFelix);
+  const name = recorded ?? (felix === undefined ? undefined : hostnameOf(felix.pid));
+  if (name === undefined) return undefined;
+  return {
+    name,
+    hasAgent: felix !== undefined,
+    evidence: [
+      ...(recorded === undefined ? [] : [`${file} contains ${recorded}`]),
+      ...(felix === undefined ? [] : [`Felix runs on this host (process ${felix.pid})`]),
+    ],
+  };
+}
+
+/** The host name that a Felix process uses, if its environment sets one. */
+function hostnameOf(pid: number): string {
+  const environment = new Map(
+    (readIfThere(`/proc/${pid}/environ`) ?? "").split("\0").map((line) => {
+      const at = line.indexOf("=");
+      return [line.slice(0, at).toUpperCase(), line.slice(at + 1)] as const;
+    }),
+  );
+  return environment.get("FELIX_FELIXHOSTNAME") || environment.get("NODENAME") || hostname().toLowerCase();
 }
 
 export async function readHost(node: string, cluster: ClusterFacts): Promise<HostFacts> {
   const { readPlanInForce, readSurroundings } = await loadSurroundings();
   using kernel = openRouteKernel();
-  const links = kernel.links.list();
   const tables = toolOutput("nft", ["list", "tables"]);
   const legacy = toolOutput("iptables-legacy-save", []);
+  const birds = { 4: await readBird(4), 6: await readBird(6) };
+  return readEach<HostFacts>({
+    node: () => node,
+    links: () => readLinks(kernel),
+    sysctl: () => (path) => readIfThere(`/proc/sys/${path}`)?.trim(),
+    hasModule: () => moduleFinder(kernelFiles(release())),
+    routesToPodGateway: () => kernel.routes.lookup(POD_GATEWAY) !== undefined,
+    blockRoutes: () => blockRoutes(kernel, node, cluster),
+    pathMtu: () => pathMtus(kernel, node, cluster),
+    iptables: () => ({ legacy: countRules(legacy), nft: countRules(toolOutput("iptables-nft-save", [])) }),
+    hasCalicoNftTable: () => tables?.includes(" calico\n"),
+    filters: () => [...nftFilters(tables ?? ""), ...parseLegacySave("ip", legacy ?? "")],
+    neighbourTable: () => ({ 4: neighbourTable(kernel, 4), 6: neighbourTable(kernel, 6) }),
+    birds: () => birds,
+    surroundings: () => readSurroundings(),
+    planProblems: () => readPlanInForce()?.problems ?? [],
+    refused: () => readRefused(),
+    parts: () =>
+      readParts({
+        answering: new Set([...(birds[4] === undefined ? [] : ["bird"]), ...(birds[6] === undefined ? [] : ["bird6"])]),
+      }),
+  });
+}
+
+/** Reads all values now. One whose reading failed throws the error whenever it is used. */
+function readEach<T extends object>(readers: { readonly [K in keyof T]: () => T[K] }): T {
+  const values = {} as T;
+  for (const name of Object.keys(readers) as (keyof T)[]) {
+    try {
+      Object.defineProperty(values, name, { value: readers[name](), enumerable: true });
+    } catch (error) {
+      Object.defineProperty(values, name, {
+        get: () => {
+          throw error;
+        },
+      });
+    }
+  }
+  return values;
+}
+
+function readLinks(kernel: RouteKernel): HostFacts["links"] {
   const addresses = Map.groupBy(kernel.addresses.list(), ({ link }) => link);
-  return {
-    node,
-    links: links.map(({ name, index, mtu, isUp }) => ({
-      name,
-      mtu,
-      isUp,
-      networks: (addresses.get(index) ?? []).map(({ address, length }) => ({ address, length })),
-    })),
-    sysctl: (path) => readIfThere(`/proc/sys/${path}`)?.trim(),
-    hasModule: moduleFinder(kernelFiles(release())),
-    routesToPodGateway: kernel.routes.lookup(POD_GATEWAY) !== undefined,
-    blockRoutes: blockRoutes(kernel, node, cluster),
-    pathMtu: pathMtus(kernel, node, cluster),
-    iptables: { legacy: countRules(legacy), nft: countRules(toolOutput("iptables-nft-save", [])) },
-    hasCalicoNftTable: tables?.includes(" calico\n"),
-    filters: [...nftFilters(tables ?? ""), ...parseLegacySave("ip", legacy ?? "")],
-    neighbourTable: { 4: neighbourTable(kernel, 4), 6: neighbourTable(kernel, 6) },
-    birds: { 4: await readBird(4), 6: await readBird(6) },
-    surroundings: readSurroundings(),
-    planProblems: readPlanInForce()?.problems ?? [],
-    refused: readRefused(),
-    parts: readParts(),
-  };
+  return kernel.links.list().map(({ name, index, mtu, isUp, isRunning }) => ({
+    name,
+    mtu,
+    isUp,
+    hasCarrier: isRunning,
+    networks: (addresses.get(index) ?? []).map(({ address, length }) => ({ address, length })),
+  }));
 }
 
 /** More are not needed to see that some are missing. */
@@ -64,7 +116,25 @@ const MOST_BLOCKS = 5000;
 
 function blockRoutes(kernel: RouteKernel, node: string, { blocks }: ClusterFacts): HostFacts["blockRoutes"] {
   const others = blocks.filter(({ host }) => host !== node).slice(0, MOST_BLOCKS);
-  return new Map(others.map(({ cidr }) => [cidr, kernel.routes.lookup(cidrAddress(cidr))]));
+  let rejecting: readonly KernelRoute[] | undefined;
+  return new Map(
+    others.map(({ cidr }) => {
+      const route = kernel.routes.lookup(cidrAddress(cidr));
+      return [cidr, route ?? longestMatch((rejecting ??= rejectingRoutes(kernel)), cidr)];
+    }),
+  );
+}
+
+/** Routes that reject packets, which a lookup does not return. Those of BIRD and Felix for the host's own blocks are among them. */
+const rejectingRoutes = (kernel: RouteKernel): readonly KernelRoute[] =>
+  ([4, 6] as const).flatMap((version) =>
+    kernel.routes.list({ version, table: RT_TABLE_MAIN }).filter(({ type }) => isRejecting(type)),
+  );
+
+function longestMatch(routes: readonly KernelRoute[], block: Cidr): KernelRoute | undefined {
+  return routes
+    .filter(({ destination }) => cidrContains(destination, cidrAddress(block)))
+    .sort((a, b) => cidrLength(b.destination) - cidrLength(a.destination))[0];
 }
 
 function pathMtus(kernel: RouteKernel, node: string, cluster: ClusterFacts): ReadonlyMap<string, number> {
@@ -151,71 +221,5 @@ async function readBird(version: IpVersion): Promise<HostFacts["birds"][IpVersio
     };
   } catch {
     return undefined; // its absence is told by the supervisor's file
-  }
-}
-
-function readParts(): readonly HostPart[] {
-  const supervision = readSupervision();
-  const here = processesHere();
-  if (supervision === undefined) {
-    // Somebody else's supervision: at least Felix must be there.
-    const felix = here.find(isFelix);
-    if (felix !== undefined) return [partOf("felix", felix.pid, "it is running")];
-    return [{ name: "felix", isRunning: false, detail: "no process of that name is there" }];
-  }
-  const { pid, children } = supervision;
-  const alive = new Set(here.map((each) => each.pid));
-  if (!alive.has(pid))
-    return [
-      {
-        name: "calico-node",
-        isRunning: false,
-        detail: `its process ${pid} has ended; nothing supervises the rest, which works on as it is`,
-        fix: "start it again (systemctl start calico-node, or the pod); its last lines in /var/log/calico or `journalctl -u calico-node` say why it ended",
-      },
-    ];
-  const own = partOf("calico-node", pid, "it is running");
-  return [
-    ...(own.isRunning ? [] : [own]),
-    ...children.map(({ name, state, pid: child, lastExit }): HostPart => {
-      if (state === "running" && child !== undefined && alive.has(child)) return partOf(name, child, `it is ${state}`);
-      if (lastExit?.error !== undefined)
-        return { name, isRunning: false, detail: `it cannot be started: ${lastExit.error}` };
-      const detail =
-        lastExit === undefined
-          ? `it is ${state}`
-          : `it is ${state}, and ended last with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`;
-      return { name, isRunning: false, detail };
-    }),
-  ];
-}
-
-/** A process that is there: unless it was stopped, or says nothing any more. */
-function partOf(name: string, pid: number, detail: string): HostPart {
-  const state = /\) (\S)/.exec(readIfThere(`/proc/${pid}/stat`) ?? "")?.[1];
-  if (state === "T" || state === "t")
-    return {
-      name,
-      isRunning: false,
-      isStuck: true,
-      detail: `its process ${pid} is stopped (${state === "T" ? "SIGSTOP" : "by a debugger"}): what is in the kernel stays, nothing new gets there`,
-      fix: `kill -CONT ${pid}, or restart calico-node`,
-    };
-  const silentMs = name === "felix" ? silence() : undefined;
-  if (silentMs === undefined || silentMs < SILENT_MS) return { name, isRunning: true, detail };
-  return {
-    name,
-    isRunning: false,
-    isStuck: true,
-    detail: `its process ${pid} is there and has given no sign of life for ${Math.round(silentMs / 1000)} s: it hangs, or the machine gives it no time`,
-    fix: `calicoctl node diags keeps what is to be seen; then restart calico-node`,
-  };
-}
-
-function silence(): number | undefined {
-  try {
-    return Date.now() - statSync(ALIVE_FILE).mtimeMs;
-  } catch {
-    return undefined; // it has not begun, or writes its files elsewhere
   }
 }

@@ -13,9 +13,9 @@ export const doctorCommand: Command = {
     CONFIG,
   ],
   words: { least: 0, most: 0 },
-  details: `It reads the datastore and, on a node, the host; it changes nothing. As root it sees more of the host: packet
-filter rules and BIRD's sessions.
+  details: `It reads the datastore and, on a node, the host on which it runs; it changes nothing. Examining the host needs
+root. The first line names the hosts that were examined.
 
-Exit code: 0 nothing found, 3 something found, 1 could not look, 2 wrong usage.`,
+Exit code: 0 nothing found, 3 something found, 1 some or all checks could not run, 2 wrong usage.`,
   load: () => import("../commands/doctor.ts"),
 };

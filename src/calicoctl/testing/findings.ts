@@ -7,8 +7,12 @@ import type { Finding } from "../doctor/finding.ts";
 import { resource } from "./healthy.ts";
 
 export const meshOff = resource("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false });
-export const look = (resources: readonly Resource[], host?: HostFacts, blocks: readonly StoredBlock[] = []) =>
-  examine(clusterFacts(resources, blocks), host);
+/** The findings; every check must be able to run. */
+export function look(resources: readonly Resource[], host?: HostFacts, blocks: readonly StoredBlock[] = []) {
+  const { findings, notChecked } = examine(clusterFacts(resources, blocks), host);
+  expect(notChecked).toEqual([]);
+  return findings;
+}
 export const ids = (findings: readonly Finding[]) => findings.map(({ id }) => id);
 /** The one finding of that id; every finding must be complete. */
 export function only(findings: readonly Finding[], id: string): Finding {

@@ -27,6 +27,7 @@ export const link = (name: string, ...networks: string[]): HostLink => ({
   name,
   mtu: 1500,
   isUp: true,
+  hasCarrier: true,
   networks: networks.map(parseNetwork),
 });
 export const healthy: HostFacts = {

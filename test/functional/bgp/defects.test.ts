@@ -64,7 +64,7 @@ test("two BGPPeers for one address: the same one wins in whatever order they arr
     expect([reported(made, "BGPPeer(b)"), reported(made, "BGPPeer(c)")]).toEqual([1, 1]);
     isTaken(made);
   }
-  const found = examine(clusterFacts([node("n1", "10.0.0.1/24"), pool, ...peers]));
+  const { findings: found } = examine(clusterFacts([node("n1", "10.0.0.1/24"), pool, ...peers]));
   expect(found.map(({ id, object }) => `${id} ${object}`)).toEqual([
     "two-peers-one-address BGPPeer(b)",
     "two-peers-one-address BGPPeer(c)",

@@ -1,7 +1,9 @@
 // Faults made on purpose on a host of a lab: doctor tells each one's cause, and nothing once it is mended.
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
 import type { Finding } from "../../../src/calicoctl/doctor/finding.ts";
 import { down } from "../../../src/lab/down.ts";
+import { breakLab, healLab } from "../../../src/lab/faults.ts";
 import type { Lab } from "../../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
 import { datastoreEnvironment, rolePath } from "../../../src/lab/programs.ts";
@@ -43,7 +45,22 @@ const felix = (): string => {
 const patch = (spec: object) =>
   run(rolePath("calicoctl"), "patch", "ippool", "default-ipv4-ippool", "-p", JSON.stringify({ spec }));
 
-const FAULTS: readonly { name: string; id: string; says: RegExp; make: () => void; mend: () => void }[] = [
+/** The block of node2's pods, as BIRD wrote its route on node1. */
+const blockOfNode2 = (): string => {
+  const [block] = run("ip", "route", "show", "proto", "bird").split(/\s/);
+  if (block === undefined || block === "") throw new Error("node1 has no route by BIRD");
+  return block;
+};
+let block = "";
+let defaultRoute: readonly string[] = [];
+
+const FAULTS: readonly {
+  name: string;
+  id: string;
+  says: RegExp;
+  make: () => void;
+  mend: () => unknown;
+}[] = [
   {
     name: "a foreign table drops what is forwarded",
     id: "foreign-filter",
@@ -84,6 +101,36 @@ const FAULTS: readonly { name: string; id: string; says: RegExp; make: () => voi
     make: () => patch({ disableBGPExport: true }),
     mend: () => patch({ disableBGPExport: false }),
   },
+  ...(["blackhole", "prohibit", "unreachable", "throw"] as const).map((type) => ({
+    name: `a ${type} route hides the block of another node`,
+    id: "no-route-to-block",
+    says: new RegExp(`node1 rejects packets to 10\\.65\\..*/26 of node2: a route of type ${type}`),
+    make: () => {
+      block = blockOfNode2();
+      run("ip", "route", "add", type, block);
+    },
+    mend: () => run("ip", "route", "del", type, block),
+  })),
+  {
+    name: "the plug of eth0 is pulled",
+    id: "link-down",
+    says: /eth0 on node1 has no carrier/,
+    make: () => breakLab(lab, ["link", "node1"]),
+    mend: () => healLab(lab),
+  },
+  {
+    name: "eth0 is administratively down",
+    id: "link-down",
+    says: /eth0 on node1 is administratively down/,
+    make: () => {
+      defaultRoute = run("ip", "route", "show", "default").trim().split(/\s+/);
+      run("ip", "link", "set", "eth0", "down"); // and its routes go
+    },
+    mend: () => {
+      run("ip", "link", "set", "eth0", "up");
+      run("ip", "route", "add", ...defaultRoute);
+    },
+  },
   {
     name: "the agent is stopped",
     id: "part-not-running",
@@ -104,7 +151,25 @@ for (const { name, id, says, make, mend } of FAULTS)
       const found = await eventually(() => doctor().find((each) => each.id === id));
       expect(found.problem).toMatch(says);
     } finally {
-      mend();
+      await mend();
     }
-    await eventually(() => doctor().length === 0);
+    await eventually(() => doctor().length === 0, 30_000, "no findings after the fault is gone");
   }, 60_000);
+
+test("a Node that was deleted: the agent warns, its readiness page shows it, and doctor names it", async () => {
+  run(rolePath("calicoctl"), "delete", "node", "node1");
+  const found = await eventually(() => doctor().find(({ id }) => id === "node-not-in-datastore"));
+  expect(found).toMatchObject({ severity: "error", node: "node1" });
+  expect(found.problem).toBe("this host is node node1, but the datastore has no Node node1");
+  const page = await eventually(() => {
+    // Felix restarts, because its settings for this node are deleted with the Node: then nobody answers.
+    const { stdout } = lab.host("node1").run(["curl", "-s", "-w", "%{http_code}", "http://127.0.0.1:9099/readiness"]);
+    return stdout.includes("Node node1 is not in the datastore") && stdout.endsWith("200") && stdout;
+  });
+  expect(page).toMatch(/^\| Node .*\| - +\| - +\| Node node1 is not in the datastore +\|$/m);
+  const log = readFileSync(lab.folder.log("node1-calico-node"), "utf8");
+  expect(log).toMatch(/WARN.*the datastore has no Node for this host/);
+  expect(run(rolePath("calicoctl"), "doctor")).toContain(
+    "Examined: the datastore (1 node). Not examined: this host (the datastore has no Node node1), host node2.",
+  );
+}, 60_000);
