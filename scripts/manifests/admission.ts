@@ -1,7 +1,7 @@
 // What the definitions of our resources cannot say by their schema, said to the API server itself, so that it holds for
 // kubectl too: built-in tiers stay. Needs Kubernetes 1.30, which has these rules for all.
 // https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
-import { BUILT_IN_TIERS } from "../../src/model/index.ts";
+import { BUILT_IN_TIERS, TIER_LABEL } from "../../src/model/index.ts";
 import type { KubernetesObject } from "./objects.ts";
 
 const API = "admissionregistration.k8s.io/v1";
@@ -38,38 +38,67 @@ export function admission(): readonly KubernetesObject[] {
   ];
 }
 
-const DEFAULTS = "calico-policy-defaults";
-const POLICIES = ["networkpolicies", "globalnetworkpolicies", "stagednetworkpolicies", "stagedglobalnetworkpolicies"];
+/** Expressions in CEL. A field that is present and not empty. */
 const has = (field: string): string => `has(object.spec.${field}) && size(object.spec.${field}) > 0`;
+const add = (path: string, value: string): string => `JSONPatch{op: 'add', path: '${path}', value: ${value}}`;
+const unlessSet = (field: string, value: string): string => `${has(field)} ? [] : [${add(`/spec/${field}`, value)}]`;
 
-/** Fills in what calicoctl would: a policy without a tier is in the default one, and has the types of its rules. */
+/**
+ * Defaults that calicoctl sets: tier, the tier's label, and the types that follow from the rules. A staged Kubernetes policy
+ * gets the types that the API server gives a NetworkPolicy.
+ */
 export function policyDefaults(): readonly KubernetesObject[] {
   const types = `${has("egress")} ? (${has("ingress")} ? ['Ingress', 'Egress'] : ['Egress']) : ['Ingress']`;
-  const patch = (field: string, value: string) =>
-    `${has(field)} ? [] : [JSONPatch{op: 'add', path: '/spec/${field}', value: ${value}}]`;
-  const mutation = (expression: string) => ({ patchType: "JSONPatch", jsonPatch: { expression } });
+  const kubernetesTypes = `${has("egress")} ? ['Ingress', 'Egress'] : ['Ingress']`;
+  return [
+    ...defaults(
+      "calico-policy-defaults",
+      ["networkpolicies", "globalnetworkpolicies", "stagednetworkpolicies", "stagedglobalnetworkpolicies"],
+      [unlessSet("tier", "'default'"), tierLabel(), unlessSet("types", types)],
+    ),
+    ...defaults(
+      "calico-staged-kubernetes-policy-defaults",
+      ["stagedkubernetesnetworkpolicies"],
+      [unlessSet("policyTypes", kubernetesTypes)],
+    ),
+  ];
+}
+
+/** The label always equals the tier. `~1` is a slash in a JSON pointer (RFC 6901). */
+function tierLabel(): string {
+  const label = add(
+    `/metadata/labels/${TIER_LABEL.replace("/", "~1")}`,
+    `${has("tier")} ? object.spec.tier : 'default'`,
+  );
+  return `has(object.metadata.labels) ? [${label}] : [${add("/metadata/labels", "{}")}, ${label}]`;
+}
+
+/** A policy that changes new and updated objects, and its binding. Later expressions see the changes of earlier ones. */
+function defaults(
+  policyName: string,
+  resources: readonly string[],
+  expressions: readonly string[],
+): readonly KubernetesObject[] {
   return [
     {
       apiVersion: API,
       kind: "MutatingAdmissionPolicy",
-      metadata: { name: DEFAULTS },
+      metadata: { name: policyName },
       spec: {
         failurePolicy: "Ignore",
         reinvocationPolicy: "Never",
         matchConstraints: {
-          resourceRules: [
-            { apiGroups: GROUPS, apiVersions: ["*"], operations: ["CREATE", "UPDATE"], resources: POLICIES },
-          ],
+          resourceRules: [{ apiGroups: GROUPS, apiVersions: ["*"], operations: ["CREATE", "UPDATE"], resources }],
         },
         matchConditions: [{ name: "has-a-spec", expression: "has(object.spec)" }],
-        mutations: [mutation(patch("tier", "'default'")), mutation(patch("types", types))],
+        mutations: expressions.map((expression) => ({ patchType: "JSONPatch", jsonPatch: { expression } })),
       },
     },
     {
       apiVersion: API,
       kind: "MutatingAdmissionPolicyBinding",
-      metadata: { name: DEFAULTS },
-      spec: { policyName: DEFAULTS },
+      metadata: { name: policyName },
+      spec: { policyName },
     },
   ];
 }

@@ -131,14 +131,17 @@ suite("DM-097 the API server itself keeps the built-in tiers, and lets go of oth
 suite("DM-097 a policy made by kubectl gets tier and types as calicoctl would give them", async () => {
   await admit("policy-defaults.yaml");
   const path = `${CALICO}/globalnetworkpolicies`;
-  const made = async (spec: object): Promise<{ readonly tier?: string; readonly types?: readonly string[] }> => {
+  interface Stored {
+    readonly metadata: { readonly labels?: Readonly<Record<string, string>> };
+    readonly spec: { readonly tier?: string; readonly types?: readonly string[] };
+  }
+  const stored = async (spec: object, labels?: Readonly<Record<string, string>>): Promise<Stored> => {
     await cluster.delete(`${path}/p`);
-    const { spec: stored } = await cluster.put<Applied & { spec: never }>(
-      path,
-      calico("GlobalNetworkPolicy", "p", spec),
-    );
-    return stored;
+    const policy = calico("GlobalNetworkPolicy", "p", spec);
+    const metadata = labels === undefined ? policy.metadata : { ...policy.metadata, labels };
+    return (await cluster.put(path, { ...policy, metadata })) as unknown as Stored;
   };
+  const made = async (spec: object) => (await stored(spec)).spec;
   // The server is busy with the definitions that were applied a moment ago, and learns of the new defaults on the way.
   const notServedYet = (error: unknown) => {
     if (error instanceof KubeStatusError && error.code === 503) return undefined;
@@ -155,8 +158,37 @@ suite("DM-097 a policy made by kubectl gets tier and types as calicoctl would gi
   ];
   for (const [spec, types, tier = "default"] of cases)
     expect({ spec, ...(await made(spec)) }).toMatchObject({ spec, types: [...types], tier });
+  const label = (tier: string) => ({ "projectcalico.org/tier": tier });
+  expect((await stored({})).metadata.labels).toEqual(label("default"));
+  expect((await stored({ tier: "" })).metadata.labels).toEqual(label("default"));
+  expect((await stored({}, { a: "b" })).metadata.labels).toEqual({ a: "b", ...label("default") });
+  expect((await stored({}, label("other"))).metadata.labels).toEqual(label("default"));
+  expect((await stored({ tier: "security", types: ["Egress"] })).metadata.labels).toEqual(label("security"));
   // The same rule as our own client's.
   const { stdout } = await cluster.calicoctl(["get", "globalnetworkpolicy", "p", "-o", "json"]);
   expect(JSON.parse(stdout)).toMatchObject({ spec: { tier: "security", types: ["Egress"] } });
+  await cluster.delete(`${path}/p`);
+}, 60_000);
+
+suite("DM-097 a staged Kubernetes policy made by kubectl gets the types that Kubernetes gives a NetworkPolicy", async () => {
+  await admit("policy-defaults.yaml");
+  const path = `${CALICO}/namespaces/default/stagedkubernetesnetworkpolicies`;
+  const typesOf = async (spec: object): Promise<unknown> => {
+    await cluster.delete(`${path}/p`);
+    const policy = calico("StagedKubernetesNetworkPolicy", "p", { podSelector: {}, ...spec });
+    const made = await cluster.put(path, { ...policy, metadata: { name: "p", namespace: "default" } });
+    expect((made as { metadata: object }).metadata).not.toHaveProperty("labels");
+    return (made as unknown as { spec: { policyTypes?: unknown } }).spec.policyTypes;
+  };
+  await eventually(async () => (await typesOf({})) !== undefined);
+  const rules = [{ ports: [{ port: 80 }] }];
+  for (const [spec, types] of [
+    [{}, ["Ingress"]],
+    [{ ingress: rules }, ["Ingress"]],
+    [{ egress: rules }, ["Ingress", "Egress"]],
+    [{ ingress: rules, egress: rules }, ["Ingress", "Egress"]],
+    [{ egress: rules, policyTypes: ["Egress"] }, ["Egress"]],
+  ] as const)
+    expect({ spec, types: await typesOf(spec) }).toEqual({ spec, types: [...types] });
   await cluster.delete(`${path}/p`);
 }, 60_000);
