@@ -48,8 +48,9 @@ export function planRemoval(options: RemovalOptions): RemovalPlan {
       const status = lstatSync(path, { throwIfNoEntry: false });
       if (status === undefined) continue; // deleted meanwhile
       let isRemoved = true;
-      // A bind mount may have the device of its parent; a subvolume has another one without being in the mount table.
-      if (mountPoints.has(path) || status.dev !== device) {
+      // A bind mount may have the device of its parent; a subvolume has another one without being in the mount table. Only
+      // directories are compared: files on an overlay have the device of the layer they are in.
+      if (mountPoints.has(path) || (status.isDirectory() && status.dev !== device)) {
         kept.push({ path, kind: "mount point", isOnOtherMount: true });
         isRemoved = false;
       } else if (status.isDirectory()) isRemoved = walk(path, device);

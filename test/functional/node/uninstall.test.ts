@@ -173,3 +173,27 @@ test.skipIf(!canRun)("-uninstall keeps every datastore and does not cross mount 
   );
   expect(left).toEqual([]);
 });
+
+test.skipIf(!canRun)(
+  "-uninstall deletes state files on an overlay, where they have another st_dev than their folder",
+  async () => {
+    await using host = await TestHost.create([
+      "mkdir -p /var/log/calico/lower /var/log/calico/upper",
+      "mount -t tmpfs none /var/log/calico/lower",
+      "mount -t tmpfs none /var/log/calico/upper",
+      "mkdir /var/log/calico/upper/data /var/log/calico/upper/work",
+      "mount -t overlay overlay -o lowerdir=/var/log/calico/lower,upperdir=/var/log/calico/upper/data,workdir=/var/log/calico/upper/work /var/lib/calico",
+      "echo node1 > /var/lib/calico/nodename",
+      "mkdir /var/lib/calico/bgp",
+      "echo 1 > /var/lib/calico/bgp/state",
+    ]);
+    const devices = host
+      .run(["stat", "-c", "%d", "/var/lib/calico", "/var/lib/calico/nodename"])
+      .out.trim()
+      .split("\n");
+    expect(devices[0]).not.toBe(devices[1]); // otherwise this test shows nothing
+    const { code, out } = host.run([NODE, "-uninstall"]);
+    expect({ code, kept: keptIn(out) }).toEqual({ code: 0, kept: [] });
+    expect(host.run(["ls", "-A", "/var/lib/calico"]).out).toBe("");
+  },
+);
