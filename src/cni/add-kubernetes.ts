@@ -14,6 +14,7 @@ import { isLauncher } from "./identity.ts";
 import { CALICO_IPAM, ipamAdd, requireAddresses } from "./ipam-delegation.ts";
 import type { Assigned } from "./ipam-plugin.ts";
 import { baseLabels, type PodFacts, podFacts } from "./pod.ts";
+import { waitForPolicy } from "./policy-wait.ts";
 import { cidrText, type CniResult, hostNetwork } from "./result.ts";
 
 export async function addKubernetes(context: CniContext, mtu: number): Promise<CniResult> {
@@ -63,7 +64,9 @@ export async function addKubernetes(context: CniContext, mtu: number): Promise<C
     };
     const plan = { mtu, booking, versions: versionsFor(context, facts), routes, workload };
     const attached = await attach(context, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
-    await finish(context, await booking, draftOf(facts, attached));
+    const booked = await booking;
+    await finish(context, booked, draftOf(facts, attached));
+    await waitForPolicy(context, booked.existing);
     return resultFor(context, { ...attached, mtu });
   });
 }

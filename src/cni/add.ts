@@ -16,6 +16,7 @@ import { ipamAdd, requireAddresses } from "./ipam-delegation.ts";
 import { mesosLabels } from "./mesos-labels.ts";
 import { linkMtu } from "./node-files.ts";
 import { baseLabels } from "./pod.ts";
+import { waitForPolicy } from "./policy-wait.ts";
 import { cidrText, type CniResult } from "./result.ts";
 
 export async function add(context: CniContext): Promise<CniResult> {
@@ -80,6 +81,7 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
       const plan = { mtu, booking, versions: versionsOf(here), routes: defaultRoutes(), workload };
       const attached = await attach(here, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
       await finish(here, await booking, draftOf(attached));
+      await waitForPolicy(here, undefined);
       return resultFor(here, { ...attached, mtu });
     });
   } catch (error) {

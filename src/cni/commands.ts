@@ -10,7 +10,6 @@ import { checkDatastoreReady } from "./gates.ts";
 import { assignAddresses, releaseAddresses } from "./ipam-plugin.ts";
 import { checkNodenameFile } from "./node-files.ts";
 import { gateSignal, refuseOwnNetns } from "./open-context.ts";
-import { waitForPolicy } from "./policy-wait.ts";
 import { renderResult } from "./result.ts";
 import { versionReply } from "./version.ts";
 
@@ -25,9 +24,7 @@ async function runCalico(context: CniContext): Promise<string> {
     case "ADD": {
       checkNodenameFile(conf);
       refuseOwnNetns(context);
-      const result = await add(context);
-      await waitForPolicy(context);
-      return JSON.stringify(renderResult(result, request.cniVersion));
+      return JSON.stringify(renderResult(await add(context), request.cniVersion));
     }
     case "DEL":
       checkNodenameFile(conf);

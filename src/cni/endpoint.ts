@@ -78,6 +78,15 @@ export async function writeEndpoint(
   else await store.update({ ...entry, revision: existing.stored.revision });
 }
 
+/**
+ * The identity under which the endpoint is stored. A workload has one endpoint: it keeps the interface name under which it
+ * was stored first.
+ */
+export function storedIdentity(identity: EndpointIdentity, existing: StoredEndpoint | undefined): EndpointIdentity {
+  const endpoint = existing && parseWorkloadEndpointName(existing.stored.key.name)?.endpoint;
+  return endpoint === undefined ? identity : { ...identity, endpoint };
+}
+
 /** What is stored of an endpoint that is new, or takes the place of one that was found. */
 export function endpointEntry(
   store: Datastore,
@@ -107,9 +116,7 @@ export function endpointEntry(
       node: identity.node,
       containerID: identity.containerId,
       ...(identity.pod === "" ? {} : { pod: identity.pod }),
-      // A pod has one endpoint: another interface name does not make a second one.
-      endpoint:
-        existing === undefined ? identity.endpoint : (parseWorkloadEndpointName(name)?.endpoint ?? identity.endpoint),
+      endpoint: storedIdentity(identity, existing).endpoint,
       ...draft.spec,
     },
   };

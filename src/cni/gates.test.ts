@@ -81,7 +81,7 @@ test("CI-040 ADD waits for the agent's file, only while the agent lives, and onl
     const wait = async (policy_setup_timeout_seconds: number, more = {}): Promise<number> => {
       const start = performance.now();
       const conf = parseNetConf({ name: "n", endpoint_status_dir, policy_setup_timeout_seconds });
-      await waitForPolicy({ conf, identity, log, ...more });
+      await waitForPolicy({ conf, identity, log, ...more }, undefined);
       return performance.now() - start;
     };
     expect(await wait(10)).toBeLessThan(1000); // no agent
@@ -93,6 +93,9 @@ test("CI-040 ADD waits for the agent's file, only while the agent lives, and onl
     const waiting = wait(10);
     writeFileSync(join(endpoint_status_dir, "k8s ns%2Fp eth0"), "{}");
     expect(await waiting).toBeLessThan(2000);
+    const container = wait(10, { identity: { ...identity, orchestrator: "cni", pod: "" } });
+    writeFileSync(join(endpoint_status_dir, "cni ns%2Fc eth0"), "{}");
+    expect(await container).toBeLessThan(2000);
   } finally {
     rmSync(folder, { recursive: true });
   }

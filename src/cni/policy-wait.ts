@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { delay } from "../lib/retry.ts";
 import { endpointStatusFileName } from "../model/index.ts";
 import type { CniContext } from "./context.ts";
+import { type StoredEndpoint, storedIdentity } from "./endpoint.ts";
 import type { EndpointIdentity } from "./identity.ts";
 
 /** Touched by the agent while it runs. */
@@ -13,13 +14,15 @@ const ALIVE_FOR_MS = 30_000;
 const FIRST_LOOK_MS = 2;
 const LONGEST_LOOK_MS = 100;
 
+/** @param existing the endpoint that this ADD found and kept or replaced */
 export async function waitForPolicy(
   context: Pick<CniContext, "conf" | "identity" | "log" | "isAwaited">,
+  existing: StoredEndpoint | undefined,
 ): Promise<void> {
   const { conf, identity, log, isAwaited = () => true } = context;
   const seconds = conf.policySetupTimeoutSeconds;
   if (seconds <= 0 || !isAgentAlive(conf.endpointStatusDir)) return;
-  const file = join(conf.endpointStatusDir, statusFile(identity));
+  const file = join(conf.endpointStatusDir, statusFile(storedIdentity(identity, existing)));
   const end = performance.now() + seconds * 1000;
   for (let wait = FIRST_LOOK_MS; !existsSync(file) && isAwaited(); wait = Math.min(wait * 1.5, LONGEST_LOOK_MS)) {
     if (performance.now() >= end) {
@@ -31,8 +34,8 @@ export async function waitForPolicy(
 }
 
 function statusFile({ orchestrator, namespace, pod, containerId, endpoint }: EndpointIdentity): string {
-  const workload = orchestrator === "k8s" ? `${namespace}/${pod}` : containerId;
-  return endpointStatusFileName({ orchestrator, workload, endpoint });
+  const name = orchestrator === "k8s" ? pod : containerId;
+  return endpointStatusFileName({ orchestrator, workload: `${namespace}/${name}`, endpoint });
 }
 
 function isAgentAlive(statusDir: string): boolean {

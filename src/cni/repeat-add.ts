@@ -9,6 +9,7 @@ import { defaultRoutes } from "./datapath.ts";
 import { isForeign } from "./dataplane-options.ts";
 import { addProfile, type EndpointDraft, type StoredEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError } from "./error.ts";
+import { waitForPolicy } from "./policy-wait.ts";
 import { createProfile, hasProfile } from "./profile.ts";
 import type { CniResult } from "./result.ts";
 
@@ -24,6 +25,7 @@ export async function repeatAdd(context: CniContext, existing: StoredEndpoint, w
   await addProfile(store, existing, conf.name);
   if (conf.policy.type === "" && !(await hasProfile(store, conf.name)))
     await createProfile(store, conf.name, identity.orchestrator, context.now());
+  await waitForPolicy(context, existing);
   const { spec } = existing.endpoint;
   return resultFor(context, {
     hostName: spec.interfaceName ?? "",
