@@ -11,8 +11,8 @@ decline:
     jne pour
     cmp dword ptr [rbp + ASKED], 0
     je unmap
-# What was taken of standard input, and all that still comes, becomes the new standard input. If the service was asked,
-# it is close-on-exec, as no program's is when it starts: the runtime's client then knows and does not ask again.
+# What was taken of standard input, and all that still comes, becomes the new standard input. If the request was sent and
+# not declined, it is close-on-exec, as no program's is when it starts: the runtime then reports a broken connection.
 pour:
     mov rsi, r14
 pour_more:

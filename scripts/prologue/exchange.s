@@ -14,9 +14,7 @@
     test eax, eax
     js decline
     mov byte ptr [rbp + TIMEOUT], SILENCE_SECONDS
-    mov edx, SO_RCVTIMEO
-    call set_timeout
-    inc edx
+    mov edx, SO_SNDTIMEO
     call set_timeout
     mov edi, r12d
     lea rsi, [rbp + ADDRESS]
@@ -64,7 +62,6 @@
     mov byte ptr [rdx + 12], 1  # SCM_RIGHTS
     mov [rdx + 16], eax
 send:
-    mov dword ptr [rbp + ASKED], CLOSE_ON_EXEC
     lea rax, [rbp + PIECE]
     mov [rbp + MESSAGE + 16], rax
     mov byte ptr [rbp + MESSAGE + 24], 1
@@ -82,8 +79,6 @@ send_more:
     syscall
     cmp eax, -EINTR
     je send_more
-    cmp eax, -EAGAIN
-    je silent
     test eax, eax
     jle decline
     add [rbp + PIECE], rax
@@ -94,11 +89,11 @@ end_request:
     mov esi, 1                  # no more is written
     mov eax, SYS_SHUTDOWN
     syscall
-    test eax, eax
-    jne decline
 
 # The reply: spaces as signs of life, 0 or 1 and a newline, what is to be printed, a newline that tells that nothing is
-# missing.
+# missing. It is waited for without a time limit. If it does not come, the runtime reports that the connection broke and
+# does not do the work, because the service may have started.
+    mov dword ptr [rbp + ASKED], CLOSE_ON_EXEC
     mov r13, r15
 read_reply:
     lea rdx, [rbp + WORKSPACE]
@@ -110,15 +105,15 @@ read_reply:
     syscall
     cmp eax, -EINTR
     je read_reply
-    cmp eax, -EAGAIN
-    je silent
     test eax, eax
     js decline
     je end_reply
     add r13, rax
     jmp read_reply
-# No sign of life for so long. The runtime asks once more, and if that is in vain too, it says so.
-silent:
+# The service declines: it has done nothing. The runtime asks once more, is declined too and does the work.
+declined:
+    cmp byte ptr [r13], NEWLINE
+    jne decline
     and dword ptr [rbp + ASKED], 0
     jmp decline
 end_reply:
@@ -130,6 +125,8 @@ skip_signs:
     lodsb
     cmp al, ' '
     je skip_signs
+    cmp al, '{'
+    je declined
     sub al, '0'
     cmp al, 1
     ja decline

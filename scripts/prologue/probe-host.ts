@@ -78,11 +78,14 @@ export class ProbeHost implements AsyncDisposable {
   }
 }
 
-/** Everything was given back: all of standard input, no descriptor left open. */
-export function expectDeclined(run: Run, stdin: string | Uint8Array, wasAsked = false): void {
+/**
+ * Everything was given back: all of standard input, no descriptor left open.
+ * @param isBroken whether the request was sent and neither answered nor declined
+ */
+export function expectDeclined(run: Run, stdin: string | Uint8Array, isBroken = false): void {
   expect(run.code).toBe(PROBE_EXIT);
   expect(run.stdout.equals(Buffer.from(stdin))).toBeTrue();
-  expect(run.found).toMatchObject({ lowestDescriptor: 3, isInputMarked: wasAsked });
+  expect(run.found).toMatchObject({ lowestDescriptor: 3, isInputMarked: isBroken });
 }
 
 /** A request's parts: what the service takes for the environment and for the configuration. */

@@ -83,7 +83,6 @@ commands:
     .asciz "ADD"
     .asciz "DEL"
     .asciz "CHECK"
-    .asciz "STATUS"
     .asciz "GC"
     .asciz ""
 cni:

@@ -2,7 +2,16 @@
 // old container's addresses go with its own DEL.
 import { type Also, containerHandle, UnknownHandle } from "../ipam/index.ts";
 import { type IpAddress, type IpNetwork, type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
-import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack, versionsOf } from "./attach.ts";
+import {
+  type Attached,
+  attach,
+  finish,
+  hostNameOf,
+  requireCaller,
+  resultFor,
+  rollingBack,
+  versionsOf,
+} from "./attach.ts";
 import { book, canStoreEarly, randomMac } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane } from "./dataplane-options.ts";
@@ -67,6 +76,7 @@ export async function addKubernetes(context: CniContext, mtu: number): Promise<C
     const booked = await booking;
     await finish(context, booked, draftOf(facts, attached));
     await waitForPolicy(context, booked.existing);
+    requireCaller(context);
     return resultFor(context, { ...attached, mtu });
   });
 }

@@ -4,7 +4,16 @@
 // Nothing is written before the gates are open, but IPAM reads ahead while they are being checked, and the wire is made
 // while IPAM works: round trips to the datastore are most of what a pod waits for. `booking.ts` has them in one place.
 import { addKubernetes } from "./add-kubernetes.ts";
-import { type Attached, attach, finish, hostNameOf, resultFor, rollingBack, versionsOf } from "./attach.ts";
+import {
+  type Attached,
+  attach,
+  finish,
+  hostNameOf,
+  requireCaller,
+  resultFor,
+  rollingBack,
+  versionsOf,
+} from "./attach.ts";
 import { book, canStoreEarly, randomMac } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane } from "./dataplane-options.ts";
@@ -80,8 +89,10 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
       const workload = { labels, annotations: {}, ports: [] };
       const plan = { mtu, booking, versions: versionsOf(here), routes: defaultRoutes(), workload };
       const attached = await attach(here, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
-      await finish(here, await booking, draftOf(attached));
+      const booked = await booking;
+      await finish(here, booked, draftOf(attached));
       await waitForPolicy(here, undefined);
+      requireCaller(here);
       return resultFor(here, { ...attached, mtu });
     });
   } catch (error) {

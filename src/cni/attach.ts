@@ -5,7 +5,8 @@ import type { Booking } from "./booking.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
 import { type AddressRequest, Wire, type WireRequest } from "./datapath.ts";
-import { deleteEndpoint, type EndpointDraft, endpointEntry, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
+import { deleteEndpointIf, type EndpointDraft, endpointEntry, storedIdentity, writeEndpoint } from "./endpoint.ts";
+import { CniError, TRY_AGAIN_LATER } from "./error.ts";
 import type { ForeignWorkload } from "./grpc-dataplane.ts";
 import { hostInterfaceName } from "./identity.ts";
 import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
@@ -128,13 +129,10 @@ export async function rollingBack<T>(
     return await steps(undo);
   } catch (error) {
     // The addresses may still be on their way: only once they are there can they go back.
-    const booked = await booking.then(
-      ({ stored }) => ({ stored }),
-      (reason: unknown) => ({ reason }),
-    );
+    const booked = await booking.catch((reason: unknown) => ({ reason }));
     try {
       for (const step of undo) await step();
-      if (!("reason" in booked)) await giveBack(context, booked.stored);
+      if (!("reason" in booked)) await giveBack(context, booked);
     } catch (second) {
       context.log.error("Could not undo all of a failed ADD; its DEL will", { error: second });
     }
@@ -142,11 +140,22 @@ export async function rollingBack<T>(
   }
 }
 
-async function giveBack(context: CniContext, stored: StoredEndpoint | undefined): Promise<void> {
+async function giveBack(context: CniContext, { existing }: Booking): Promise<void> {
   const signal = AbortSignal.timeout(rollbackMs(context.conf));
   const late = onStore(context, timedStore(context.untimed ?? context.store, signal));
-  if (stored !== undefined) await deleteEndpoint(late.store, stored);
+  const { containerId } = context.identity;
+  await deleteEndpointIf(
+    late.store,
+    storedIdentity(context.identity, existing),
+    ({ endpoint }) => endpoint.spec.containerID === containerId,
+  );
   await ipamDel(late, signal);
+}
+
+/** The last check of an ADD. It fails, so that the ADD is undone, if nobody waits for the result any more. */
+export function requireCaller({ isAwaited }: CniContext): void {
+  if (isAwaited?.() === false)
+    throw new CniError(TRY_AGAIN_LATER, "the plugin has disconnected before the ADD was complete; it is undone");
 }
 
 const rollbackMs = (conf: NetConf): number => conf.datastoreTimeoutSeconds * ROLLBACK_SHARE * 1000;

@@ -1,7 +1,7 @@
 // The role `calico` when a runtime calls it. The service of this node does the work when it is there; then this process
 // loads next to nothing: not even `node:fs`, which takes longer to load than the rest takes altogether.
 import { BriefCalls, exitNow } from "../kernel/index.ts";
-import { askService } from "./service-client.ts";
+import { askService, type ServiceFailure } from "./service-client.ts";
 import { appendTimes, type MarkStep, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
 
 export async function main(argv: readonly string[]): Promise<number> {
@@ -16,23 +16,26 @@ export async function main(argv: readonly string[]): Promise<number> {
 async function run(argv: readonly string[], mark: MarkStep, atEnd?: () => Promise<void>): Promise<number> {
   const command = process.env["CNI_COMMAND"] ?? "";
   let input: string | undefined;
-  let isServiceSilent = false;
+  let serviceFailure: ServiceFailure | undefined;
   if (argv.length === 0 && ["ADD", "DEL", "CHECK", "STATUS", "GC"].includes(command)) {
     const calls = BriefCalls.open();
-    // Who was asked before the runtime started has said no, or nothing at all.
-    const wasAsked = calls?.isInputMarked() === true;
+    const isBroken = calls?.isInputMarked() === true;
     if (calls?.readInput() === true) {
-      const code = wasAsked ? undefined : askService(calls, process.env, mark);
-      if (code !== undefined) {
+      const outcome = isBroken ? "broken" : askService(calls, process.env, mark);
+      if (typeof outcome === "number") {
         if (atEnd !== undefined) await atEnd();
-        calls.exit(code);
+        return calls.exit(outcome);
       }
       input = calls.input;
-      isServiceSilent = calls.wasSilent;
+      serviceFailure = outcome;
     }
   }
   const { runPlugin } = await import("./plugin.ts");
-  const code = await runPlugin("calico", argv, { mark, isServiceSilent, ...(input === undefined ? {} : { input }) });
+  const code = await runPlugin("calico", argv, {
+    mark,
+    ...(serviceFailure === undefined ? {} : { serviceFailure }),
+    ...(input === undefined ? {} : { input }),
+  });
   if (atEnd !== undefined) await atEnd();
   return exitNow(code);
 }

@@ -4,16 +4,23 @@ import type { Also } from "../ipam/index.ts";
 import { hasErrno, removeLink } from "../kernel/index.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
-import { deleteEndpoint, deletionOf, getEndpoint, isAnothers, type StoredEndpoint } from "./endpoint.ts";
-import { CniError, INTERNAL } from "./error.ts";
+import {
+  changedTooOften,
+  DELETE_ATTEMPTS,
+  deleteEndpoint,
+  deleteEndpointIf,
+  deletionOf,
+  getEndpoint,
+  isAnothers,
+  type StoredEndpoint,
+} from "./endpoint.ts";
+import { CniError } from "./error.ts";
 import type { ForeignDataplane } from "./grpc-dataplane.ts";
 import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { gateSignal } from "./open-context.ts";
 import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
 import { legacyHandle, onStore, releaseAddresses } from "./ipam-plugin.ts";
-
-const DELETE_ATTEMPTS = 6;
 
 export async function del(context: CniContext): Promise<void> {
   const refusal = await removeForeignWire(context);
@@ -72,11 +79,14 @@ async function delInSteps(context: CniContext): Promise<void> {
   const { mark } = context;
   const ready = checkDatastoreReady(context.store, gateSignal(context)).then(() => mark("gates open"));
   ready.catch(() => {}); // everything below waits for it
-  const deleted = deleteOwnEndpoint({ ...context, store: gatedStore(context.store, ready) }).then(() =>
-    mark("endpoint deleted"),
-  );
+  const { identity } = context;
+  const deleted = deleteEndpointIf(
+    gatedStore(context.store, ready),
+    identity,
+    (found) => !isAnothers(found, identity),
+  ).then(() => mark("endpoint deleted"));
   // A pod's endpoint that cannot be deleted keeps its addresses and its wire.
-  const first = context.identity.orchestrator === "k8s" ? ready.then(() => deleted) : ready;
+  const first = identity.orchestrator === "k8s" ? ready.then(() => deleted) : ready;
   const removed = first.then(() => removeInterface(context));
   const released = behindGate(context, first)
     .then((gated) => ipamDel(gated))
@@ -91,17 +101,6 @@ async function delInSteps(context: CniContext): Promise<void> {
 async function all(steps: readonly Promise<unknown>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(steps)) if (outcome.status === "rejected") throw outcome.reason;
 }
-
-async function deleteOwnEndpoint(context: CniContext): Promise<void> {
-  for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
-    const found = await ownEndpoint(context);
-    if (found === undefined || (await deleteEndpoint(context.store, found))) return;
-  }
-  throw changedTooOften();
-}
-
-const changedTooOften = (): CniError =>
-  new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
 
 /**
  * First of all, unlike our own: a server may refuse, and then the pod still has its addresses. Without a server there is no

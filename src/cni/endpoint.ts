@@ -167,6 +167,24 @@ export async function addProfile(store: Datastore, found: StoredEndpoint, profil
 /** Its deletion as part of a greater write. */
 export const deletionOf = ({ stored: { key, revision } }: StoredEndpoint): Write => ({ op: "delete", key, revision });
 
+export const DELETE_ATTEMPTS = 6;
+
+/** Deletes the endpoint that this request names if `mayDelete` allows it; reads it again when somebody changes it. */
+export async function deleteEndpointIf(
+  store: Datastore,
+  identity: EndpointIdentity,
+  mayDelete: (found: StoredEndpoint) => boolean,
+): Promise<void> {
+  for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
+    const found = await getEndpoint(store, identity);
+    if (found === undefined || !mayDelete(found) || (await deleteEndpoint(store, found))) return;
+  }
+  throw changedTooOften();
+}
+
+export const changedTooOften = (): CniError =>
+  new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
+
 /** Whether it was deleted; false when somebody changed it in between. */
 export async function deleteEndpoint(store: Datastore, { stored }: StoredEndpoint): Promise<boolean> {
   try {

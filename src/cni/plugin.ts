@@ -4,6 +4,7 @@ import { readStandardInput, writeStandardError, writeStandardOutput } from "../k
 import { asCniError, CniError, errorReply, IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER } from "./error.ts";
 import { parseNetConf } from "./net-conf.ts";
 import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request.ts";
+import type { ServiceFailure } from "./service-client.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
 import { wantsService } from "./wants-service.ts";
 
@@ -12,12 +13,12 @@ interface Given {
   readonly input?: string;
   /** Who wants to know when each step was done. */
   readonly mark?: MarkStep;
-  /** The node's service listens and does not answer: what it may have begun is not ours to do. */
-  readonly isServiceSilent?: boolean;
+  /** The node's service may have started this request, so that this process must not do the work. */
+  readonly serviceFailure?: ServiceFailure;
 }
 
 export async function runPlugin(program: CniProgram, argv: readonly string[], given: Given = {}): Promise<number> {
-  const { input, mark = noTimes, isServiceSilent = false } = given;
+  const { input, mark = noTimes, serviceFailure } = given;
   const env = process.env;
   const [flag] = argv;
   if (flag !== undefined) return runFlag(program, flag);
@@ -34,7 +35,7 @@ export async function runPlugin(program: CniProgram, argv: readonly string[], gi
       return 0;
     }
     request = parseRequest(program, env, input ?? readInput());
-    await runRequest(request, mark, isServiceSilent);
+    await runRequest(request, mark, serviceFailure);
     return 0;
   } catch (error) {
     print(JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));
@@ -42,7 +43,11 @@ export async function runPlugin(program: CniProgram, argv: readonly string[], gi
   }
 }
 
-async function runRequest(request: CniRequest, mark: MarkStep, isServiceSilent: boolean): Promise<void> {
+async function runRequest(
+  request: CniRequest,
+  mark: MarkStep,
+  serviceFailure: ServiceFailure | undefined,
+): Promise<void> {
   const conf = parseNetConf(request.config);
   const now = (): Date => new Date();
   const { openLog } = await import("./log.ts");
@@ -50,7 +55,7 @@ async function runRequest(request: CniRequest, mark: MarkStep, isServiceSilent: 
   const { openContext } = await import("./open-context.ts");
   const { runCommand } = await import("./commands.ts");
   try {
-    if (isServiceSilent) throw serviceIsSilent(request);
+    if (serviceFailure !== undefined) throw noServiceReply(request, serviceFailure);
     print(await runCommand(await openContext({ request, conf, env: process.env, log: log.logger, now, mark })));
   } catch (error) {
     log.logger.error(`${request.command} failed`, { containerID: request.containerId, error });
@@ -63,11 +68,15 @@ async function runRequest(request: CniRequest, mark: MarkStep, isServiceSilent: 
   mark("service started");
 }
 
-const serviceIsSilent = ({ command }: CniRequest): CniError =>
+const noServiceReply = ({ command }: CniRequest, failure: ServiceFailure): CniError =>
   new CniError(
     command === "STATUS" ? NOT_AVAILABLE : TRY_AGAIN_LATER,
-    "the node's CNI service accepts connections but does not answer",
-    "is the node agent stopped or overloaded? the runtime may try again later",
+    failure === "silent"
+      ? "the node's CNI service accepts connections but does not answer"
+      : "the connection to the node's CNI service broke before it replied",
+    failure === "silent"
+      ? "is the node agent stopped or overloaded? the runtime may try again later"
+      : "was the node agent restarted? the runtime may try again later",
   );
 
 async function runFlag(program: CniProgram, flag: string): Promise<number> {

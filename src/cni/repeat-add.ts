@@ -1,6 +1,6 @@
 // ADD of a container that has its addresses already. Its wire it has nearly always too: the endpoint is stored with the
-// addresses while the wire is made, and a kill may have come before that was done. Who asks again, as the plugin does for a
-// service that died over it, is not to be told of a wire there is not.
+// addresses while the wire is made, and a kill may have come before that was done. A runtime that repeats the ADD must not
+// get the result of a wire that does not exist.
 import { type IpNetwork, tryParseNetwork } from "../lib/ip.ts";
 import { type Attached, attach, finish, resultFor, rollingBack } from "./attach.ts";
 import { checkWire } from "./check.ts";

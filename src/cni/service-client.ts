@@ -5,11 +5,15 @@ import type { RequestHead, ServiceSocket } from "./service-protocol.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
 
 const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
-/** A service that works gives a sign every second. */
+/**
+ * How long the service may take to accept a connection, and to give a sign of life while it works on STATUS. It sends one
+ * every second.
+ */
 export const SILENCE_SECONDS = 4;
 const ENOENT = 2;
 const NEWLINE = 10;
 const SIGN_OF_LIFE = 32;
+const OPEN_BRACE = 123;
 const VARIABLES = [
   "CNI_COMMAND",
   "CNI_CONTAINERID",
@@ -21,11 +25,24 @@ const VARIABLES = [
   "FELIX_INTERFACEPREFIX",
 ];
 
+/** Why the service has not replied, and nobody else may do its work. */
+export type ServiceFailure =
+  /** The request was sent, and the connection broke: the service may have done any part of the work. */
+  | "broken"
+  /** The service did not accept the request in time, or gave no sign of life during STATUS. */
+  | "silent";
+
 /**
- * The exit code, what belongs to it printed; nothing when nobody listens, or when the service leaves it to us. When it was
- * silent (`calls.wasSilent`) nobody may do its work: it may wake up and go on.
+ * Sends the request to the node's service and prints its reply. Once the request is sent, this waits for the reply without
+ * a time limit: the service may have started, and an overloaded or stopped service continues later. STATUS is the
+ * exception, because it changes nothing.
+ * @returns the exit code; undefined if nobody listens or the service declines: then the plugin does the work itself
  */
-export function askService(calls: BriefCalls, env: NodeJS.ProcessEnv, mark: MarkStep = noTimes): number | undefined {
+export function askService(
+  calls: BriefCalls,
+  env: NodeJS.ProcessEnv,
+  mark: MarkStep = noTimes,
+): number | ServiceFailure | undefined {
   const path = socketPath(calls);
   if (path === "") return undefined;
   // Each command says what a missing namespace means for it. One that is there and cannot be opened is not missing: the
@@ -34,16 +51,19 @@ export function askService(calls: BriefCalls, env: NodeJS.ProcessEnv, mark: Mark
   const opened = namespace === "" ? -ENOENT : calls.openReadOnly(namespace);
   if (opened === undefined || (opened < 0 && opened !== -ENOENT)) return undefined;
   const netns = opened < 0 ? undefined : opened;
-  const connection = calls.connect(path, SILENCE_SECONDS);
-  if (connection === undefined) return undefined;
-  if (!calls.send(connection, `${requestHead(env)}\n`, netns)) return undefined;
+  const connection = calls.connect(path, SILENCE_SECONDS, env["CNI_COMMAND"] === "STATUS");
+  if (connection === undefined || !calls.send(connection, `${requestHead(env)}\n`, netns))
+    return calls.wasSilent ? "silent" : undefined;
   mark("request sent");
   const length = calls.readReply(connection);
-  if (length === undefined || calls.replyByte(length - 1) !== NEWLINE) return undefined; // it died over it
+  if (calls.wasSilent) return "silent";
+  if (length === undefined || calls.replyByte(length - 1) !== NEWLINE) return "broken";
   let from = 0;
   while (calls.replyByte(from) === SIGN_OF_LIFE) from++;
-  const code = (calls.replyByte(from) ?? 0) - 48;
-  if (length < from + 3 || (code !== 0 && code !== 1) || calls.replyByte(from + 1) !== NEWLINE) return undefined; // declined
+  const first = calls.replyByte(from) ?? 0;
+  if (first === OPEN_BRACE) return undefined; // declined
+  const code = first - 48;
+  if (length < from + 3 || (code !== 0 && code !== 1) || calls.replyByte(from + 1) !== NEWLINE) return "broken";
   mark("reply read");
   calls.printReply(from + 2, length - 1);
   return code;

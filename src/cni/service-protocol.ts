@@ -2,13 +2,18 @@
 // the runtime wrote, and what the runtime shall read. The reply's last byte is a newline that is not part of it: without
 // it the reply was cut short. Each side makes sure that the other is of its own user.
 //
-// While the service works it sends a space every second, before the reply. From one that is silent for four the plugin goes
-// away, asks once more if it was the prologue that asked, and then says "try again later": to do the service's work while it
-// may wake up and go on would make two owners. Whose plugin has gone is not begun (`RequestServer`); what was begun is ended
-// before anything else is done about the same attachment (`service.ts`).
+// Once a request is sent, the plugin waits for the reply without a time limit, or reports "try again later" (code 11) when
+// the connection breaks. It never repeats the request elsewhere: the service may have started it, and an overloaded or
+// stopped service continues later. The service does not start a request whose plugin has disconnected (`RequestServer`),
+// and undoes an ADD whose plugin has disconnected before it starts the next request for the same attachment
+// (`service.ts`).
+//
+// While the service works it sends a space every second, before the reply. Only STATUS, which changes nothing, is given up
+// after four seconds without one.
 //
 // There are two clients: `service-client.ts`, and before the runtime starts `scripts/prologue/`, which knows of
-// replies only those whose head is 0 or 1 and leaves all others to the first. Types alone: the plugin loads as little as
+// replies only those whose head is 0 or 1: after {"declined"} the first client asks again, after an incomplete reply it
+// reports code 11. Types alone: the plugin loads as little as
 // it can, so each side has its own copy of the path, and the compiler holds them equal; a test holds the third one's.
 
 export type ServiceSocket = "/var/run/calico/cni.sock";

@@ -209,7 +209,8 @@ async function answer(options: AnswerOptions, { text, descriptor, isAwaited, pid
       return reply({ declined });
     }
     using _attended = options.standIn?.attend(request, conf);
-    // A plugin that gave up, or was killed, may have left an ADD under way: the DEL that follows must find all of it.
+    // The plugin may be killed while its ADD is in progress. The next request for the attachment starts after that ADD has
+    // been completed and undone.
     const attachment = ["GC", "STATUS"].includes(request.command)
       ? undefined
       : `${request.containerId}/${request.ifName}`;

@@ -107,7 +107,7 @@ export class BriefCalls {
 
   /**
    * Whether who ran before us in this process left standard input close-on-exec, as no program's is when it starts. The
-   * executable's prologue does, to say that the service was asked already.
+   * executable's prologue does so if it has sent the request to the service and received no complete reply.
    */
   isInputMarked(): boolean {
     const flags = this.#call(this.#numbers.fcntl, 0, F_GETFD);
@@ -141,9 +141,10 @@ export class BriefCalls {
 
   /**
    * A connection to a Unix socket, or nothing when nobody listens there, or somebody of another user.
-   * @param silenceSeconds how long it waits for the other side to do something, each time
+   * @param silenceSeconds how long to wait until the other side accepts the connection, and for every piece that is sent
+   * @param limitsReply whether the same limit applies to every piece of the reply
    */
-  connect(path: string, silenceSeconds: number): number | undefined {
+  connect(path: string, silenceSeconds: number, limitsReply: boolean): number | undefined {
     const length = this.#putPath(path, PATH + 2);
     if (length === undefined || length > 107) return undefined;
     this.#bytes[PATH] = 1; // AF_UNIX
@@ -152,7 +153,7 @@ export class BriefCalls {
     if (fd < 0) return undefined;
     this.#putLong(TIMEVAL, silenceSeconds);
     this.#putLong(TIMEVAL + 8, 0);
-    for (let option = SO_RCVTIMEO; option <= SO_SNDTIMEO; option++)
+    for (let option = limitsReply ? SO_RCVTIMEO : SO_SNDTIMEO; option <= SO_SNDTIMEO; option++)
       this.#call(this.#numbers.setsockopt, fd, SOL_SOCKET, option, this.#at(TIMEVAL), 16);
     if (this.#onConnection(this.#call(this.#numbers.connect, fd, this.#at(PATH), length + 3)) < 0) return undefined;
     return this.#peerIsOurs(fd) ? fd : undefined;
@@ -177,7 +178,7 @@ export class BriefCalls {
     return this.#call(this.#numbers.openat, AT_FDCWD, this.#at(PATH), SOCK_CLOEXEC); // O_CLOEXEC is the same bit
   }
 
-  /** Sends the head (ASCII), then the input, and a descriptor along; then the end. False when the other side is gone. */
+  /** Sends the head (ASCII), then the input, and a descriptor along; then the end. False when not all of it was sent. */
   send(fd: number, head: string, descriptor: number | undefined): boolean {
     const from = INPUT - head.length;
     if (from < PATH + MAX_PATH) return false;
@@ -189,7 +190,8 @@ export class BriefCalls {
       if (sent < 0) return false;
       at += sent;
     }
-    return this.#call(this.#numbers.shutdown, fd, 1) === 0; // SHUT_WR
+    this.#call(this.#numbers.shutdown, fd, 1); // SHUT_WR; it fails if the other side is gone, and so will the reply
+    return true;
   }
 
   #sendPart(fd: number, at: number, length: number, descriptor: number | undefined): number {

@@ -40,6 +40,8 @@ export interface CallOptions {
   readonly file?: string;
   /** Kills the plugin after so many milliseconds. */
   readonly killAfterMs?: number;
+  /** Kills the plugin when it is aborted. */
+  readonly kill?: AbortSignal;
   /** Runs it among the machine's own files instead of files of the host's own: all such calls see the same. */
   readonly isAmongUs?: boolean;
   /** With `isAmongUs`: in a mount namespace of its own, in which nothing is mounted otherwise. */
@@ -191,8 +193,8 @@ export class CniHost implements AsyncDisposable {
       ...(pod === undefined ? {} : { CNI_CONTAINERID: pod.containerId, CNI_NETNS: pod.netns, CNI_IFNAME: "eth0" }),
       ...options.env,
     };
-    const { killAfterCall: kill } = options;
-    const inject = kill && ["-e", `trace=${kill.name}`, "-e", `inject=${kill.name}:signal=SIGKILL:when=${kill.count}`];
+    const { killAfterCall: call } = options;
+    const inject = call && ["-e", `trace=${call.name}`, "-e", `inject=${call.name}:signal=SIGKILL:when=${call.count}`];
     const [program = "", ...args] = options.hasOwnMounts === true ? ["unshare", "-m", file] : [file];
     const child =
       inject === undefined
@@ -203,7 +205,10 @@ export class CniHost implements AsyncDisposable {
     child.stdin?.end(options.stdin ?? JSON.stringify(this.conf(options.conf)));
     const timer =
       options.killAfterMs === undefined ? undefined : setTimeout(() => child.kill("SIGKILL"), options.killAfterMs);
+    const kill = (): void => void child.kill("SIGKILL");
+    options.kill?.addEventListener("abort", kill);
     const run = await result;
+    options.kill?.removeEventListener("abort", kill);
     clearTimeout(timer);
     return run;
   }

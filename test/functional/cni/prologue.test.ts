@@ -3,6 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, symlinkSync } from "node:fs";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { FakeService, say } from "../../../scripts/prologue/fake-service.ts";
@@ -126,7 +127,7 @@ describe.skipIf(!canCompare)("prologue", () => {
     "a prefix of its own": { FELIX_INTERFACEPREFIX: "tap" },
   };
 
-  test("without a service, or with one that dies, stalls or is somebody else's, the plugin does it by itself", async () => {
+  test("without a service, or if it declines or is somebody else's, the plugin does the work; if it breaks, it reports code 11", async () => {
     await using host = await CniHost.create();
     await using fake = await FakeService.start();
     const foreign = join(host.folder, "foreign.sock");
@@ -136,25 +137,29 @@ describe.skipIf(!canCompare)("prologue", () => {
     expect(chowned.status).toBe(0);
     const other = host.start("setpriv", [...nobody, ...listen]);
     await eventually(() => existsSync(foreign));
-    const cases: [service: string, answer: ReturnType<typeof say>][] = [
+    const done: [service: string, answer: ReturnType<typeof say>][] = [
       [join(host.folder, "none.sock"), say("")],
       [foreign, say("")],
-      [fake.path, say("")],
-      [fake.path, say('0\n{"cniVersion"')],
-      [fake.path, say("5\n\n")],
-      [fake.path, (connection) => connection.destroy()],
       [fake.path, say('{"declined":"not here"}\n\n')],
     ];
-    for (const [, file] of clients(host))
-      for (const [path, answer] of cases) {
+    const broken = [say(""), say('0\n{"cniVersion"'), say("5\n\n"), (connection: Socket) => connection.destroy()];
+    for (const [, file] of clients(host)) {
+      for (const [path, answer] of done) {
         fake.answer = answer;
-        fake.requests.length = 0;
         const pod = host.pod();
         const added = await host.add(pod, { file, conf: { service_socket: path } });
         expect(added.json["ips"]).toHaveLength(1);
-        expect(fake.requests.length).toBe(path === fake.path ? 1 : 0); // asked once, never again by the runtime
         expect(await host.del(pod, { file, conf: { service_socket: path } })).toMatchObject({ code: 0, stdout: "" });
       }
+      for (const answer of broken) {
+        fake.answer = answer;
+        fake.requests.length = 0;
+        const run = await host.add(host.pod(), { file, conf: { service_socket: fake.path } });
+        expect(run).toMatchObject({ code: 1, json: { code: 11 } });
+        expect(fake.requests).toHaveLength(1); // sent once
+        expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
+      }
+    }
     expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
     other.kill();
     await once(other, "close");
