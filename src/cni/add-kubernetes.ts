@@ -21,7 +21,7 @@ import { behindGate } from "./gated-store.ts";
 import { containerRoutes } from "./host-local.ts";
 import { isLauncher } from "./identity.ts";
 import { CALICO_IPAM, ipamAdd, requireAddresses } from "./ipam-delegation.ts";
-import type { Assigned } from "./ipam-plugin.ts";
+import { type Assigned, releaseSurplus } from "./ipam-plugin.ts";
 import { baseLabels, type PodFacts, podFacts } from "./pod.ts";
 import { waitForPolicy } from "./policy-wait.ts";
 import { cidrText, type CniResult, hostNetwork } from "./result.ts";
@@ -75,6 +75,7 @@ export async function addKubernetes(context: CniContext, mtu: number): Promise<C
     const attached = await attach(context, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
     const booked = await booking;
     await finish(context, booked, draftOf(facts, attached));
+    await releaseSurplus(context, booked.assigned);
     await waitForPolicy(context, booked.existing);
     requireCaller(context);
     return resultFor(context, { ...attached, mtu });
@@ -115,10 +116,12 @@ async function addressesFor(
   }
   if (found !== undefined) await releaseAddressesOf(context, found);
   let isStillElsewhere = false;
+  let handleCount = 0;
   for (const ip of ipAddrs ?? [])
     try {
       const given = await ipamAdd(context, settings, { ip });
       isStillElsewhere ||= given.isStillElsewhere === true;
+      handleCount = given.handleCount ?? 0;
     } catch (error) {
       throw new CniError(
         INTERNAL,
@@ -129,7 +132,7 @@ async function addressesFor(
         },
       );
     }
-  return { ...withoutRoutes(ipAddrs ?? []), isStillElsewhere };
+  return { ...withoutRoutes(ipAddrs ?? []), isStillElsewhere, handleCount };
 }
 
 /** What is set for a family that the pod then does not have would stay: it is set before the addresses come if they are known. */

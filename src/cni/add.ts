@@ -22,6 +22,7 @@ import type { EndpointDraft, StoredEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { behindGate } from "./gated-store.ts";
 import { ipamAdd, requireAddresses } from "./ipam-delegation.ts";
+import { releaseSurplus } from "./ipam-plugin.ts";
 import { mesosLabels } from "./mesos-labels.ts";
 import { linkMtu } from "./node-files.ts";
 import { baseLabels } from "./pod.ts";
@@ -91,6 +92,7 @@ async function addContainer(context: CniContext, mtu: number): Promise<CniResult
       const attached = await attach(here, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
       const booked = await booking;
       await finish(here, booked, draftOf(attached));
+      await releaseSurplus(here, booked.assigned);
       await waitForPolicy(here, undefined);
       requireCaller(here);
       return resultFor(here, { ...attached, mtu });

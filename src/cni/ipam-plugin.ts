@@ -78,6 +78,8 @@ export interface Assigned extends CniResult {
   readonly isStillElsewhere?: boolean;
   /** The revisions of what was stored with them, if it was. */
   readonly also?: readonly Revision[];
+  /** How many addresses their handle counts, these included. It may count too many after a crash, never too few. */
+  readonly handleCount?: number;
 }
 
 /** The same context on a datastore that is, or stands for, its own. */
@@ -100,10 +102,10 @@ const machineAddresses = () => import("./machine-addresses.ts");
 async function assign(context: IpamContext, request: IpamRequest, holder: Holder): Promise<Assigned> {
   if (request.ip !== undefined) {
     const ip = request.ip;
-    await locked(context, () =>
+    const handleCount = await locked(context, () =>
       context.ipam.assignAddress({ address: ip, host: context.identity.node, use: "Workload", ...holder }),
     );
-    return resultOf([hostCidr(ip)]);
+    return { ...resultOf([hostCidr(ip)]), ...(handleCount === undefined ? {} : { handleCount }) };
   }
   const wanted = ([4, 6] as const).filter((v) => (v === 4 ? request.settings.assignIpv4 : request.settings.assignIpv6));
   if (wanted.length === 0) return resultOf([]);
@@ -142,8 +144,30 @@ async function assign(context: IpamContext, request: IpamRequest, holder: Holder
     if (holder.maxPerHandle === undefined) await giveBack(context, assigned);
     throw error;
   }
-  const also = assigned.at(-1)?.also;
-  return { ...resultOf(assigned.flatMap((result) => result.addresses)), ...(also === undefined ? {} : { also }) };
+  const { also, handleCount } = assigned.at(-1) ?? {};
+  return {
+    ...resultOf(assigned.flatMap((result) => result.addresses)),
+    ...(also === undefined ? {} : { also }),
+    ...(handleCount === undefined ? {} : { handleCount }),
+  };
+}
+
+/**
+ * Releases what the container's handle holds beyond the addresses of this ADD. Another ADD for the same container took it,
+ * and no DEL followed.
+ */
+export async function releaseSurplus(context: IpamContext, { ips, handleCount = 0 }: Assigned): Promise<void> {
+  const { conf, identity, ipam, log } = context;
+  if (handleCount <= ips.length || isLauncher(identity)) return;
+  const handleId = containerHandle(conf.name, identity.containerId);
+  const kept = new Set(ips.map(({ address }) => address.address));
+  await locked(context, async () => {
+    const surplus = (await ipam.addressesOfHandle(handleId)).filter((address) => !kept.has(address));
+    if (surplus.length === 0) return;
+    const { error } = await ipam.release(surplus.map((address) => ({ address, handleId })));
+    if (error !== undefined) throw error;
+    log.info("released the addresses of an earlier ADD for the same container", { handle: handleId, surplus });
+  });
 }
 
 /** All or nothing: a pod with one family of two would look healthy and not be. */

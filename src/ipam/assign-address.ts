@@ -28,7 +28,8 @@ export interface AssignAddressRequest extends AllocationOwner {
   readonly maxPerHandle?: number;
 }
 
-export async function assignAddress(context: Context, request: AssignAddressRequest): Promise<void> {
+/** @returns how many addresses the handle counts now, where it was raised; it may count too many, never too few */
+export async function assignAddress(context: Context, request: AssignAddressRequest): Promise<number | undefined> {
   const { address, handleId, attributes } = request;
   const owner = ownerFor(request.host, request.use ?? "Workload");
   const [config, pools] = await Promise.all([readConfig(context), readPools(context.records, ipVersion(address))]);
@@ -41,7 +42,7 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
     throw new UseNotAllowed(address, pool.name, request.use);
   const cidr = maskCidr(address, pool.blockSize);
 
-  await untilWon(context, `address ${address}`, async () => {
+  const { handleCount } = await untilWon(context, `address ${address}`, async () => {
     const known = await context.records.block(cidr);
     const stored = known ?? (await claimOrRead(context, cidr, owner));
     if (stored === undefined) return undefined;
@@ -52,7 +53,7 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
     const held = allocationAt(block.value, ordinal);
     if (held !== undefined) {
       if (request.maxPerHandle !== undefined && handleId !== undefined && sameHandle(held.handleId, handleId))
-        return true;
+        return {};
       throw new AddressTaken(address, held.handleId, isCooling(held) ? "Address is in cooldown" : undefined);
     }
     const taken = takeOrdinal(block.value, ordinal, {
@@ -60,8 +61,9 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
       ...(attributes === undefined ? {} : { attributes }),
     });
     const raise = { handleId, count: 1, maxPerHandle: request.maxPerHandle, also: [] };
-    return (await writeTaken(context, block, taken, raise)) && true;
+    return writeTaken(context, block, taken, raise);
   });
+  return handleCount;
 }
 
 /** A block nobody has becomes ours; where another was faster, its block serves as well. */

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { NotFound } from "../datastore/index.ts";
-import { parseCidr } from "../lib/ip.ts";
+import { parseAddress, parseCidr } from "../lib/ip.ts";
 import { describeShortage } from "./auto-assign.ts";
 import { BadRequest, BlockLimitReached, NoBlockAllowed, NoPoolForNode } from "./errors.ts";
 import { TestCluster } from "./testing/bench.ts";
@@ -201,4 +201,18 @@ test("CI-060 blocks of a pool made anew with another block size are left alone",
   await c.pool("p", "10.65.0.0/28", { blockSize: 29 });
   const given = await c.assign("n2", "b", { count: 16 });
   expect(new Set(given).size).toBe(given.length);
+});
+
+test("an assignment returns how many addresses its handle counts, both families and earlier ones included", async () => {
+  const c = await cluster("10.65.0.0/24");
+  await c.pool("p6", "fd00::/48");
+  for (const [i, isStepwise] of [false, true].entries()) {
+    const ipam = c.client(c.store.connect(isStepwise));
+    const request = { count: 1, host: "n1", use: "Workload", handleId: `h${i}` } as const;
+    expect((await ipam.autoAssign({ ...request, version: 4 })).handleCount).toBe(1);
+    expect((await ipam.autoAssign({ ...request, version: 6 })).handleCount).toBe(2);
+    expect((await ipam.autoAssign({ ...request, version: 4 })).handleCount).toBe(3);
+    expect(await ipam.assignAddress({ ...request, address: parseAddress(`10.65.0.${i + 30}`) })).toBe(4);
+    expect((await ipam.autoAssign({ version: 4, count: 1, host: "n1", use: "Workload" })).handleCount).toBeUndefined();
+  }
 });

@@ -51,6 +51,8 @@ export interface Assignments {
   readonly messages: readonly string[];
   /** The revisions of what the request wanted written with them, if it was. */
   readonly also?: readonly Revision[];
+  /** How many addresses the handle counts now, these included. It may count too many after a crash, never too few. */
+  readonly handleCount?: number;
 }
 
 /** `Assigned 1 out of 2 requested IPv4 addresses; No IPs available in pools: [10.0.0.0/24]`. */
@@ -78,6 +80,7 @@ class Assignment {
   readonly #cooldownSeconds: number;
   #owned: number;
   #also: readonly Revision[] | undefined;
+  #handleCount: number | undefined;
 
   constructor(
     readonly context: Context,
@@ -103,6 +106,7 @@ class Assignment {
       addresses: this.#addresses,
       messages: this.#missing > 0 ? [why] : [],
       ...(this.#also === undefined ? {} : { also: this.#also }),
+      ...(this.#handleCount === undefined ? {} : { handleCount: this.#handleCount }),
     };
   }
 
@@ -239,6 +243,7 @@ class Assignment {
     const taken = await takeFromBlock(this.context, block, taking);
     this.#addresses.push(...taken.addresses);
     this.#also ??= taken.also;
+    this.#handleCount = taken.handleCount ?? this.#handleCount;
     const { full } = this.context.memory;
     if (taken.addresses.length < taking.count) full.add(block.key.cidr);
     else full.delete(block.key.cidr);

@@ -51,8 +51,12 @@ export async function raiseHandle(
   });
 }
 
-const countOf = (handle: IpamHandle, version: IpVersion): number =>
-  Object.entries(handle.block).reduce((sum, [cidr, n]) => sum + (ipVersion(cidr as Cidr) === version ? n : 0), 0);
+/** How many addresses the handle counts, of one family or of both. */
+export const countOf = (handle: IpamHandle, version?: IpVersion): number =>
+  Object.entries(handle.block).reduce(
+    (sum, [cidr, n]) => sum + (version === undefined || ipVersion(cidr as Cidr) === version ? n : 0),
+    0,
+  );
 
 /** Takes an announcement back. When the handle has moved on the count stays too high, which is safe. */
 export async function lowerHandle(context: Context, raised: Raised): Promise<void> {

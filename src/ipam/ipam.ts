@@ -34,8 +34,11 @@ export class Ipam {
     return autoAssign(this.#context(signal), request);
   }
 
-  /** Exactly this address, or an error saying who has it. */
-  assignAddress(request: AssignAddressRequest, signal?: AbortSignal): Promise<void> {
+  /**
+   * Exactly this address, or an error saying who has it.
+   * @returns how many addresses the handle counts now, where it was raised; it may count too many, never too few
+   */
+  assignAddress(request: AssignAddressRequest, signal?: AbortSignal): Promise<number | undefined> {
     return assignAddress(this.#context(signal), request);
   }
 

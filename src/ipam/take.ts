@@ -6,7 +6,7 @@ import { cidrLength } from "../lib/ip.ts";
 import { type AllocationOwner, addressAt, type Owner, ownerText, takeFree } from "./block.ts";
 import { type Context, isLost, untilWon } from "./context.ts";
 import { rested } from "./free-block.ts";
-import { lowerHandle, raiseHandle } from "./handles.ts";
+import { countOf, lowerHandle, raiseHandle } from "./handles.ts";
 import type { StoredBlock, StoredHandle } from "./records.ts";
 import type { Block } from "../model/index.ts";
 
@@ -30,6 +30,8 @@ export interface Taken {
   readonly addresses: readonly Cidr[];
   /** The revisions of what was written with them, if it was. */
   readonly also?: readonly Revision[];
+  /** How many addresses the handle counts now, these included. It may count too many after a crash, never too few. */
+  readonly handleCount?: number;
 }
 
 const NOTHING: Taken = { addresses: [] };
@@ -81,7 +83,7 @@ export async function writeTaken(
       : await raiseHandle(context, handleId, { block: stored.key.cidr, count, maxPerHandle });
   try {
     await context.records.updateBlock(stored, value);
-    return {};
+    return raised === undefined ? {} : { handleCount: countOf(raised.stored.value) };
   } catch (error) {
     // Whether an unanswered write arrived is unknown: the handle then stays raised, which a release corrects.
     if (!isLost(error)) throw error;
@@ -108,7 +110,11 @@ async function writeTogether(
     if (maxPerHandle !== undefined && (handle !== undefined || count > maxPerHandle)) break;
     const raised = handleId === undefined ? undefined : raisedHandle(handleId, handle, stored.key.cidr, count);
     const outcome = await records.writeBlocks([{ stored, value }], raised, also);
-    if (outcome?.done === true) return also.length === 0 ? {} : { also: outcome.also };
+    if (outcome?.done === true)
+      return {
+        ...(also.length === 0 ? {} : { also: outcome.also }),
+        ...(raised === undefined ? {} : { handleCount: count + (handle === undefined ? 0 : countOf(handle.value)) }),
+      };
     if (outcome?.inTheWay === "block") return undefined;
     if (outcome?.inTheWay === "others") also = [];
     else if (handleId !== undefined) handle = await records.handle(handleId);

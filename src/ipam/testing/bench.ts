@@ -58,7 +58,7 @@ export class TestCluster {
     return result.addresses.map(String);
   }
 
-  assignAddress(host: string, handleId: string, address: string): Promise<void> {
+  assignAddress(host: string, handleId: string, address: string): Promise<number | undefined> {
     return this.ipam.assignAddress({ host, handleId, attributes: { node: host }, address: parseAddress(address) });
   }
 

@@ -52,19 +52,21 @@ describe.skipIf(!canTrace)("an ADD that is killed", () => {
     }, 180_000);
 
   for (const name of CALLS)
-    test(`after any ${name}, and is asked for again, has its wire`, async () => {
+    test(`after any ${name}, and is asked for again, has its wire and one address`, async () => {
       await using host = await CniHost.create();
       let count = 1;
       for (; count <= MOST; count++) {
         const step = `${name} ${count}`;
         const pod = host.pod(`again${name}${count}`);
-        const killed = await host.add(pod, { killAfterCall: { name, count } });
+        const who = count % 2 === 0 ? k8s("ns1", `p${count}`) : {};
+        const killed = await host.add(pod, { ...who, killAfterCall: { name, count } });
         if (killed.code === 0) break;
-        const added = await host.add(pod);
+        const added = await host.add(pod, who);
         expect([step, added.code, added.stdout]).toEqual([step, 0, expect.stringContaining("10.65.0.")]);
-        const checked = await host.call("CHECK", pod, { conf: { prevResult: added.json } });
+        const checked = await host.call("CHECK", pod, { ...who, conf: { prevResult: added.json } });
         expect([step, checked.stdout]).toEqual([step, "OK\n"]);
-        expect(await host.del(pod)).toMatchObject({ code: 0 });
+        expect([step, await host.allocations()]).toEqual([step, [expect.any(String)]]);
+        expect(await host.del(pod, who)).toMatchObject({ code: 0 });
         await expectClean(host, step);
       }
       expect(count).toBeGreaterThan(3);
