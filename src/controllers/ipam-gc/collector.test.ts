@@ -1,4 +1,4 @@
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { CollectorBench, MINUTE } from "../testing/collector-bench.ts";
 
 const GRACE = 15 * MINUTE;
@@ -109,14 +109,15 @@ test("TC-K17 kept: no handle, no pod named, a host's own, another orchestrator's
   expect(await bench.held()).toEqual(before);
 });
 
-test("TC-K18 all addresses of a handle go together or none", async () => {
+test("TC-K18 all addresses of a handle go together or none, on a node that is gone", async () => {
   await using bench = await CollectorBench.create();
   await bench.node("n1");
   const [one, two] = [
     await bench.assign("n1", "pair", {}, "net.pair"),
     await bench.assign("n1", "pair", {}, "net.pair"),
   ];
-  bench.pod("pair", "n1", one); // it has but one of them
+  bench.pod("pair", "n9", one); // it has but one of them
+  bench.kube.drop("/api/v1/nodes/n1");
   bench.start(GRACE);
   await bench.pass();
   await bench.pass(2 * GRACE);
@@ -125,6 +126,58 @@ test("TC-K18 all addresses of a handle go together or none", async () => {
   await bench.pass();
   await bench.pass(2 * GRACE);
   expect(await bench.held()).toEqual([]);
+});
+
+test("TC-K18 an address in the handle of a live pod that the pod does not report is released after the grace", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const surplus = await bench.assign("n1", "pair", {}, "net.pair");
+  const used = await bench.assign("n1", "pair", {}, "net.pair");
+  bench.pod("pair", "n1", used);
+  bench.start(GRACE);
+  await bench.pass();
+  await bench.pass(GRACE - 1);
+  expect(await bench.held()).toEqual([surplus, used].sort());
+  await bench.pass(2);
+  expect(await bench.held()).toEqual([used]);
+  const { items } = await bench.store.list({ type: "ipamHandle" });
+  expect(items.map(({ value }) => Object.values(value.block))).toEqual([[1]]);
+  await bench.pass(2 * GRACE);
+  expect(await bench.held()).toEqual([used]);
+});
+
+describe("TC-K18 both addresses in the handle of a live pod are kept", () => {
+  const network = "k8s.v1.cni.cncf.io/network-status";
+  type Reported = (one: string, two: string) => { status?: object; annotations?: Record<string, string> };
+  const cases: readonly [name: string, reported: Reported][] = [
+    ["when it reports both", (one, two) => ({ status: { podIP: one, podIPs: [{ ip: one }, { ip: two }] } })],
+    ["when it reports none yet", () => ({ status: { phase: "Pending" } })],
+    [
+      "when the second belongs to another network of the pod",
+      (one, two) => ({
+        status: { podIP: one, podIPs: [{ ip: one }] },
+        annotations: { [network]: JSON.stringify([{ name: "extra", ips: [two] }]) },
+      }),
+    ],
+  ];
+  for (const [name, reported] of cases)
+    test(`TC-K18 ${name}`, async () => {
+      await using bench = await CollectorBench.create();
+      await bench.node("n1");
+      const one = await bench.assign("n1", "pair", {}, "net.pair");
+      const two = await bench.assign("n1", "pair", {}, "net.pair");
+      const { status, annotations = {} } = reported(one, two);
+      bench.kube.put("/api/v1/namespaces/ns1/pods/pair", {
+        metadata: { annotations },
+        spec: { nodeName: "n1", containers: [{ name: "c", image: "i" }] },
+        status: { phase: "Running", ...status },
+      });
+      bench.start(GRACE);
+      await bench.pass();
+      await bench.pass(2 * GRACE);
+      await bench.pass(2 * GRACE);
+      expect(await bench.held()).toEqual([one, two].sort());
+    });
 });
 
 test("TC-K18 the API server itself is asked before an address is taken", async () => {

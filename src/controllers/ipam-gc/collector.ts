@@ -182,6 +182,7 @@ export class AddressCollector {
   #clear(allocation: Tracked): void {
     allocation.suspectedAtMs = undefined;
     allocation.isLeak = false;
+    allocation.isSurplus = false;
     this.#leaks.delete(allocation.id);
   }
 
@@ -199,7 +200,7 @@ export class AddressCollector {
     this.#leaks.set(allocation.id, allocation);
   }
 
-  /** Asks once more about each, then gives back those whose handle has no other address in use. */
+  /** Reads each pod once more, then releases the leaks whose handle has no other address in use, and surplus ones. */
   async #releaseLeaks(signal: AbortSignal): Promise<void> {
     const { ipam, log, onReleased } = this.#options;
     const present = [...this.#leaks.values()].filter((leak) => this.#isTracked(leak));
@@ -208,7 +209,9 @@ export class AddressCollector {
     for (let i = 0; i < present.length; i += ASK_WIDTH)
       await Promise.all(present.slice(i, i + ASK_WIDTH).map((leak) => this.#askAgain(leak, signal)));
     const doomed = [...this.#leaks.values()]
-      .filter(({ handleId }) => [...this.ledger.withHandle(handleId)].every(({ isLeak }) => isLeak))
+      .filter(
+        ({ handleId, isSurplus }) => isSurplus || [...this.ledger.withHandle(handleId)].every(({ isLeak }) => isLeak),
+      )
       .slice(0, MAX_RELEASE);
     if (doomed.length === 0) return;
     const { released, notAllocated, error } = await ipam.release(
@@ -250,19 +253,26 @@ export class AddressCollector {
       if (!isGone) this.#clear(leak);
       return;
     }
-    const isUsed =
-      isGone || isMachine(leak) ? await this.#isUsed(leak, node, signal) : await this.#livePodKeeps(leak, node, signal);
-    if (isUsed) this.#clear(leak);
+    leak.isSurplus = false;
+    if (isGone || isMachine(leak)) {
+      if (await this.#isUsed(leak, node, signal)) this.#clear(leak);
+      return;
+    }
+    const pod = await this.#readPod(leak, signal);
+    if (pod === "unknown" || (pod !== "absent" && keeps(pod, leak.address, node))) return this.#clear(leak);
+    // The pod has reported its addresses, and uses others of the handle: it runs in the handle's container.
+    const inHandle = [...this.ledger.withHandle(leak.handleId)];
+    leak.isSurplus = pod !== "absent" && inHandle.some(({ address }) => keeps(pod, address, node));
   }
 
-  async #livePodKeeps(leak: Tracked, node: string | undefined, signal: AbortSignal): Promise<boolean> {
+  async #readPod(leak: Tracked, signal: AbortSignal): Promise<PodFacts | "absent" | "unknown"> {
     const { [ATTRIBUTE.namespace]: namespace = "", [ATTRIBUTE.pod]: pod = "" } = leak.attributes;
     const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(pod)}`;
     try {
-      return keeps(podFacts(await this.#options.api.get(path, { signal })), leak.address, node);
+      return podFacts(await this.#options.api.get(path, { signal }));
     } catch (error) {
       signal.throwIfAborted();
-      return codeOf(error) !== 404; // whatever we cannot find out keeps the address
+      return codeOf(error) === 404 ? "absent" : "unknown"; // then the address is kept
     }
   }
 

@@ -18,6 +18,8 @@ export interface Tracked {
   suspectedAtMs: number | undefined;
   /** Sure enough to be released. */
   isLeak: boolean;
+  /** A leak that is released although other addresses of its handle are in use. */
+  isSurplus: boolean;
 }
 
 export const isTunnel = ({ attributes }: Tracked): boolean => isTunnelType(attributes[ATTRIBUTE.type]);
@@ -110,6 +112,7 @@ export class Ledger {
       ...(sequenceNumber === undefined ? {} : { sequenceNumber }),
       suspectedAtMs: undefined,
       isLeak: false,
+      isSurplus: false,
     };
   }
 
