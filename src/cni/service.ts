@@ -1,7 +1,13 @@
 // The node-local CNI service: the plugin's commands with warm connections and the node agent's own datastore account.
 // It answers on a Unix socket that root alone may use; the pod's namespace comes as a descriptor, so that the service
 // may live in a container.
-import { type Datastore, type DatastoreConfig, GroupCommit, type KubeApi } from "../datastore/index.ts";
+import {
+  type Datastore,
+  type DatastoreConfig,
+  GroupCommit,
+  isUnauthenticated,
+  type KubeApi,
+} from "../datastore/index.ts";
 import { IpamMemory } from "../ipam/index.ts";
 import { LinkRemover, NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import { createLogger, describeError, type Logger } from "../lib/log.ts";
@@ -251,6 +257,13 @@ async function answer(options: AnswerOptions, { text, descriptor, isAwaited, pid
     if (timesFile !== "") setImmediate(() => void appendTimes(timesFile, env, times)); // behind the reply
     return reply(0, stdout);
   } catch (error) {
+    // A pod's token is revoked when the pod is deleted, and its process may still run for a while. Whatever was not undone is
+    // found by the plugin, which does the command again with its own credentials.
+    if (isUnauthenticated(error)) {
+      const { command, containerId: containerID } = request ?? {};
+      log.warn("the API server rejects this agent's token; the plugin uses its own", { command, containerID });
+      return reply({ declined: "the API server rejects the agent's token" });
+    }
     log.error("A CNI command failed", { command: request?.command, containerID: request?.containerId, error });
     return reply(1, JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));
   }

@@ -19,6 +19,7 @@ export { WatcherSyncer } from "./watcher-syncer.ts";
 export type { KubeApi, KubeObject } from "./kubernetes/api-client.ts";
 export { KubernetesObjects } from "./kubernetes/kubernetes-objects.ts";
 export { openKubeApi } from "./kubernetes/open-api.ts";
+export { isUnauthenticated } from "./kubernetes/status-error.ts";
 export { FollowedStore } from "./followed-store.ts";
 export { GroupCommit } from "./group-commit.ts";
 export { type Presumption, Recall } from "./recall.ts";

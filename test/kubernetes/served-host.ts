@@ -5,10 +5,24 @@ import type { KubeObject } from "../../src/datastore/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { CniHost, DIST } from "../functional/cni/cni-host.ts";
 import { installAccounts } from "./accounts.ts";
+import { kubeconfigText } from "./api-server.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type Forwarder, forwardInto } from "./host-forwarder.ts";
 
 const CALICO = "/apis/crd.projectcalico.org/v1";
+const TOKEN_SECRET = "/api/v1/namespaces/kube-system/secrets/agent-token";
+
+/** A token of the agent's account that is valid as long as a Secret exists. */
+async function boundToken(cluster: Cluster): Promise<string> {
+  const secret = { apiVersion: "v1", kind: "Secret", metadata: { name: "agent-token" } };
+  const { metadata } = await cluster.put<KubeObject>("/api/v1/namespaces/kube-system/secrets", secret);
+  const { status } = await cluster.api.json<{ status: { token: string } }>({
+    method: "POST",
+    path: "/api/v1/namespaces/kube-system/serviceaccounts/calico-node/token",
+    body: { spec: { boundObjectRef: { kind: "Secret", apiVersion: "v1", name: "agent-token", uid: metadata.uid } } },
+  });
+  return status.token;
+}
 
 export class ServedHost implements AsyncDisposable {
   private constructor(
@@ -16,6 +30,7 @@ export class ServedHost implements AsyncDisposable {
     readonly host: CniHost,
     readonly conf: Readonly<Record<string, unknown>>,
     readonly forwarder: Forwarder,
+    readonly agentToken: string,
   ) {}
 
   /** @param stepTimes where the service writes down when each step of a request was done */
@@ -31,11 +46,14 @@ export class ServedHost implements AsyncDisposable {
     mkdirSync(join(host.folder, "lib"), { recursive: true });
     writeFileSync(join(host.folder, "lib/nodename"), "n1"); // as the node agent leaves it
     const forwarder = forwardInto(host, cluster.server.url);
-    const kubeconfig = (await installAccounts(cluster)).kubeconfig("calico-node", forwarder.url);
+    const accounts = await installAccounts(cluster);
+    const agentToken = await boundToken(cluster);
+    const agentKubeconfig = join(cluster.server.folder, `agent-${new URL(forwarder.url).port}.kubeconfig`);
+    writeFileSync(agentKubeconfig, kubeconfigText(forwarder.url, cluster.server.ca, agentToken), { mode: 0o600 });
     const socket = join(host.folder, "run/cni.sock");
     const child = host.start(join(DIST, "calico"), ["cni-service", "--socket", socket], {
       DATASTORE_TYPE: "kubernetes",
-      KUBECONFIG: kubeconfig,
+      KUBECONFIG: agentKubeconfig,
       CALICO_CNI_TIMES: stepTimes,
     });
     let log = "";
@@ -44,11 +62,21 @@ export class ServedHost implements AsyncDisposable {
     const conf = {
       name: "k8s-pod-network",
       datastore_type: "kubernetes",
-      kubernetes: { kubeconfig },
+      kubernetes: { kubeconfig: accounts.kubeconfig("calico-cni-plugin", forwarder.url) },
       policy: { type: "k8s" },
       service_socket: socket,
     };
-    return new ServedHost(cluster, host, conf, forwarder);
+    return new ServedHost(cluster, host, conf, forwarder, agentToken);
+  }
+
+  /** Revokes the service's token, as the API server does with a pod's token when the pod is deleted. */
+  async revokeAgentToken(): Promise<void> {
+    const { server } = this.cluster;
+    await this.cluster.delete(TOKEN_SECRET);
+    const headers = { authorization: `Bearer ${this.agentToken}` };
+    const status = async () =>
+      (await fetch(`${server.url}/api/v1/nodes/n1`, { headers, tls: { rejectUnauthorized: false } })).status;
+    await eventually(async () => (await status()) === 401, 30_000); // the server caches tokens for ten seconds
   }
 
   /** A pod on the host; what a runtime would say of it. */
@@ -87,6 +115,21 @@ export class ServedHost implements AsyncDisposable {
       .map((line) => JSON.parse(line) as { verb: string; requestURI: string })
       .map(({ verb, requestURI }) => `${verb} ${requestURI}`)
       .filter((request) => !request.startsWith("watch "));
+  }
+
+  async annotations(pod: string): Promise<Readonly<Record<string, string>>> {
+    const { metadata } = await this.cluster.api.get<KubeObject>(`/api/v1/namespaces/ns1/pods/${pod}`);
+    return metadata.annotations ?? {};
+  }
+  /** How many addresses each handle counts. */
+  async handles(): Promise<Readonly<Record<string, number>>> {
+    const { items } = await this.cluster.api.list(`${CALICO}/ipamhandles`);
+    return Object.fromEntries(
+      (items as (KubeObject & { spec: { block: Record<string, number> } })[]).map(({ metadata, spec }) => [
+        metadata.name,
+        Object.values(spec.block).reduce((sum, count) => sum + count, 0),
+      ]),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -37,6 +37,13 @@ export class KubeStatusError extends Error {
   }
 }
 
+/** Whether the API server rejected the client's credentials (401), not a lack of permission (403). */
+export function isUnauthenticated(error: unknown): boolean {
+  for (let cause = error; cause instanceof Error; cause = cause.cause)
+    if (cause instanceof KubeStatusError && cause.code === 401) return true;
+  return false;
+}
+
 /** @param text the answer's body */
 export function statusError(request: string, response: IncomingMessage, text: string): KubeStatusError {
   const code = response.statusCode ?? 0;
