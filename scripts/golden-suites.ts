@@ -9,6 +9,8 @@ export interface Suite {
   readonly drive: readonly string[];
   /** Folder whose entries are replayed side by side in that many parts: most of the time each of them waits. */
   readonly parts?: { readonly folder: string; readonly count: number };
+  /** The recordings of Calico's later version, where they are complete: the checker's suite, and nothing may differ. */
+  readonly later?: string;
 }
 
 /** The long ones first. */
@@ -22,4 +24,5 @@ export const suites: Readonly<Record<string, Suite>> = {
   bgp: { drive: ["--calicoctl", "dist/calicoctl"] },
   cni: { drive: ["--bin", "dist"] },
   ipam: { drive: ["--bin", "dist"] },
+  "ipam-master": { drive: ["--bin", "dist"], later: "ipam" },
 };

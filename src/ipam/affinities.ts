@@ -6,6 +6,7 @@ import { Conflict } from "../datastore/index.ts";
 import type { Cidr } from "../lib/ip.ts";
 import type { Block } from "../model/index.ts";
 import { type HostReserved, isEmpty, newBlock, type Owner, ownerText } from "./block.ts";
+import { withoutCold } from "./cold.ts";
 import { type Context, isLost, untilWon } from "./context.ts";
 import { BlockClaimed, BlockNotEmpty } from "./errors.ts";
 import type { StoredAffinity, StoredBlock } from "./records.ts";
@@ -132,16 +133,17 @@ export async function giveUpBlock(
     try {
       const block = await records.block(cidr);
       if (block !== undefined) {
+        const value = await withoutCold(context, block.value);
         if (block.value.affinity !== ownerText(owner)) {
           await dropAffinity(context, affinity);
           throw new BlockClaimed(cidr, block.value.affinity);
         }
         if (options.sequenceNumber !== undefined && block.value.sequenceNumber !== options.sequenceNumber)
           throw new Conflict(`IPAMBlock(${cidr})`, block);
-        if (options.mustBeEmpty && !isEmpty(block.value)) throw new BlockNotEmpty(cidr);
+        if (options.mustBeEmpty && !isEmpty(value)) throw new BlockNotEmpty(cidr);
         const leaving = await records.updateAffinity(affinity, "pendingDeletion");
-        if (isEmpty(block.value)) await records.deleteBlock(block);
-        else await records.updateBlock(block, withoutOwner(block.value));
+        if (isEmpty(value)) await records.deleteBlock(block);
+        else await records.updateBlock(block, withoutOwner(value));
         await records.deleteAffinity(leaving);
       } else await records.deleteAffinity(affinity);
       return true;

@@ -4,15 +4,12 @@ import { DatastoreError } from "../datastore/index.ts";
 import type { Cidr } from "../lib/ip.ts";
 import type { Block } from "../model/index.ts";
 import { giveUpBlock, parseOwner } from "./affinities.ts";
-import { isEmpty } from "./block.ts";
+import { isForgotten } from "./block.ts";
 import { type Context, isLost } from "./context.ts";
 import { BadPool, BlockClaimed, BlockNotEmpty } from "./errors.ts";
 import { settleHandle } from "./handles.ts";
 import { type IpamPool, poolAround, readPools, selectsNode } from "./pools.ts";
 import type { StoredBlock, StoredHandle } from "./records.ts";
-
-/** A block that is empty and nobody's has no reason to be. */
-export const isForgotten = (block: Block): boolean => block.affinity === undefined && isEmpty(block);
 
 /** False when another wrote it first. */
 export async function writeFreed(context: Context, stored: StoredBlock, value: Block): Promise<boolean> {

@@ -36,7 +36,10 @@ export interface AllocationOwner {
 
 const sizeOf = (cidr: Cidr): number => 2 ** (addressBits(ipVersion(cidr)) - cidrLength(cidr));
 
-/** A new block, all free but what the host reserves. @param nowMs its sequence numbers start at this time in nanoseconds */
+/**
+ * A new block, all free but what the host reserves.
+ * @param nowMs the time of the claim; sequence numbers start at this time in nanoseconds
+ */
 export function newBlock(cidr: Cidr, owner: Owner, nowMs: number, reserved?: HostReserved): Block {
   const size = sizeOf(cidr);
   const kept = (ordinal: number) =>
@@ -45,6 +48,7 @@ export function newBlock(cidr: Cidr, owner: Owner, nowMs: number, reserved?: Hos
   return {
     cidr,
     affinity: ownerText(owner),
+    affinityClaimTime: new Date(nowMs).toISOString().replace(/\.\d+Z$/, "Z"), // whole seconds, as Calico writes it
     allocations: ordinals.map((ordinal) => (kept(ordinal) ? 0 : null)),
     unallocated: ordinals.filter((ordinal) => !kept(ordinal)),
     attributes: reserved === undefined ? [] : [{ handleId: reserved.handleId, secondary: { note: reserved.note } }],
@@ -79,6 +83,9 @@ export function isEmpty(block: Block): boolean {
     (index) => index === null || sameHandle(block.attributes[index]?.handleId, WINDOWS_RESERVED_HANDLE),
   );
 }
+
+/** A block that is empty and nobody's has no reason to be. */
+export const isForgotten = (block: Block): boolean => block.affinity === undefined && isEmpty(block);
 
 /** How many addresses a handle holds in this block. */
 export function heldBy(block: Block, handleId: string): number {
@@ -148,8 +155,6 @@ export interface FreeOptions {
   /** Keep the addresses from reuse for this long; 0 = free at once. */
   readonly cooldownSeconds: number;
   readonly nowMs: number;
-  /** Forget the allocations' sequence numbers too. */
-  readonly forgetNumbers: boolean;
 }
 
 /** Gives ordinals back: to the tail of the queue, or into cooldown. */
@@ -162,22 +167,20 @@ export function free(block: Block, ordinals: readonly number[], options: FreeOpt
     for (const ordinal of ordinals) allocations[ordinal] = index;
     return pruned({ ...block, allocations, attributes });
   }
-  return release(block, ordinals, options.forgetNumbers);
+  return release(block, ordinals);
 }
 
-function release(block: Block, ordinals: readonly number[], forgetNumbers: boolean): Block {
+function release(block: Block, ordinals: readonly number[]): Block {
   const allocations = [...block.allocations];
   for (const ordinal of ordinals) allocations[ordinal] = null;
   const given = new Set(ordinals.map(String));
-  const numbers = block.sequenceNumberForAllocation;
+  const numbers = Object.entries(block.sequenceNumberForAllocation);
   return pruned({
     ...block,
     allocations,
     // Given back together, they are given out again in the order of their addresses, however they were named.
     unallocated: [...block.unallocated, ...ordinals.toSorted((a, b) => a - b)],
-    sequenceNumberForAllocation: forgetNumbers
-      ? Object.fromEntries(Object.entries(numbers).filter(([ordinal]) => !given.has(ordinal)))
-      : numbers,
+    sequenceNumberForAllocation: Object.fromEntries(numbers.filter(([ordinal]) => !given.has(ordinal))),
   });
 }
 
@@ -190,7 +193,7 @@ export function freeCold(block: Block, cooldownSeconds: number, nowMs: number): 
   const ordinals = block.allocations.flatMap((index, ordinal) =>
     index !== null && rested[index] === true ? [ordinal] : [],
   );
-  return release(block, ordinals, true);
+  return release(block, ordinals);
 }
 
 /** Drops entries nobody refers to any more and renumbers the rest, order kept. */

@@ -1,6 +1,7 @@
 // Addresses that have cooled down are freed by the next write of their block; idle blocks need somebody to write them.
 import type { Cidr } from "../lib/ip.ts";
-import { freeCold } from "./block.ts";
+import type { Block } from "../model/index.ts";
+import { freeCold, isCooling, isForgotten } from "./block.ts";
 import { readConfig } from "./config.ts";
 import { type Context, isLost } from "./context.ts";
 
@@ -16,11 +17,19 @@ export async function collectCold(context: Context, blocks?: readonly Cidr[]): P
     const value = freeCold(block.value, cooldownSeconds, context.nowMs);
     if (value === block.value) continue;
     try {
-      await context.records.updateBlock(block, value);
+      if (isForgotten(value)) await context.records.deleteBlock(block);
+      else await context.records.updateBlock(block, value);
       written.push(block.key.cidr);
     } catch (error) {
       if (!isLost(error)) throw error; // whoever was faster has freed them too
     }
   }
   return written;
+}
+
+/** The block with the addresses free whose cooldown is over. The cooldown is read only if an address is in cooldown. */
+export async function withoutCold(context: Context, block: Block): Promise<Block> {
+  if (!block.attributes.some(isCooling)) return block;
+  const { ipCooldownSeconds = 0 } = await readConfig(context);
+  return freeCold(block, ipCooldownSeconds, context.nowMs);
 }

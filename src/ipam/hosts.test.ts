@@ -71,6 +71,49 @@ test("CI-066 all owners of a pool give it up, and only there", async () => {
   expect(Object.keys(c.blocks())).toHaveLength(3);
 });
 
+test("CI-065 CI-066 a pool that is given up keeps no block whose addresses have all cooled down", async () => {
+  const c = await cluster();
+  await c.config({ ipCooldownSeconds: 3 });
+  for (const host of ["n1", "n2"]) await c.assign(host, host);
+  for (const host of ["n1", "n2"]) await c.ipam.releaseByHandle(host);
+  c.nowMs += 2999;
+  await expect(c.ipam.releaseHostAffinities(n1, { mustBeEmpty: true })).rejects.toThrow(BlockNotEmpty);
+  c.nowMs += 1;
+  await c.ipam.releaseHostAffinities(n1, { mustBeEmpty: true });
+  expect(Object.keys(c.blocks())).toHaveLength(1);
+  await c.ipam.releasePoolAffinities(pool);
+  expect([c.affinities(), c.blocks()]).toEqual([{}, {}]);
+});
+
+test("CI-065 CI-066 a block that was given up while its addresses cooled down is deleted when they have", async () => {
+  const c = await cluster();
+  await c.config({ ipCooldownSeconds: 3 });
+  await c.assign("n1", "h");
+  await c.ipam.releaseByHandle("h");
+  await c.ipam.releasePoolAffinities(pool);
+  expect(Object.values(c.blocks()).map((block) => block.affinity)).toEqual([undefined]);
+  c.nowMs += 3000;
+  expect(await c.ipam.collectCold()).toHaveLength(1);
+  expect(c.blocks()).toEqual({});
+});
+
+test("CI-068 a new block carries the time of its claim, and nobody takes over a young one", async () => {
+  const c = await cluster();
+  await c.ipam.claimAffinity(pool, n1);
+  const times = Object.values(c.blocks()).map((block) => block.affinityClaimTime);
+  expect(times).toEqual(times.map(() => "2026-01-01T00:00:00Z"));
+  await c.ipam.releasePoolAffinities(pool);
+  c.nowMs += 59_999;
+  await c.ipam.claimAffinity(pool, n1);
+  expect(Object.values(c.blocks())[0]?.affinityClaimTime).toBe("2026-01-01T00:00:59Z");
+  c.nowMs += 59_000;
+  expect((await c.assign("n2", "early"))[0]).toBeDefined(); // borrowed
+  expect(Object.keys(c.affinities()).filter((name) => name.startsWith("n2"))).toEqual([]);
+  c.nowMs += 2000;
+  await c.assign("n2", "late");
+  expect(Object.keys(c.affinities()).filter((name) => name.startsWith("n2"))).toHaveLength(1);
+});
+
 test("CI-066 a host and a virtual owner of one name are two", async () => {
   const c = await cluster();
   await c.ipam.claimAffinity(parseCidr("10.65.0.0/30"), { type: "virtual", name: "n1" });

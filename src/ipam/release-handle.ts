@@ -1,15 +1,8 @@
 // Giving back everything a handle holds: in one write where the datastore can, block by block otherwise.
 import { type Cidr, hostCidr, type IpAddress } from "../lib/ip.ts";
 import type { Block } from "../model/index.ts";
-import {
-  giveUpEmptied,
-  giveUpIfDeselected,
-  isDeselected,
-  isForgotten,
-  settleOrLog,
-  writeFreed,
-} from "./after-release.ts";
-import { addressAt, allocationAt, free, freeCold, isEmpty, sameHandle } from "./block.ts";
+import { giveUpEmptied, giveUpIfDeselected, isDeselected, settleOrLog, writeFreed } from "./after-release.ts";
+import { addressAt, allocationAt, free, freeCold, isEmpty, isForgotten, sameHandle } from "./block.ts";
 import { readConfig } from "./config.ts";
 import { type Context, untilWon } from "./context.ts";
 import { UnknownHandle } from "./errors.ts";
@@ -117,7 +110,7 @@ function freedOf(
   );
   if (ordinals.length === 0) return undefined;
   const { nowMs } = context;
-  const freed = free(block, ordinals, { cooldownSeconds, nowMs, forgetNumbers: false });
+  const freed = free(block, ordinals, { cooldownSeconds, nowMs });
   const value = freeCold(freed, cooldownSeconds, nowMs);
   return { stored, value, addresses: ordinals.map((ordinal) => addressAt(block, ordinal)) };
 }

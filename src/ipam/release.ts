@@ -88,7 +88,7 @@ async function releaseInBlock(
     if (ordinals.length === 0) return { released: [], notAllocated, handles: [] };
     // Handles are read before the block is written: see handles.ts.
     const handles = (await Promise.all([...holders].map((id) => context.records.handle(id)))).flatMap((h) => h ?? []);
-    const freed = free(stored.value, ordinals, { cooldownSeconds, nowMs: context.nowMs, forgetNumbers: true });
+    const freed = free(stored.value, ordinals, { cooldownSeconds, nowMs: context.nowMs });
     const value = freeCold(freed, cooldownSeconds, context.nowMs);
     if (!(await writeFreed(context, stored, value))) return undefined;
     const gone = new Set(notAllocated);
