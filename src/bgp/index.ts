@@ -18,4 +18,5 @@ export {
 export { type Bird, birdProcess } from "./service/install.ts";
 export { BgpService, CONFIG_FILE } from "./service/service.ts";
 export type { PasswordSource } from "./service/secrets.ts";
+export { type HostInterface, holderOf, isPeerOf, type OtherNetwork, otherNetworks } from "./other-networks.ts";
 export { asMismatch, sessionCause, type SessionSurroundings } from "./session-cause.ts";

@@ -26,6 +26,7 @@ import { findKubernetes, type KubernetesFacts, readFacts } from "./kubernetes.ts
 import { AddressFailure, configureAddresses, findConflict, type NodeSpec, withoutDetected } from "./node-addresses.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
 import { nodeName } from "./node-name.ts";
+import { warnOfPeersAtOtherInterfaces } from "./peer-interfaces.ts";
 import { type NodeSettings, readSettings } from "./settings.ts";
 
 const UPGRADE_WITHIN_MS = 90_000;
@@ -50,6 +51,8 @@ export async function startUp(env: Environment, log: Logger, root = "/"): Promis
   await createPools(client, settings, facts, log);
   const words = [settings.clusterType, facts?.kubeadm && "kubeadm", facts?.isRancher === true && "rancher"];
   await ensureDefaults(client, name, { clusterType: words.filter(Boolean).join(","), version: BUILD.version });
+  if (settings.backend === "bird")
+    await warnOfPeersAtOtherInterfaces({ client, node: name, interfaces: readHostInterfaces(), log });
   writeNodename(settings.nodenameFile, name);
   log.info("node is ready to start its agents", { name });
   return name;

@@ -10,6 +10,7 @@ import { InputFault } from "../input/fault.ts";
 import { type Document, type Node, parseYaml, type ScalarNode } from "../input/yaml.ts";
 import { isPatch, strategicMerge } from "../patch.ts";
 import { describe } from "../results.ts";
+import { warnOfWritten } from "../write-warnings.ts";
 import { kindFromWord, namedResource } from "../words.ts";
 
 const MOST_TRIES = 5;
@@ -34,7 +35,7 @@ export async function run(call: Call): Promise<number> {
         throw new Failure(`--patch: ${decoded.faults.map((fault) => `${fault.field}: ${fault.reason}`).join("; ")}`);
       refuseOtherIdentity(current, patched);
       try {
-        await update(store, decoded.resource);
+        await warnOfWritten(call.world, store, [await update(store, decoded.resource)]);
         break;
       } catch (error) {
         // Somebody wrote it meanwhile: the same fields again, on what stands there now.

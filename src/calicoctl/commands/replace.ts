@@ -1,11 +1,13 @@
 // calicoctl replace: update what must be there. Unlike its siblings it counts what it tried, not what worked, and
 // tells only the last error: scripts know it so.
+import type { Resource } from "../../model/index.ts";
 import { replace, settle } from "../actions.ts";
 import { demandOf, openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { readResources } from "../input/resources.ts";
 import { progressOf } from "../progress.ts";
 import { forEachResource } from "../results.ts";
+import { warnOfWritten } from "../write-warnings.ts";
 
 export async function run(call: Call): Promise<number> {
   const { world } = call;
@@ -15,16 +17,18 @@ export async function run(call: Call): Promise<number> {
     return 0;
   }
   await using store = await openChecked(call, demandOf(inputs.length));
+  const written: Resource[] = [];
   let tried = 0;
   const { total, kind, faults } = await forEachResource(
     inputs,
     async (input) => {
       const resource = settle(input, call.flags); // one in a wrong namespace is not even tried
       tried++;
-      await replace(store, resource);
+      written.push(await replace(store, resource));
     },
     progressOf(world, "replaced"),
   );
+  await warnOfWritten(world, store, written);
   const named = kind === undefined ? "" : `'${kind}' `;
   const last = faults.at(-1);
   if (last === undefined) {

@@ -11,6 +11,7 @@ import { missingRoutes } from "./host-routes.ts";
 import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterface } from "./node-addresses.ts";
 import { nodeNotInDatastore } from "./node-not-in-datastore.ts";
 import { notUsed } from "./not-used.ts";
+import { peersOfOtherNetworks } from "./peer-networks.ts";
 import { asMismatches, isolatedNodes, leftOut, matchNothing, shadowedPeers, silentReflectors } from "./peerings.ts";
 import { planAll, type Plans } from "./plans.ts";
 import { fullPools, nodesWithoutPool, overlappingPools, poolsOnHosts, poolsOnServices, tooFewBlocks } from "./pools.ts";
@@ -40,6 +41,7 @@ type Check = (inputs: Inputs) => Iterable<Finding>;
 const CLUSTER_CHECKS: Readonly<Record<string, Check>> = {
   "the nodes' addresses": ({ cluster, host }) => missingAddresses(cluster, host),
   "the source addresses of BGP sessions": ({ cluster, plans, host }) => otherInterface(cluster, plans, host),
+  "the networks of BGP peers": ({ cluster, plans, host }) => peersOfOtherNetworks(cluster, plans, host),
   "duplicate addresses": ({ cluster }) => duplicateAddresses(cluster),
   "duplicate router IDs": ({ cluster, host }) => duplicateRouterIds(cluster, host),
   "AS numbers": ({ cluster }) => asMismatches(cluster),
@@ -99,6 +101,12 @@ export function examine(cluster: ClusterFacts, host?: HostFacts, local?: LocalNo
   for (const [check, find] of Object.entries(CLUSTER_CHECKS)) run(check, () => find(inputs));
   if (host !== undefined) for (const [check, find] of Object.entries(HOST_CHECKS)) run(check, () => find(host, inputs));
   return { findings: found.sort((a, b) => rank(a) - rank(b)), notChecked };
+}
+
+/** Nodes with an address from which a BGP peer does not expect a session, as far as the resources show it. */
+export function sourceAddressFaults(cluster: ClusterFacts): readonly Finding[] {
+  const plans = planAll(cluster);
+  return [...otherInterface(cluster, plans), ...peersOfOtherNetworks(cluster, plans)];
 }
 
 /** Neighbours with whom a session is down for a reason that another finding names. */

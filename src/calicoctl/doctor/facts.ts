@@ -5,19 +5,12 @@ import {
   type BgpNode,
   type BgpState,
   type BirdSession,
+  type HostInterface,
   type Problem,
   type SessionSurroundings,
 } from "../../bgp/index.ts";
 import type { RouteType } from "../../kernel/index.ts";
-import {
-  type Cidr,
-  type IpAddress,
-  type IpNetwork,
-  type IpVersion,
-  ipVersion,
-  tryParseAddress,
-  tryParseCidr,
-} from "../../lib/ip.ts";
+import { type Cidr, type IpNetwork, type IpVersion, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
 import {
   API_VERSION,
   compileSelector,
@@ -36,15 +29,9 @@ import { judge, JUDGED_KINDS, type NotUsed } from "./not-used.ts";
 
 export type { StoredBlock };
 
-export interface NodeInterface {
-  readonly name: string;
-  /** With their prefix where it is known: on the host itself. */
-  readonly addresses: readonly { readonly address: IpAddress; readonly length?: number }[];
-}
-
 export interface NodeFacts extends BgpNode {
   /** Empty when the node did not record them. */
-  readonly interfaces: readonly NodeInterface[];
+  readonly interfaces: readonly HostInterface[];
 }
 
 export interface PoolFacts {
@@ -260,7 +247,7 @@ function meshOff(configurations: readonly ResourceOf<"BGPConfiguration">[]): Res
   return { apiVersion: API_VERSION, kind: "BGPConfiguration", metadata: { name: "default" }, spec };
 }
 
-function interfacesOf(node: ResourceOf<"Node"> | undefined): readonly NodeInterface[] {
+function interfacesOf(node: ResourceOf<"Node"> | undefined): readonly HostInterface[] {
   return (node?.spec.interfaces ?? []).map(({ name, addresses }) => ({
     name: name ?? "",
     addresses: (addresses ?? []).flatMap((text) => {

@@ -1,15 +1,14 @@
 // Whether every Node carries an address of its own, that its host has, and that its peers expect.
-import { routerIdOf } from "../../bgp/index.ts";
 import {
-  type Cidr,
-  cidrContains,
-  cidrLength,
-  type IpAddress,
-  type IpVersion,
-  ipVersion,
-  maskCidr,
-} from "../../lib/ip.ts";
-import type { ClusterFacts, HostFacts, NodeFacts, NodeInterface } from "./facts.ts";
+  type HostInterface,
+  holderOf,
+  isPeerOf,
+  type OtherNetwork,
+  otherNetworks,
+  routerIdOf,
+} from "../../bgp/index.ts";
+import { type Cidr, cidrLength, type IpVersion, ipVersion, maskCidr } from "../../lib/ip.ts";
+import type { ClusterFacts, HostFacts, NodeFacts } from "./facts.ts";
 import { type Finding, listed } from "./finding.ts";
 import { nodesByAddress, type PeerFacts, type Plans } from "./plans.ts";
 
@@ -19,13 +18,10 @@ const methodFor = (version: IpVersion, nic: string): string =>
   `${variable(version)}_AUTODETECTION_METHOD=interface=${nic}`;
 
 /** The host's own interfaces say more than what the node once recorded. */
-function interfacesOf(node: NodeFacts, host: HostFacts | undefined): readonly NodeInterface[] {
+export function interfacesOf(node: NodeFacts, host: HostFacts | undefined): readonly HostInterface[] {
   if (host?.node !== node.name) return node.interfaces;
   return host.links.map(({ name, networks }) => ({ name, addresses: networks }));
 }
-
-const holderOf = (interfaces: readonly NodeInterface[], address: IpAddress): NodeInterface | undefined =>
-  interfaces.find((nic) => nic.addresses.some((own) => own.address === address));
 
 export function* missingAddresses(cluster: ClusterFacts, host?: HostFacts): Generator<Finding> {
   for (const node of cluster.nodes.values())
@@ -119,12 +115,10 @@ export function* otherInterface(cluster: ClusterFacts, plans: Plans, host?: Host
   for (const node of cluster.nodes.values()) {
     const sort = plans.sortOf.get(node.name);
     const told = new Set<string>();
-    for (const other of sort === undefined ? [] : otherNetworks(node, interfacesOf(node, host))) {
+    for (const other of sort === undefined ? [] : otherNetworks(node.networks, interfacesOf(node, host))) {
       const isFault = (peer: PeerFacts) =>
         peer.fromNodeAddress &&
-        peer.neighbor !== other.address &&
-        isIn(other.network, peer) &&
-        !isIn(other.own, peer) &&
+        isPeerOf(other, peer.neighbor) &&
         !told.has(peer.neighbor) &&
         stateOf(cluster, host, node.name, peer.neighbor) !== "Established";
       const outside = sort?.outside.filter(isFault) ?? [];
@@ -137,41 +131,6 @@ export function* otherInterface(cluster: ClusterFacts, plans: Plans, host?: Host
     }
   }
   yield* peersAtOtherInterface(cluster, host);
-}
-
-const isIn = (network: Cidr, { neighbor }: PeerFacts): boolean =>
-  neighbor.includes(":") === network.includes(":") && cidrContains(network, neighbor as IpAddress);
-
-interface OtherNetwork {
-  /** The network of the Node's own address, and the interface that has it. */
-  readonly own: Cidr;
-  readonly carrier: string | undefined;
-  readonly nic: string;
-  readonly address: IpAddress;
-  readonly network: Cidr;
-}
-
-/** The networks a node is on with other interfaces than the one whose address its Node carries. */
-function* otherNetworks(node: NodeFacts, interfaces: readonly NodeInterface[]): Generator<OtherNetwork> {
-  for (const version of VERSIONS) {
-    const own = node.networks[version];
-    if (own === undefined) continue;
-    const carrier = holderOf(interfaces, own.address);
-    const usual = version === 4 ? 24 : 64;
-    for (const nic of interfaces)
-      for (const { address, length } of nic.addresses) {
-        if (nic === carrier || ipVersion(address) !== version) continue;
-        // Recorded addresses have no prefix: the Node's own is the best guess, unless it is that of a single host.
-        const guess = length ?? (own.length < (version === 4 ? 31 : 127) ? own.length : usual);
-        yield {
-          own: maskCidr(own.address, own.length),
-          carrier: carrier?.name,
-          nic: nic.name,
-          address,
-          network: maskCidr(address, guess),
-        };
-      }
-  }
 }
 
 /** Finds the nodes whose address lies in a network. */
@@ -208,7 +167,7 @@ function expectsOther(
   host: HostFacts | undefined,
   node: NodeFacts,
   peer: PeerFacts,
-  { carrier, nic, address }: OtherNetwork,
+  { holder: carrier, interface: nic, address }: OtherNetwork,
 ): Finding {
   const own = node.networks[peer.family]?.address ?? "";
   const setting = methodFor(peer.family, nic);
@@ -276,7 +235,7 @@ function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefin
 }
 
 /** As BIRD on this host has it, or as the node last reported. */
-function stateOf(
+export function stateOf(
   cluster: ClusterFacts,
   host: HostFacts | undefined,
   node: string,

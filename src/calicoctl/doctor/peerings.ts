@@ -1,12 +1,16 @@
 // Whether the peerings that are written down lead anywhere, and whether routes find their way along them.
 import { asNumberOf, type BgpNode, type BgpPeer, matchesNode } from "../../bgp/index.ts";
-import type { ClusterFacts, HostFacts } from "./facts.ts";
+import type { ClusterFacts, HostFacts, NodeFacts } from "./facts.ts";
 import { type Finding, listed, patch, plural } from "./finding.ts";
 import { type NodeSort, nodesByAddress, type Plans } from "./plans.ts";
 
 const isGlobal = (peer: BgpPeer): boolean => peer.node === undefined && peer.nodeSelector === undefined;
 
-function nodesOf({ nodes }: ClusterFacts, { node, nodeSelector }: BgpPeer): readonly BgpNode[] {
+/** The nodes that a BGPPeer is for. */
+export function nodesOf(
+  { nodes }: ClusterFacts,
+  { node, nodeSelector }: Pick<BgpPeer, "node" | "nodeSelector">,
+): readonly NodeFacts[] {
   if (nodeSelector !== undefined) return [...nodes.values()].filter((each) => matchesNode(nodeSelector, each));
   if (node === undefined) return [...nodes.values()];
   const named = nodes.get(node);
@@ -163,17 +167,25 @@ export function* leftOut(
   }
 }
 
-/** Nodes that no route reaches: without the mesh, and without a session to anyone. */
-export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
+/** Nodes that are not in the mesh and have no other session either; none in a cluster that does not use BGP. */
+export function nodesWithoutSession(cluster: ClusterFacts, plans: Plans): readonly NodeFacts[] {
   const usesBgp = cluster.pools.some((pool) => !pool.disabled && !pool.vxlan);
-  const nodes = [...cluster.nodes.values()].filter((node) => node.networks[4] ?? node.networks[6]);
-  if (!usesBgp || nodes.length < 2) return;
-  const isMeshOn = cluster.bgp.configurations.get("default")?.meshEnabled !== false;
+  const nodes = nodesWithAddress(cluster);
+  if (!usesBgp || nodes.length < 2) return [];
   const isMeshed = (node: BgpNode) =>
-    isMeshOn &&
+    isMeshOn(cluster) &&
     node.clusterId === undefined &&
     nodes.some((other) => other.name !== node.name && other.clusterId === undefined);
-  const alone = nodes.filter((node) => !isMeshed(node) && plans.sortOf.get(node.name)?.hasSessions === false);
+  return nodes.filter((node) => !isMeshed(node) && plans.sortOf.get(node.name)?.hasSessions === false);
+}
+
+const nodesWithAddress = (cluster: ClusterFacts): readonly NodeFacts[] =>
+  [...cluster.nodes.values()].filter((node) => node.networks[4] ?? node.networks[6]);
+const isMeshOn = (cluster: ClusterFacts): boolean => cluster.bgp.configurations.get("default")?.meshEnabled !== false;
+
+export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
+  const nodes = nodesWithAddress(cluster);
+  const alone = nodesWithoutSession(cluster, plans);
   if (alone.length === 0) return;
   const names = alone.map(({ name }) => name);
   const hasReflector = nodes.some(({ clusterId }) => clusterId !== undefined);
@@ -198,11 +210,11 @@ export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<F
     severity: "error",
     object: `Node(${names[0]})`,
     problem: `${listed(names)} ${names.length === 1 ? "has" : "have"} no BGP session: nobody learns the way to ${names.length === 1 ? "its" : "their"} pods`,
-    cause: isMeshOn
+    cause: isMeshOn(cluster)
       ? "a route reflector is not part of the mesh: it peers only with whom a BGPPeer says"
       : "the mesh is off, and no BGPPeer selects the node on either side",
     evidence: [
-      `BGPConfiguration(default) spec.nodeToNodeMeshEnabled is ${isMeshOn}`,
+      `BGPConfiguration(default) spec.nodeToNodeMeshEnabled is ${isMeshOn(cluster)}`,
       ...alone.slice(0, 4).map(({ name, labels, clusterId }) => {
         const reflector = clusterId === undefined ? "" : `, reflector cluster ${clusterId}`;
         return `Node(${name}): labels ${listed(Object.entries(labels).map(([k, v]) => `${k}=${v}`)) || "none"}${reflector}`;

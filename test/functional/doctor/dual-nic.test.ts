@@ -1,6 +1,7 @@
 // The classic fault, for real: two interfaces, the Node carries eth1's address, the rack's router expects eth0's. The
 // session stays Active; doctor, on any host, says who, where and what cures it; applied, the session comes up.
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
 import type { Finding } from "../../../src/calicoctl/doctor/finding.ts";
 import { down } from "../../../src/lab/down.ts";
 import type { Lab } from "../../../src/lab/lab.ts";
@@ -74,6 +75,21 @@ test("doctor on any host names node, interface, address, peer and the setting th
   const text = calicoctl("node2", "doctor").stdout;
   expect(text).toContain("node node1 speaks to peer 10.77.0.254 (BGPPeer rack-v4) from 10.78.0.11 of eth1");
   expect(text).toContain("set IP_AUTODETECTION_METHOD=interface=eth0 for calico-node on node1");
+});
+
+test("calico-node warned at its start that the peer is in the network of eth0", () => {
+  const log = readFileSync(lab.folder.log("node2-calico-node"), "utf8");
+  const warning = log.split("\n").find((line) => line.includes("a BGP peer is in the network of another interface"));
+  for (const words of [
+    "[WARN]",
+    'because="BGPPeer rack-v4"',
+    'interface="eth0"',
+    'interfaceAddress="10.77.0.12"',
+    'nodeAddress="10.78.0.12"',
+    `peer="${ROUTER}"`,
+    'set="IP_AUTODETECTION_METHOD=interface=eth0"',
+  ])
+    expect(warning).toContain(words);
 });
 
 test("a BGPPeer made for a node's eth0 is told as well", () => {

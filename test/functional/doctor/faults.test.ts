@@ -10,6 +10,7 @@ import { datastoreEnvironment, rolePath } from "../../../src/lab/programs.ts";
 import { openTerminal } from "../../../src/lab/terminal.ts";
 import { up } from "../../../src/lab/up.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { API_VERSION } from "../../../src/model/index.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
 const quiet = openTerminal({ quiet: true });
@@ -50,6 +51,10 @@ const blockOfNode2 = (): string => {
   const [block] = run("ip", "route", "show", "proto", "bird").split(/\s/);
   if (block === undefined || block === "") throw new Error("node1 has no route by BIRD");
   return block;
+};
+const addressOf = (node: string): string => {
+  const { interfaces } = lab.plan.nodes.find(({ name }) => name === node) ?? { interfaces: [] };
+  return interfaces[0]?.addresses[0]?.split("/")[0] ?? "";
 };
 let block = "";
 let defaultRoute: readonly string[] = [];
@@ -112,6 +117,50 @@ const FAULTS: readonly {
     mend: () => run("ip", "route", "del", type, block),
   })),
   {
+    name: "forwarding is off",
+    id: "sysctl",
+    says: /net\.ipv4\.ip_forward is 0 on node1/,
+    make: () => run("sysctl", "-w", "net.ipv4.ip_forward=0"),
+    mend: () => run("sysctl", "-w", "net.ipv4.ip_forward=1"),
+  },
+  {
+    name: "the path to another node has a small MTU",
+    id: "mtu",
+    says: /1500 bytes, of which the way to other nodes carries 1300/,
+    make: () => run("ip", "route", "add", `${addressOf("node2")}/32`, "dev", "eth0", "mtu", "1300"),
+    mend: () => run("ip", "route", "del", `${addressOf("node2")}/32`),
+  },
+  {
+    name: "two Nodes have the same address",
+    id: "duplicate-address",
+    says: /nodes copy and node2 both carry/,
+    make: () =>
+      lab.apply([
+        {
+          apiVersion: API_VERSION,
+          kind: "Node",
+          metadata: { name: "copy" },
+          spec: { bgp: { ipv4Address: `${addressOf("node2")}/24` } },
+        },
+      ]),
+    mend: () => run(rolePath("calicoctl"), "delete", "node", "copy"),
+  },
+  {
+    name: "a pool overlaps the nodes' network",
+    id: "pool-holds-node-addresses",
+    says: /overlap/,
+    make: () =>
+      lab.apply([
+        {
+          apiVersion: API_VERSION,
+          kind: "IPPool",
+          metadata: { name: "overlap" },
+          spec: { cidr: "10.77.0.0/16", nodeSelector: "has(nothing)" },
+        },
+      ]),
+    mend: () => run(rolePath("calicoctl"), "delete", "ippool", "overlap"),
+  },
+  {
     name: "the plug of eth0 is pulled",
     id: "link-down",
     says: /eth0 on node1 has no carrier/,
@@ -167,8 +216,8 @@ test("a Node that was deleted: the agent warns, its readiness page shows it, and
     return stdout.includes("Node node1 is not in the datastore") && stdout.endsWith("200") && stdout;
   });
   expect(page).toMatch(/^\| Node .*\| - +\| - +\| Node node1 is not in the datastore +\|$/m);
-  const log = readFileSync(lab.folder.log("node1-calico-node"), "utf8");
-  expect(log).toMatch(/WARN.*the datastore has no Node for this host/);
+  const log = () => readFileSync(lab.folder.log("node1-calico-node"), "utf8");
+  await eventually(() => /WARN.*the datastore has no Node for this host/.test(log()), 10_000, "the warning in the log");
   expect(run(rolePath("calicoctl"), "doctor")).toContain(
     "Examined: the datastore (1 node). Not examined: this host (the datastore has no Node node1), host node2.",
   );

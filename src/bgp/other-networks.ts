@@ -1,0 +1,66 @@
+// The networks that a host is on with other interfaces than the one that has its Node's address. A BGP peer in one of them
+// expects the host's address there, not the Node's, from which BIRD opens sessions.
+import {
+  type Cidr,
+  cidrContains,
+  type IpAddress,
+  type IpNetwork,
+  type IpVersion,
+  ipVersion,
+  maskCidr,
+} from "../lib/ip.ts";
+
+export interface HostInterface {
+  readonly name: string;
+  /** With their prefix length where it is known: on the host itself. */
+  readonly addresses: readonly { readonly address: IpAddress; readonly length?: number }[];
+}
+
+export interface OtherNetwork {
+  /** The network of the Node's own address. */
+  readonly own: Cidr;
+  /** The interface that has the Node's address, if any has it. */
+  readonly holder: string | undefined;
+  readonly interface: string;
+  /** The host's address in the network. */
+  readonly address: IpAddress;
+  readonly network: Cidr;
+}
+
+export const holderOf = (interfaces: readonly HostInterface[], address: IpAddress): HostInterface | undefined =>
+  interfaces.find((each) => each.addresses.some((own) => own.address === address));
+
+export function* otherNetworks(
+  networks: Readonly<Record<IpVersion, IpNetwork | undefined>>,
+  interfaces: readonly HostInterface[],
+): Generator<OtherNetwork> {
+  for (const version of [4, 6] as const) {
+    const own = networks[version];
+    if (own === undefined) continue;
+    const holder = holderOf(interfaces, own.address);
+    for (const each of interfaces)
+      for (const { address, length } of each.addresses) {
+        if (each === holder || ipVersion(address) !== version) continue;
+        yield {
+          own: maskCidr(own.address, own.length),
+          holder: holder?.name,
+          interface: each.name,
+          address,
+          network: maskCidr(address, length ?? likelyLength(own.length, version)),
+        };
+      }
+  }
+}
+
+/** For an address recorded without one: the Node's own prefix length, unless that is of a single host or a link. */
+function likelyLength(own: number, version: IpVersion): number {
+  const usual = version === 4 ? 24 : 64;
+  return own < (version === 4 ? 31 : 127) ? own : usual;
+}
+
+/** True if the peer expects the host's address in this network, not the Node's. */
+export function isPeerOf({ own, address, network }: OtherNetwork, neighbor: string): boolean {
+  const isIn = (cidr: Cidr) =>
+    neighbor.includes(":") === cidr.includes(":") && cidrContains(cidr, neighbor as IpAddress);
+  return neighbor !== address && isIn(network) && !isIn(own);
+}
