@@ -1,6 +1,7 @@
 // Runs `calicoctl doctor` on a healthy cluster: on every host, in every calico-node pod, and from outside. It must find
 // nothing, run all checks, and print which hosts it examined.
 import { spawnSync } from "node:child_process";
+import { FABRIC } from "../../src/lab/fabric.ts";
 import { baseEnvironment } from "../../src/lab/host.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import { inNamespace } from "../../src/lab/kubernetes/control-plane.ts";
@@ -60,9 +61,10 @@ function inPod(cluster: KubernetesCluster, node: string): Answer {
   ]);
 }
 
-/** Beside the API server, where no node is. */
+/** In the network between the nodes, where no node runs. */
 function outside(cluster: KubernetesCluster): Answer {
-  const [file, ...args] = inNamespace(cluster, [rolePath("calicoctl"), "doctor"]);
+  const namespace = cluster.folder.namespace(FABRIC);
+  const [file, ...args] = inNamespace({ namespace }, [rolePath("calicoctl"), "doctor"]);
   const env = { ...baseEnvironment(), DATASTORE_TYPE: "kubernetes", KUBECONFIG: cluster.kubeconfig };
   const { status, stdout, stderr } = spawnSync(file, args, { encoding: "utf8", env });
   return { code: status ?? 1, stdout, stderr };

@@ -7,6 +7,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { makeImage } from "../../scripts/image.ts";
 import { isDebianRootCached } from "../../scripts/image/debian-root.ts";
+import { examineEverywhere } from "../../scripts/e2e/doctor.ts";
 import { uninstall } from "../../scripts/e2e/uninstall.ts";
 import { down } from "../../src/lab/down.ts";
 import { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
@@ -134,6 +135,10 @@ suite("the API server calls a webhook that runs in a pod", async () => {
     cluster.kubectl(["delete", "validatingwebhookconfiguration", "deny"]);
   }
 }, 120_000);
+
+suite("doctor has no findings on any host, in any calico-node pod, or from outside", async () => {
+  expect(await examineEverywhere(cluster)).toEqual([]);
+}, 300_000);
 
 suite("up on a running cluster leaves calico-node's template as it is, also where it was edited", async () => {
   const generation = () =>

@@ -115,7 +115,10 @@ function start(plane: ControlPlane, name: string, program: string, flags: Readon
   startProcess(folder, name, joined(group, inNamespace(plane, [program, ...words])), baseEnvironment());
 }
 
-/** The command line that runs a command in the network namespace of the API server. */
-export function inNamespace({ namespace }: ControlPlane, command: readonly string[]): readonly [string, ...string[]] {
+/** The command line that runs a command in a network namespace, such as the API server's. */
+export function inNamespace(
+  { namespace }: Pick<ControlPlane, "namespace">,
+  command: readonly string[],
+): readonly [string, ...string[]] {
   return ["nsenter", `--net=/run/netns/${namespace}`, "--", ...command];
 }
