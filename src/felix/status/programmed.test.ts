@@ -6,6 +6,7 @@ import type { DataplaneMessage, PolicyId } from "../../calc/index.ts";
 import type { SyncerUpdate } from "../../datastore/index.ts";
 import { silentLogger } from "../../lib/log.ts";
 import { MetricsRegistry } from "../../lib/metrics.ts";
+import { objectsLeftPerRound } from "../../lib/testing/heap-growth.ts";
 import { ProgrammedRevisions } from "./programmed.ts";
 
 let prefix: string;
@@ -102,3 +103,31 @@ test("what an earlier run left goes with the first round", async () => {
   programmed.onApplied({ messages: 1, ok: true });
   expect(await files()).toEqual(["NetworkPolicy/ns/web 7"]);
 });
+
+test("endpoints and policies that are gone leave nothing in memory, with and without files", async () => {
+  for (const path of [prefix, ""]) {
+    const programmed = new ProgrammedRevisions({ host: "me", prefix: path, log: silentLogger });
+    programmed.start();
+    let messages = 0;
+    const left = await objectsLeftPerRound(async (number) => {
+      const endpointKey = { type: "workloadEndpoint", host: "me", orchestrator: "k8s", workload: `ns/pod${number}` };
+      const policyId = { ...id, name: `web${number}` };
+      const updates = (value: object | undefined) =>
+        [
+          { key: { ...endpointKey, endpoint: "eth0" }, value, revision: String(number), change: "updated" },
+          { key: { type: "policy", ...policyId }, value, revision: String(number), change: "updated" },
+        ] as unknown as SyncerUpdate[];
+      const say = (type: "activePolicyUpdate" | "activePolicyRemove") => {
+        programmed.onMessage({ type, id: policyId } as unknown as DataplaneMessage);
+        programmed.onFlushed();
+        programmed.onApplied({ messages: ++messages, ok: true });
+      };
+      programmed.onUpdates(updates({}));
+      say("activePolicyUpdate");
+      programmed.onUpdates(updates(undefined));
+      say("activePolicyRemove");
+      await new Promise((resolve) => setImmediate(resolve));
+    });
+    expect(left).toBeLessThan(0.5);
+  }
+}, 60_000);

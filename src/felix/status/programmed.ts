@@ -67,9 +67,13 @@ export class ProgrammedRevisions {
       else if (key.type === "workloadEndpoint" && key.host === this.#options.host) {
         entry = this.#endpoint(key);
         entry.isLocal = value !== undefined;
-        if (value === undefined) this.#forget(entry);
       }
-      if (entry === undefined || value === undefined || revision === undefined || revision === "") continue;
+      if (entry === undefined) continue;
+      if (value === undefined) {
+        this.#forget(entry);
+        continue;
+      }
+      if (revision === undefined || revision === "") continue;
       entry.revision = revision;
       this.#heard.set(entry, revision);
     }
@@ -145,7 +149,7 @@ export class ProgrammedRevisions {
       for (const [entry, revision] of next.revisions) {
         if (entry.programmed === revision) continue;
         entry.programmed = revision;
-        if (entry.isLocal) this.#unwritten.add(entry);
+        if (entry.isLocal) this.#queueWrite(entry);
       }
     }
     this.#writeSoon();
@@ -158,7 +162,8 @@ export class ProgrammedRevisions {
     if (isLocal && entry.revision !== "") {
       delete entry.programmed;
       this.#heard.set(entry, entry.revision);
-    } else this.#unwritten.add(entry);
+    } else this.#queueWrite(entry);
+    this.#dropIfGone(entry);
   }
 
   #policy({ kind, namespace, name }: PolicyId): Entry {
@@ -169,21 +174,33 @@ export class ProgrammedRevisions {
     return this.#entry("endpoint", endpointStatusFileName(id));
   }
   #entry(kind: Entry["kind"], file: string): Entry {
-    const key = `${kind} ${file}`;
+    const key = keyOf({ kind, file });
     let entry = this.#entries.get(key);
     if (entry === undefined) this.#entries.set(key, (entry = { kind, file, revision: "", isLocal: false }));
     return entry;
   }
+  /** The datastore no longer has it. A policy stays until the calculation removes it from the dataplane. */
   #forget(entry: Entry): void {
-    delete entry.programmed;
+    if (!entry.isLocal) delete entry.programmed;
     entry.revision = "";
     this.#heard.delete(entry);
-    this.#unwritten.add(entry);
+    if (!entry.isLocal) this.#queueWrite(entry);
+    this.#dropIfGone(entry);
+  }
+
+  /** Its file, if there is one, is removed by the write that is already queued. */
+  #dropIfGone(entry: Entry): void {
+    const key = keyOf(entry);
+    if (!entry.isLocal && entry.revision === "" && this.#entries.get(key) === entry) this.#entries.delete(key);
+  }
+
+  #queueWrite(entry: Entry): void {
+    if (this.#options.prefix !== "") this.#unwritten.add(entry);
   }
 
   /** A few at a time: nobody's packet waits for a file. */
   #writeSoon(): void {
-    if (this.#isWriting || this.#unwritten.size === 0 || this.#options.prefix === "") return;
+    if (this.#isWriting || this.#unwritten.size === 0) return;
     this.#isWriting = true;
     setImmediate(() => {
       this.#isWriting = false;
@@ -212,4 +229,5 @@ export class ProgrammedRevisions {
   }
 }
 
+const keyOf = ({ kind, file }: Pick<Entry, "kind" | "file">): string => `${kind} ${file}`;
 const isShown = (entry: Entry): boolean => entry.isLocal && entry.programmed !== undefined;
