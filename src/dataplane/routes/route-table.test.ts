@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import type { Route, RouteChange } from "../../kernel/index.ts";
 import type { Cidr, IpAddress } from "../../lib/ip.ts";
 import { silentLogger } from "../../lib/log.ts";
+import { objectsLeftPerRound } from "../../lib/testing/heap-growth.ts";
 import { mainTableOwnership } from "./ownership.ts";
 import { RouteTable } from "./route-table.ts";
 
@@ -167,4 +168,34 @@ test("FD-010 a route never lands on an interface that was renamed, whichever new
   expect(apply()).toEqual([]);
   up("cali1", 7);
   expect(apply()).toEqual(["replace 10.65.0.3/32 dev 7"]);
+});
+
+test("interfaces and routes that are gone leave nothing in memory", async () => {
+  const { table, up, apply } = open();
+  const left = await objectsLeftPerRound((number) => {
+    const name = `cali${number}`;
+    const destination = `10.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}/32` as Cidr;
+    up(name, number + 10);
+    table.set("localWorkload", { ...wanted(name), destination });
+    apply();
+    table.remove("localWorkload", { ...wanted(name), destination });
+    table.onInterface({ type: "interfaceState", name, index: number + 10, state: "gone" });
+    apply();
+  });
+  expect(left).toBeLessThan(0.5);
+  expect(table.size).toEqual({ routes: 0, interfaces: 0 });
+});
+
+test("a route that two classes want by one interface still follows the interface when one class is gone", () => {
+  const { table, up, apply } = open();
+  up("cali1", 5);
+  table.set("localWorkload", wanted("cali1"));
+  table.set("noEncap", wanted("cali1"));
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 5"]);
+  table.remove("noEncap", wanted("cali1"));
+  expect(apply()).toEqual([]);
+  table.onInterface({ type: "interfaceState", name: "cali1", index: 5, state: "gone" });
+  expect(apply()).toEqual([]);
+  up("cali1", 8);
+  expect(apply()).toEqual(["replace 10.0.0.1/32 dev 8"]);
 });

@@ -84,7 +84,16 @@ export class WantedRoutes {
     const candidates = this.#candidates.get(key);
     if (candidates?.delete(candidateKey(routeClass, route.interfaceName)) !== true) return undefined;
     if (candidates.size === 0) this.#candidates.delete(key);
+    const { interfaceName } = route;
+    const isStillOn = candidates.values().some((candidate) => candidate.route.interfaceName === interfaceName);
+    if (interfaceName !== undefined && !isStillOn) this.#removeFromInterface(interfaceName, key);
     return key;
+  }
+
+  #removeFromInterface(interfaceName: string, key: string): void {
+    const keys = this.#keysOfInterface.get(interfaceName);
+    keys?.delete(key);
+    if (keys?.size === 0) this.#keysOfInterface.delete(interfaceName);
   }
 
   /** None with this key shall be there. False when that is known, or one is wanted. */
@@ -111,13 +120,12 @@ export class WantedRoutes {
   get interfaceCount(): number {
     return this.#keysOfInterface.size;
   }
-  /** Keys that had a candidate on the interface at some time. */
+  /** Keys with a candidate on the interface. */
   keysOn(interfaceName: string): Iterable<string> {
     return this.#keysOfInterface.get(interfaceName) ?? [];
   }
   hasAnyOn(interfaceName: string): boolean {
-    for (const key of this.keysOn(interfaceName)) if (this.#candidates.has(key)) return true;
-    return false;
+    return this.#keysOfInterface.has(interfaceName);
   }
 
   /** The candidate that shall stand, as the kernel wants it; nothing when none can. */
