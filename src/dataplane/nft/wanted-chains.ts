@@ -112,7 +112,12 @@ export class WantedChains {
   }
 
   #index(name: string, after: ReadonlySet<SetId>): void {
-    for (const set of this.#setsOfChain.get(name) ?? []) if (!after.has(set)) this.#usersOfSet.get(set)?.delete(name);
+    for (const set of this.#setsOfChain.get(name) ?? []) {
+      if (after.has(set)) continue;
+      const users = this.#usersOfSet.get(set);
+      users?.delete(name);
+      if (users?.size === 0) this.#usersOfSet.delete(set);
+    }
     if (after.size === 0) this.#setsOfChain.delete(name);
     else this.#setsOfChain.set(name, after);
     for (const set of after) {
