@@ -1,6 +1,8 @@
 import { expect, test } from "bun:test";
 import type { KernelEvent, Link, Route } from "../../kernel/index.ts";
 import type { Cidr, IpAddress } from "../../lib/ip.ts";
+import { eventually } from "../../lib/testing/eventually.ts";
+import { objectsLeftPerRound } from "../../lib/testing/heap-growth.ts";
 import type { InterfaceMessage } from "../manager.ts";
 import { InterfaceMonitor } from "./interface-monitor.ts";
 
@@ -129,3 +131,15 @@ test("FD-012 one that was switched off and on is told as both: the kernel droppe
   await Bun.sleep(20);
   expect(take()).toEqual(["eth0 down", "eth0 up"]);
 });
+
+test("interfaces that are gone leave nothing in memory, whichever event comes last", async () => {
+  const { subject, take } = monitor();
+  const left = await objectsLeftPerRound(async (number) => {
+    const index = number + 10;
+    const down = { ...link(index, `cali${number}`, false), isUp: false };
+    subject.onEvents([linkEvent(link(index, `cali${number}`)), addressEvent(index, "fe80::1")]);
+    subject.onEvents([linkEvent(down), linkEvent(down, true), addressEvent(index, "fe80::1", true)]);
+    if (number % 50 === 49) await eventually(() => take().includes(`cali${number} gone`));
+  });
+  expect(left).toBeLessThan(0.5);
+}, 60_000);

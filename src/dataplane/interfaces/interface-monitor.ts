@@ -117,16 +117,18 @@ export class InterfaceMonitor implements Disposable {
     this.#links.delete(index);
     const indexes = this.#indexes.get(name);
     indexes?.delete(index);
-    if (indexes?.size === 0) this.#indexes.delete(name);
+    if (indexes?.size !== 0) return;
+    this.#indexes.delete(name);
+    this.#switchedOff.delete(name);
   }
 
   /** The interface's name, when the route is an address of one. */
   #setRoute(route: Route, isGone: boolean): string | undefined {
     if (route.type !== "local" || route.link === undefined) return undefined;
     const address = cidrAddress(route.destination);
-    let addresses = this.#addresses.get(route.link);
-    if (addresses === undefined) this.#addresses.set(route.link, (addresses = new Set()));
-    if (isGone) addresses.delete(address);
+    const addresses = this.#addresses.get(route.link);
+    if (isGone) addresses?.delete(address);
+    else if (addresses === undefined) this.#addresses.set(route.link, new Set([address]));
     else addresses.add(address);
     return this.#links.get(route.link)?.name;
   }
