@@ -3,6 +3,7 @@ import { CalculationGraph, type DataplaneMessage } from "../calc/index.ts";
 import type { SyncerUpdate } from "../datastore/index.ts";
 import type { HealthReport } from "../lib/health.ts";
 import { type LogRecord, createLogger, silentLogger } from "../lib/log.ts";
+import { objectsLeftPerRound } from "../lib/testing/heap-growth.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
 import { GraphRunner } from "./graph-runner.ts";
 import { graphMetrics } from "./metrics/graph-metrics.ts";
@@ -111,6 +112,18 @@ test("FC-105 a hung graph stops reporting", () => {
   runner.hang();
   runner.onStatus("in-sync");
   expect(health).toHaveLength(before);
+});
+
+test("selectors of policies that are gone are not kept for long", async () => {
+  const filter = new ValidationFilter({ log: silentLogger, allowSpoofing: false });
+  const check = (selector: string) =>
+    filter.check({
+      key: { type: "policy", kind: "GlobalNetworkPolicy", namespace: "", name: "p" },
+      value: { tier: "default", selector, types: ["ingress"], inboundRules: [], outboundRules: [] },
+      change: "updated",
+    } as unknown as SyncerUpdate);
+  const left = await objectsLeftPerRound((number) => void check(`app == 'a${number}'`));
+  expect(left).toBeLessThan(0.5);
 });
 
 test("FC-039 FC-040 a bad value counts as missing, is reported once, and the rest goes on", () => {

@@ -12,8 +12,8 @@ export interface ValidationFilterOptions {
   readonly onRefused?: () => void;
 }
 
-/** Selectors known to be good; beyond that many they are looked at again. */
-const REMEMBERED = 50_000;
+/** Cached valid selectors; beyond that the cache is emptied. It saves work for rules that repeat a selector. */
+const REMEMBERED = 1000;
 
 export class ValidationFilter {
   readonly #options: ValidationFilterOptions;

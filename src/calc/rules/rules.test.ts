@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import type { Cidr } from "../../lib/ip.ts";
+import { objectsLeftPerRound } from "../../lib/testing/heap-growth.ts";
 import { parseSelector, printSelector, type Rule } from "../../model/index.ts";
 import type { IpSetSpec } from "../ipsets/ip-set.ts";
 import { rule } from "../testing/build.ts";
@@ -155,4 +156,12 @@ test("FC-093 the name of a rule with an ICMP type and a selector is the one the 
     original: { ...proto.original, dstNamespaceSelector: "all()" },
   };
   expect(nameRules([named], "pol-in-default/gnp1")[0]?.ruleId).toBe("GE8JtS52KjKLRFbO");
+});
+
+test("selectors that no rule uses any more are not kept for long", async () => {
+  const sets = new SelectorSets();
+  for (let i = 0; i < 5000; i++) sets.get(`app == 'a${i}'`);
+  const left = await objectsLeftPerRound((number) => void sets.get(`app == 'b${number}'`));
+  expect(left).toBeLessThan(1);
+  expect(sets.get("app == 'b1'")).toEqual(new SelectorSets().get("app == 'b1'"));
 });

@@ -2,8 +2,8 @@
 import { parseSelector } from "../../model/index.ts";
 import { type IpSetSpec, selectorSet } from "../ipsets/ip-set.ts";
 
-/** Texts to remember; beyond that all are forgotten and learnt again. */
-const LIMIT = 20_000;
+/** Cached texts; beyond that the cache is emptied. A policy's rules are converted one after the other, so few suffice. */
+const LIMIT = 1000;
 
 export class SelectorSets {
   readonly #byText = new Map<string, IpSetSpec>();
