@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { MetricsRegistry } from "./metrics.ts";
+import { objectsLeftPerRound } from "./testing/heap-growth.ts";
 
 test("a scrape shows counters, gauges and their labels", () => {
   const registry = new MetricsRegistry();
@@ -35,4 +36,14 @@ test("two metrics of one name are a mistake", () => {
   const registry = new MetricsRegistry();
   registry.gauge("x", "");
   expect(() => registry.counter("x", "")).toThrow("registered twice");
+});
+
+test("a summary keeps its last thousand observations, and no object for each", async () => {
+  const registry = new MetricsRegistry();
+  const summary = registry.summary("seconds", "how long", { now: () => 0 });
+  let last = 0;
+  const left = await objectsLeftPerRound((number) => summary.observe((last = number)));
+  expect(left).toBeLessThan(0.1);
+  expect(registry.render()).toContain(`seconds{quantile="0.5"} ${last - 499}`);
+  expect(registry.render()).toContain(`seconds_count ${last + 1}`);
 });

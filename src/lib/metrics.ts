@@ -105,7 +105,9 @@ interface Observations {
   readonly labels: MetricLabels;
   sum: number;
   count: number;
-  readonly recent: { readonly at: number; readonly value: number }[];
+  /** The last observations and their times; once full, the oldest is overwritten. */
+  readonly values: number[];
+  readonly times: number[];
 }
 
 /** Quantiles over the last ten minutes, of at most the last thousand observations; apart for each set of labels. */
@@ -126,20 +128,16 @@ class Summary implements Family {
   }
   observe(value: number, labels: MetricLabels = NO_LABELS): void {
     const series = this.#of(labels);
+    const index = series.count % SUMMARY_SAMPLES;
     series.sum += value;
     series.count++;
-    const { recent } = series;
-    recent.push({ at: this.now(), value });
-    if (recent.length >= 2 * SUMMARY_SAMPLES) recent.splice(0, recent.length - SUMMARY_SAMPLES);
+    series.values[index] = value;
+    series.times[index] = this.now();
   }
   *samples(): Iterable<{ suffix?: string; labels: MetricLabels; value: number }> {
     const oldest = this.now() - SUMMARY_WINDOW_MS;
-    for (const { labels, sum, count, recent } of this.#series.values()) {
-      const sorted = recent
-        .slice(-SUMMARY_SAMPLES)
-        .filter(({ at }) => at >= oldest)
-        .map(({ value }) => value)
-        .sort((a, b) => a - b);
+    for (const { labels, sum, count, values, times } of this.#series.values()) {
+      const sorted = values.filter((_, i) => (times[i] ?? 0) >= oldest).sort((a, b) => a - b);
       for (const quantile of QUANTILES) {
         const index = Math.min(sorted.length - 1, Math.floor(quantile * sorted.length));
         yield { labels: { ...labels, quantile: String(quantile) }, value: sorted[index] ?? Number.NaN };
@@ -151,7 +149,7 @@ class Summary implements Family {
   #of(labels: MetricLabels): Observations {
     const key = renderLabels(labels);
     let series = this.#series.get(key);
-    if (series === undefined) this.#series.set(key, (series = { labels, sum: 0, count: 0, recent: [] }));
+    if (series === undefined) this.#series.set(key, (series = { labels, sum: 0, count: 0, values: [], times: [] }));
     return series;
   }
 }
