@@ -88,6 +88,27 @@ test("TC-C28 reserved addresses have a column of their own", async () => {
   expect((await line.run("ipam", "show")).out).toContain("|        16 |    3 (19%) |      4 (25%) | 12 (75%) |");
 });
 
+test("DM-005 a reservation without a mask is rejected; a stored one is shown, honoured and can be deleted", async () => {
+  using line = new CommandLine();
+  await prepared(line);
+  const reservation = { apiVersion: "projectcalico.org/v3", kind: "IPReservation", metadata: { name: "r" } } as const;
+  const bare = { ...reservation, spec: { reservedCIDRs: ["10.1.0.9"] } };
+  for (const command of ["create", "apply"])
+    expect(await line.pipe(JSON.stringify(bare), command, "-f", "-")).toMatchObject({
+      code: 1,
+      err: expect.stringContaining("spec.reservedCIDRs[0]"),
+    });
+  const metadata = { name: "r", uid: crypto.randomUUID(), creationTimestamp: "2026-01-01T00:00:00Z" };
+  const stored = { ...bare, metadata }; // by Calico 3.28
+  await line.put(stored);
+  expect((await line.run("get", "ipreservation", "-o", "wide")).out).toContain("r      10.1.0.9   ");
+  expect((await line.run("ipam", "show")).out).toContain("|       1 (6%) |");
+  const masked = JSON.stringify({ ...reservation, spec: { reservedCIDRs: ["10.1.0.9/32"] } });
+  expect(await line.pipe(masked, "apply", "-f", "-")).toMatchObject({ code: 0 });
+  await line.put(stored);
+  expect(await line.run("delete", "ipreservation", "r")).toMatchObject({ code: 0 });
+});
+
 test("TC-C27 ipam show --ip tells whose an address is", async () => {
   using line = new CommandLine();
   await prepared(line);

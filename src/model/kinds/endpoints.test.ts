@@ -1,11 +1,14 @@
 import { expect, test } from "bun:test";
 import { faults, resource, stored, wrongFields } from "./testing.ts";
 
-test("DM-005 an IPReservation takes CIDRs with host bits, single addresses and repeats", async () => {
-  const reservedCIDRs = ["10.0.0.1/24", "10.0.0.7", "10.0.0.1/24", "fd00::/125"];
+test("DM-005 an IPReservation takes CIDRs with host bits and repeats, and no address without a mask", async () => {
+  const reservedCIDRs = ["10.0.0.1/24", "10.0.0.7/32", "10.0.0.1/24", "fd00::/125"];
   expect(await stored("IPReservation", { reservedCIDRs })).toEqual({ reservedCIDRs });
   expect(await stored("IPReservation", {})).toEqual({});
-  expect(await wrongFields("IPReservation", { reservedCIDRs: ["abc"] })).toEqual(["spec.reservedCIDRs[0]"]);
+  for (const text of ["abc", "10.0.0.7", "fd00::7", "10.0.0.7/33", "10.0.0.7/"])
+    expect(await wrongFields("IPReservation", { reservedCIDRs: ["10.0.0.0/24", text] })).toEqual([
+      "spec.reservedCIDRs[1]",
+    ]);
 });
 
 test("DM-006 a Node keeps its BGP identity, tunnel addresses and orchestrator references", async () => {

@@ -1,9 +1,15 @@
 // IPReservation: addresses that are never given out from now on.
-import { extra, field, list, network, object } from "./fields.ts";
+import { isNetwork } from "../formats.ts";
+import { field, list, matching, object } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 
-// A bare address is a range of one; the Kubernetes API has never taken one, and programs of the field read what is there.
-const spec = object({ reservedCIDRs: field(list(extra(network(), { openapi: { format: "cidr" } }))) });
+// Calico 3.28 accepted an address without a mask and stored it; later versions and the Kubernetes API reject it. Stored ones
+// are still read: IPAM counts such an address as a range of one (src/ipam/reservations.ts).
+const cidr = () =>
+  matching((text) => text.includes("/") && isNetwork(text), "want a CIDR, such as 10.0.0.0/29 or 10.0.0.7/32", {
+    format: "cidr",
+  });
+const spec = object({ reservedCIDRs: field(list(cidr())) });
 export type IPReservationResource = ResourceFor<"IPReservation", typeof spec>;
 
 export default defineKind({
