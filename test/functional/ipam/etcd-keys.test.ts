@@ -46,7 +46,7 @@ test("CI-072 blocks, affinities, handles and settings stand under the names othe
     "/calico/ipam/v2/virtual/load-balancer/ipv4/block/10.90.0.0-30",
   ]);
   expect(keys["/calico/ipam/v2/assignment/ipv4/block/10.65.0.0-30"]).toBe(
-    `{"cidr":"10.65.0.0/30","affinity":"host:n1","allocations":[0,null,null,null],"unallocated":[1,2,3],"attributes":[{"handle_id":"net1.c0","secondary":{"node":"n1"}}],"sequenceNumber":${nowMs}000001,"sequenceNumberForAllocation":{"0":${nowMs}000000},"deleted":false}`,
+    `{"cidr":"10.65.0.0/30","affinity":"host:n1","affinity_claim_time":"2026-01-01T00:00:00Z","allocations":[0,null,null,null],"unallocated":[1,2,3],"attributes":[{"handle_id":"net1.c0","secondary":{"node":"n1"}}],"sequenceNumber":${nowMs}000001,"sequenceNumberForAllocation":{"0":${nowMs}000000},"deleted":false}`,
   );
   expect(keys["/calico/ipam/v2/handle/net1.c0"]).toBe('{"block":{"10.65.0.0/30":1,"fd00:65::/126":1},"deleted":false}');
   expect(keys["/calico/ipam/v2/host/n1/ipv4/block/10.65.0.0-30"]).toBe('{"state":"confirmed","deleted":false}');
