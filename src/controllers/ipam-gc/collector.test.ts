@@ -77,6 +77,25 @@ test("TC-K17 a pod that comes back within the grace clears the suspicion", async
   expect(await bench.held()).toEqual([address]);
 });
 
+test("TC-K17 a running pod keeps its address, whatever becomes of its annotations", async () => {
+  await using bench = await CollectorBench.create();
+  await bench.node("n1");
+  const address = await bench.assign("n1", "typo");
+  bench.pod("typo", "n1", address);
+  bench.start(GRACE);
+  await bench.pass();
+  for (const [name, text] of [
+    ["cni.projectcalico.org/floatingIPs", "1.2.3.4"],
+    ["cni.projectcalico.org/allowedSourcePrefixes", "10.0.0.0/8"],
+    ["k8s.v1.cni.cncf.io/network-status", "{"],
+  ] as const) {
+    bench.pod("typo", "n1", address, {}, { [name]: text });
+    await bench.pass();
+    await bench.pass(2 * GRACE);
+    expect(await bench.held()).toEqual([address]);
+  }
+});
+
 test("TC-K17 with a grace of nothing a leak stays suspected for ever; without a grace it is not even looked at", async () => {
   for (const [grace, candidates] of [
     [0, 1],

@@ -31,6 +31,30 @@ describe("TC-K17 whether a pod keeps an address", () => {
     const facts = pod({ podIP: "10.65.0.2" }, {}, { "k8s.v1.cni.cncf.io/network-status": text });
     expect(keeps(facts, "10.65.9.9" as IpAddress, "n1")).toBe(true);
     const broken = pod({ podIP: "10.65.0.2" }, {}, { "k8s.v1.cni.cncf.io/network-status": "{" });
-    expect(keeps(broken, "10.65.9.9" as IpAddress, "n1")).toBe(false);
+    expect(keeps(broken, "10.65.9.9" as IpAddress, "n1")).toBe(true);
   });
+
+  describe("TC-K17 a running pod with an annotation that does not parse", () => {
+    const other = "10.65.0.2" as IpAddress;
+    for (const [name, text, keepsOthers] of [
+      ["cni.projectcalico.org/floatingIPs", "1.2.3.4", false],
+      ["cni.projectcalico.org/floatingIPs", "[5]", false],
+      ["cni.projectcalico.org/allowedSourcePrefixes", "10.0.0.0/8", false],
+      ["cni.projectcalico.org/allowedSourcePrefixes", '["10.0.0.0"]', false],
+      ["qos.projectcalico.org/ingressBandwidth", "x", false],
+      ["k8s.v1.cni.cncf.io/network-status", "{}", true],
+      ["k8s.v1.cni.cncf.io/network-status", '[{"ips":["x"]}]', true],
+      ["k8s.v1.cni.cncf.io/network-status", '[{"ips":5}]', true],
+      ["k8s.v1.cni.cncf.io/network-status", "[null]", true],
+    ] as const)
+      test(`TC-K17 ${name}: ${text}`, () => {
+        const facts = pod(running, {}, { [name]: text });
+        expect([keeps(facts, A, "n1"), keeps(facts, other, "n1")]).toEqual([true, keepsOthers]);
+        // What has finished still gives its address back, unless the annotation may name it.
+        expect(keeps(pod({ ...running, phase: "Succeeded" }, {}, { [name]: text }), A, "n1")).toBe(keepsOthers);
+      });
+  });
+
+  test("TC-K17 a pod whose reported address does not parse keeps every address", () =>
+    expect(keeps(pod({ phase: "Running", podIP: "x" }), A, "n1")).toBe(true));
 });

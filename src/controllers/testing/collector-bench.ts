@@ -53,8 +53,9 @@ export class CollectorBench implements AsyncDisposable {
     if (kubernetes !== null) this.kube.put(`/api/v1/nodes/${kubernetes}`);
   }
 
-  pod(name: string, node: string, ip: string | undefined, more: object = {}): void {
+  pod(name: string, node: string, ip: string | undefined, more: object = {}, annotations: object = {}): void {
     this.kube.put(`/api/v1/namespaces/ns1/pods/${name}`, {
+      metadata: { annotations },
       spec: { nodeName: node, containers: [{ name: "c", image: "i" }] },
       status: { phase: "Running", ...(ip === undefined ? {} : { podIP: ip, podIPs: [{ ip }] }), ...more },
     });

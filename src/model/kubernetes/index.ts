@@ -5,6 +5,7 @@ export {
   isWorkloadPod,
   POD_IP_ANNOTATION,
   POD_IPS_ANNOTATION,
+  podAddresses,
   podAnnotations,
   workloadEndpointFromPod,
 } from "./pod.ts";

@@ -104,6 +104,16 @@ export function workloadEndpointFromPod(
   };
 }
 
+/**
+ * The addresses of a pod, and nothing else of it: other annotations may be invalid. None for a finished pod.
+ * @throws NotConvertible if an address does not parse
+ */
+export function podAddresses(json: unknown): readonly Cidr[] {
+  const pod = new JsonReader(json);
+  const { annotations } = namesOf(pod);
+  return isFinished(pod, annotations) ? [] : addressesOf(pod, annotations);
+}
+
 /** Its addresses may already belong to another. */
 function isFinished(pod: JsonReader, annotations: Labels): boolean {
   if (FINISHED_PHASES.has(pod.object("status")?.text("phase") ?? "")) return true;
