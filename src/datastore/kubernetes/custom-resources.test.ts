@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { hideMetadata } from "./custom-resources.ts";
+import { CRD_V1, CustomResources, hideMetadata } from "./custom-resources.ts";
 
 test("the hidden metadata of one content is one text, in whatever order its maps were written", () => {
   const text = (metadata: Parameters<typeof hideMetadata>[0]) =>
@@ -11,4 +11,45 @@ test("the hidden metadata of one content is one text, in whatever order its maps
   expect(one).toBe(
     '{"name":"x","creationTimestamp":null,"labels":{"a":"2","b":"1"},"annotations":{"projectcalico.org/y":"2","z":"1"}}',
   );
+});
+
+const SETS = new CustomResources("NetworkSet", CRD_V1);
+const read = (hidden: string) =>
+  SETS.decode({
+    metadata: {
+      name: "s",
+      namespace: "ns1",
+      creationTimestamp: "2026-01-01T00:00:00Z",
+      annotations: { "projectcalico.org/metadata": hidden },
+    },
+    spec: { nets: [] },
+  }).value.metadata;
+
+test("hidden metadata of the wrong type is left out, the rest of it is read", () => {
+  const plain = { name: "s", namespace: "ns1", creationTimestamp: "2026-01-01T00:00:00Z" };
+  for (const wrong of [
+    '{"labels":{"app":5}}',
+    '{"labels":{"app":{"a":"b"}}}',
+    '{"labels":{"app":null}}',
+    '{"labels":"app"}',
+    '{"labels":["app"]}',
+    '{"annotations":{"note":["x"]}}',
+    '{"annotations":7}',
+    '{"generateName":{}}',
+    '{"creationTimestamp":5}',
+    '{"finalizers":"x"}',
+    '{"finalizers":[1]}',
+    '{"ownerReferences":[{"uid":1}]}',
+    '{"namespace":"other","name":"other","uid":"other"}',
+    "[]",
+    "null",
+    "{",
+  ])
+    expect({ wrong, ...read(wrong) }).toEqual({ wrong, ...plain });
+  expect(read('{"labels":{"app":5,"role":"db"},"annotations":{"note":"x"},"finalizers":["f"]}')).toEqual({
+    ...plain,
+    labels: { role: "db" },
+    annotations: { note: "x" },
+    finalizers: ["f"],
+  });
 });

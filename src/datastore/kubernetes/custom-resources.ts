@@ -4,7 +4,7 @@
 // metadata goes as JSON into one annotation, because the API server would change or forbid some of it. Labels and
 // annotations of ours and of the operator stay visible on the object too. `projectcalico.org/v3` objects are stored as
 // they are.
-import { isJsonObject, type Json } from "../../lib/lossless-json.ts";
+import { isJsonObject, type Json, type JsonObject } from "../../lib/lossless-json.ts";
 import {
   API_VERSION,
   convertUid,
@@ -183,16 +183,46 @@ interface Hidden {
   readonly finalizers?: readonly string[];
 }
 
-/** What we hid; an annotation that is no JSON object (somebody edited it) hides nothing. */
+/**
+ * The fields in the annotation that have the right type. Whoever may write the object may write any text there, and the
+ * API server does not check it: one label that is not text would stop every program that evaluates selectors.
+ */
 function parseHidden(text: string | undefined): Hidden {
+  const json = parseObject(text);
+  const { generateName, creationTimestamp, ownerReferences, finalizers } = json;
+  const labels = textsIn(json["labels"]);
+  const annotations = textsIn(json["annotations"]);
+  return {
+    ...(typeof generateName === "string" ? { generateName } : {}),
+    ...(typeof creationTimestamp === "string" ? { creationTimestamp } : {}),
+    ...(labels === undefined ? {} : { labels }),
+    ...(annotations === undefined ? {} : { annotations }),
+    ...(isListOf(ownerReferences, isOwner) ? { ownerReferences } : {}),
+    ...(isListOf(finalizers, isText) ? { finalizers } : {}),
+  };
+}
+
+function parseObject(text: string | undefined): JsonObject {
   if (text === undefined) return {};
   try {
     const json = JSON.parse(text) as Json;
-    if (!isJsonObject(json)) return {};
-    return Object.fromEntries(Object.entries(json).filter(([, value]) => value !== null)) as Hidden;
+    return isJsonObject(json) ? json : {};
   } catch {
     return {};
   }
+}
+
+const isText = (value: unknown): value is string => typeof value === "string";
+const isOwner = (value: unknown): value is OwnerReference =>
+  isJsonObject(value as Json) &&
+  ["apiVersion", "kind", "name", "uid"].every((field) => isText((value as JsonObject)[field]));
+
+const isListOf = <T>(value: unknown, isItem: (item: unknown) => item is T): value is readonly T[] =>
+  Array.isArray(value) && value.every(isItem);
+
+function textsIn(value: Json | undefined): Labels | undefined {
+  if (!isJsonObject(value)) return undefined;
+  return Object.fromEntries(Object.entries(value).filter((entry): entry is [string, string] => isText(entry[1])));
 }
 
 const plainMetadata = (metadata: KubeMetadata): Metadata => metadata as Metadata;
