@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { API_VERSION, type Labels, type Resource } from "../resource.ts";
+import { parseSelector } from "../selector.ts";
 import { isValueError } from "../value-error.ts";
 import { liveMigrationFromKubeVirt } from "./live-migration.ts";
 import { kubernetesNodeFrom, nodeFromKubernetes } from "./node.ts";
@@ -413,6 +414,24 @@ describe("DM-080 a migration of a virtual machine", () => {
         },
       }),
     );
+  test("a machine's name is one value of the selector, whatever it contains", () => {
+    const selectorFor = (vmiName: string) =>
+      liveMigrationFromKubeVirt({
+        metadata: { name: "m", namespace: "ns1", uid: "u" },
+        spec: { vmiName },
+        status: { phase: "Running" },
+      })?.spec.target.selector;
+    const foreign = "x' || all() || has(a) || app == 'y";
+    expect(parseSelector(selectorFor(foreign) ?? "")).toEqual({
+      kind: "and",
+      operands: [
+        { kind: "equals", label: "projectcalico.org/namespace", value: "ns1" },
+        { kind: "equals", label: "vmi.kubevirt.io/id", value: foreign },
+        { kind: "equals", label: "kubevirt.io/migrationJobUID", value: "u" },
+      ],
+    });
+    expect(() => selectorFor(`x' || all() || "y`)).toThrow("cannot be a label's value");
+  });
   test("before it begins, after it ends, and without its source", () => {
     for (const phase of ["Pending", "Succeeded", ""]) expect(migration(phase)).toBeUndefined();
     expect(migration("Scheduling")?.spec.source).toBeUndefined();

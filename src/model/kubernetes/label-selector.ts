@@ -32,8 +32,8 @@ function labelText(label: string): string {
   throw new NotConvertible(`${JSON.stringify(label)} is no label's name`);
 }
 
-/** The language has no escapes. */
-function valueText(value: string): string {
+/** The selector language has no escapes. */
+export function valueText(value: string): string {
   if (!value.includes("'")) return `'${value}'`;
   if (!value.includes('"')) return `"${value}"`;
   throw new NotConvertible(`${JSON.stringify(value)} cannot be a label's value`);

@@ -2,6 +2,7 @@
 import { JsonReader } from "../../lib/json-reader.ts";
 import { NAMESPACE_LABEL } from "../labels.ts";
 import { API_VERSION, type Resource } from "../resource.ts";
+import { valueText } from "./label-selector.ts";
 import { namesOf, originOf } from "./metadata.ts";
 
 const PHASES: ReadonlySet<string> = new Set([
@@ -45,7 +46,13 @@ export function liveMigrationFromKubeVirt(json: unknown): Resource<"LiveMigratio
         ? {}
         : { source: { workload: { orchestratorID: "k8s", workloadID: `${namespace}/${source}` } } }),
       target: {
-        selector: `${NAMESPACE_LABEL} == '${namespace}' && ${MACHINE_LABEL} == '${machine}' && ${MIGRATION_LABEL} == '${origin.uid ?? ""}'`,
+        selector: [
+          [NAMESPACE_LABEL, namespace],
+          [MACHINE_LABEL, machine],
+          [MIGRATION_LABEL, origin.uid ?? ""],
+        ]
+          .map(([label, value = ""]) => `${label} == ${valueText(value)}`)
+          .join(" && "),
       },
     },
   };
