@@ -43,6 +43,16 @@ describe("DM-054 a namespaced policy's selector", () => {
     test(JSON.stringify(spec), () => expect(selectorOf("NetworkPolicy", spec, "ns1")).toBe(want));
 });
 
+test("only global policies are for host endpoints before NAT, connection tracking and forwarding", () => {
+  const spec = { selector: "all()", doNotTrack: true, preDNAT: true, applyOnForward: true };
+  const flags = { untracked: true, preDnat: true, applyOnForward: true };
+  expect(convertPolicy(resource("GlobalNetworkPolicy", spec), () => {})).toMatchObject(flags);
+  for (const kind of ["NetworkPolicy", "StagedNetworkPolicy"] as const) {
+    const policy = convertPolicy(resource(kind, spec, "ns1"), () => {});
+    for (const flag of Object.keys(flags)) expect(policy).not.toHaveProperty(flag);
+  }
+});
+
 describe("DM-055 a global policy's selector", () => {
   const cases = [
     [{}, "all()"],

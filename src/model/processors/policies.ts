@@ -77,11 +77,18 @@ function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem
     inboundRules: rules(ingress),
     outboundRules: rules(egress),
     selector: writeSelector(selector),
+    ...(namespace === undefined ? hostEndpointFlags(spec) : {}),
+    types: policyTypes(spec, ingress.length > 0, egress.length > 0),
+    ...(hints.length === 0 ? {} : { performanceHints: hints }),
+  };
+}
+
+/** Only global policies have these fields: they concern host endpoints. */
+function hostEndpointFlags(spec: JsonReader): Partial<Policy> {
+  return {
     ...(spec.flag("doNotTrack") === true ? { untracked: true } : {}),
     ...(spec.flag("preDNAT") === true ? { preDnat: true } : {}),
     ...(spec.flag("applyOnForward") === true ? { applyOnForward: true } : {}),
-    types: policyTypes(spec, ingress.length > 0, egress.length > 0),
-    ...(hints.length === 0 ? {} : { performanceHints: hints }),
   };
 }
 
