@@ -1,33 +1,40 @@
-// What the definitions of our resources cannot say by their schema, said to the API server itself, so that it holds for
-// kubectl too: built-in tiers stay. Needs Kubernetes 1.30, which has these rules for all.
+// Rules that the schema of a custom resource definition cannot express, enforced by the API server, so that they hold for
+// kubectl too: built-in tiers cannot be deleted, and a NetworkSet carries no label that only the system sets (a definition's
+// own CEL rules cannot read labels). Needs Kubernetes 1.30, where these policies are stable.
 // https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
-import { BUILT_IN_TIERS, TIER_LABEL } from "../../src/model/index.ts";
+import {
+  BUILT_IN_TIERS,
+  METADATA_ANNOTATION,
+  SYSTEM_LABEL_PREFIXES,
+  SYSTEM_LABELS,
+  TIER_LABEL,
+} from "../../src/model/index.ts";
 import type { KubernetesObject } from "./objects.ts";
 
 const API = "admissionregistration.k8s.io/v1";
 const GROUPS = ["crd.projectcalico.org", "projectcalico.org"];
-const name = "calico-built-in-tiers";
 
-export function admission(): readonly KubernetesObject[] {
-  const names = Object.keys(BUILT_IN_TIERS).map((tier) => `'${tier}'`);
+interface Validation {
+  readonly expression: string;
+  readonly message?: string;
+  readonly messageExpression?: string;
+  readonly reason: "Forbidden" | "Invalid";
+}
+
+/** A policy and the binding that puts it in force. */
+function validating(
+  name: string,
+  resource: string,
+  operations: readonly string[],
+  validations: readonly Validation[],
+): readonly KubernetesObject[] {
+  const resourceRules = [{ apiGroups: GROUPS, apiVersions: ["*"], operations, resources: [resource] }];
   return [
     {
       apiVersion: API,
       kind: "ValidatingAdmissionPolicy",
       metadata: { name },
-      spec: {
-        failurePolicy: "Fail",
-        matchConstraints: {
-          resourceRules: [{ apiGroups: GROUPS, apiVersions: ["*"], operations: ["DELETE"], resources: ["tiers"] }],
-        },
-        validations: [
-          {
-            expression: `!(oldObject.metadata.name in [${names.join(", ")}])`,
-            messageExpression: "'tier ' + oldObject.metadata.name + ' is built in and cannot be deleted'",
-            reason: "Forbidden",
-          },
-        ],
-      },
+      spec: { failurePolicy: "Fail", matchConstraints: { resourceRules }, validations },
     },
     {
       apiVersion: API,
@@ -36,6 +43,61 @@ export function admission(): readonly KubernetesObject[] {
       spec: { policyName: name, validationActions: ["Deny"] },
     },
   ];
+}
+
+export function admission(): readonly KubernetesObject[] {
+  return [...builtInTiers(), ...systemLabels()];
+}
+
+const texts = (words: readonly string[]): string => `[${words.map((word) => `'${word}'`).join(", ")}]`;
+
+const builtInTiers = (): readonly KubernetesObject[] =>
+  validating(
+    "calico-built-in-tiers",
+    "tiers",
+    ["DELETE"],
+    [
+      {
+        expression: `!(oldObject.metadata.name in ${texts(Object.keys(BUILT_IN_TIERS))})`,
+        messageExpression: "'tier ' + oldObject.metadata.name + ' is built in and cannot be deleted'",
+        reason: "Forbidden",
+      },
+    ],
+  );
+
+/** calico-ts ignores these labels. Calico's own agents, which may share the cluster, do not. */
+function systemLabels(): readonly KubernetesObject[] {
+  // An object that is being deleted must stay writable: its finalizers are removed by updates.
+  const unlessDeleted = (rule: string): string => `has(object.metadata.deletionTimestamp) || ${rule}`;
+  const isSystem = [
+    `label in ${texts(SYSTEM_LABELS)}`,
+    ...SYSTEM_LABEL_PREFIXES.map((prefix) => `label.startsWith('${prefix}')`),
+  ].join(" || ");
+  const literal = (text: string): string => text.replaceAll(".", "[.]");
+  const quoted = [...SYSTEM_LABELS.map((label) => `${literal(label)}"`), ...SYSTEM_LABEL_PREFIXES.map(literal)];
+  // Letters and the characters . and / as JSON escapes, which no program writes.
+  const escapes = String.raw`\\\\u00(2[eEfF]|[4-7])`;
+  const message = `labels ${SYSTEM_LABELS.join(", ")} and labels that begin with ${SYSTEM_LABEL_PREFIXES.join(" or ")} are set by the system`;
+  return validating(
+    "calico-system-labels",
+    "networksets",
+    ["CREATE", "UPDATE"],
+    [
+      {
+        expression: unlessDeleted(`!has(object.metadata.labels) || object.metadata.labels.all(label, !(${isSystem}))`),
+        message,
+        reason: "Invalid",
+      },
+      {
+        expression: unlessDeleted(
+          `!has(object.metadata.annotations) || object.metadata.annotations.all(name, name != '${METADATA_ANNOTATION}' || ` +
+            `!object.metadata.annotations[name].matches('"(${quoted.join("|")})|${escapes}'))`,
+        ),
+        message: `annotation ${METADATA_ANNOTATION}: ${message}`,
+        reason: "Invalid",
+      },
+    ],
+  );
 }
 
 /** Expressions in CEL. A field that is present and not empty. */

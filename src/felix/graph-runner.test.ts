@@ -126,6 +126,24 @@ test("selectors of policies that are gone are not kept for long", async () => {
   expect(left).toBeLessThan(0.5);
 });
 
+test("a NetworkSet that some Typha left with another namespace's labels has none of them", () => {
+  const filter = new ValidationFilter({ log: silentLogger, allowSpoofing: false });
+  const labels = { app: "x", "pcns.team": "monitoring", "pcsa.a": "b", "projectcalico.org/orchestrator": "k8s" };
+  const check = (name: string, own: object) =>
+    filter.check({
+      key: { type: "networkSet", name },
+      value: { nets: [], labels: own, profileIds: [] },
+      change: "new",
+    } as SyncerUpdate).value as { readonly labels: object } | undefined;
+  expect(check("evil/s", { ...labels, "projectcalico.org/namespace": "monitoring" })?.labels).toEqual({
+    app: "x",
+    "projectcalico.org/namespace": "evil",
+  });
+  expect(check("global", labels)?.labels).toEqual(labels);
+  const gone = { key: { type: "networkSet", name: "evil/s" }, value: undefined, change: "deleted" } as SyncerUpdate;
+  expect(filter.check(gone)).toEqual(gone);
+});
+
 test("FC-039 FC-040 a bad value counts as missing, is reported once, and the rest goes on", () => {
   const lines: LogRecord[] = [];
   const filter = new ValidationFilter({

@@ -2,7 +2,15 @@
 // everything else goes on.
 import type { SyncerUpdate } from "../datastore/index.ts";
 import type { Logger } from "../lib/log.ts";
-import { keyPath, type Policy, type RuleSide, tryParseSelector, type WorkloadEndpoint } from "../model/index.ts";
+import {
+  keyPath,
+  type NetworkSet,
+  networkSetLabels,
+  type Policy,
+  type RuleSide,
+  tryParseSelector,
+  type WorkloadEndpoint,
+} from "../model/index.ts";
 
 export interface ValidationFilterOptions {
   readonly log: Logger;
@@ -26,7 +34,8 @@ export class ValidationFilter {
   }
 
   /** The update, without its value when that is not valid. */
-  check(update: SyncerUpdate): SyncerUpdate {
+  check(given: SyncerUpdate): SyncerUpdate {
+    const update = given.key.type === "networkSet" ? withOwnLabels(given.key.name, given) : given;
     const reason = update.value === undefined ? undefined : this.#faultOf(update);
     if (reason === undefined) {
       if (this.#reported.size > 0) this.#reported.delete(keyPath(update.key));
@@ -85,4 +94,12 @@ export class ValidationFilter {
     this.#goodSelectors.add(text);
     return true;
   }
+}
+
+/** Removes labels that claim another namespace: a Typha of Calico, or of an older version, leaves them in place. */
+function withOwnLabels(name: string, update: SyncerUpdate): SyncerUpdate {
+  const [namespace = "", set] = name.split("/");
+  if (set === undefined || update.value === undefined) return update; // global sets are the administrator's
+  const value = update.value as NetworkSet;
+  return { ...update, value: { ...value, labels: networkSetLabels(value.labels, namespace) } } as SyncerUpdate;
 }

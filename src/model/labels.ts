@@ -13,6 +13,13 @@ export const SERVICE_ACCOUNT_PREFIX = "pcsa.";
 export const NAMESPACE_PROFILE = "kns.";
 export const SERVICE_ACCOUNT_PROFILE = "ksa.";
 
+/** Labels by which selectors recognise a namespace, a service account or a pod. Only calico-ts and Calico set them. */
+export const SYSTEM_LABELS: readonly string[] = [NAMESPACE_LABEL, SERVICE_ACCOUNT_LABEL, ORCHESTRATOR_LABEL];
+export const SYSTEM_LABEL_PREFIXES: readonly string[] = [NAMESPACE_PREFIX, SERVICE_ACCOUNT_PREFIX];
+
+export const isSystemLabel = (name: string): boolean =>
+  SYSTEM_LABELS.includes(name) || SYSTEM_LABEL_PREFIXES.some((prefix) => name.startsWith(prefix));
+
 /** The same map under prefixed names. */
 export function prefixed(prefix: string, labels: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(labels).map(([name, value]) => [prefix + name, value]));

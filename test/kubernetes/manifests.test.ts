@@ -109,6 +109,48 @@ const calico = (kind: string, name: string, spec: object) => ({
   spec,
 });
 
+suite("the API server refuses a NetworkSet with labels that only the system sets, and deletes a stored one", async () => {
+  const path = `${CALICO}/namespaces/default/networksets`;
+  const put = (name: string, metadata: object) =>
+    cluster
+      .put(path, { ...calico("NetworkSet", name, { nets: ["10.0.0.0/8"] }), metadata: { name, ...metadata } })
+      .then(
+        () => "stored",
+        (error: Error) => error.message,
+      );
+  const hidden = (json: string) => ({ annotations: { "projectcalico.org/metadata": json } });
+  // From before the rules, with a finalizer that somebody has to remove.
+  const claimed = { labels: { "pcns.team": "monitoring" }, finalizers: ["example.org/wait"] };
+  expect(await put("old", claimed)).toBe("stored");
+  await admit("calico.yaml");
+  await eventually(async () => {
+    await cluster.delete(`${path}/probe`);
+    return (await put("probe", { labels: { "pcns.a": "b" } })) !== "stored";
+  });
+  const labels = [
+    "pcns.kubernetes.io/metadata.name",
+    "pcsa.role",
+    "projectcalico.org/namespace",
+    "projectcalico.org/serviceaccount",
+    "projectcalico.org/orchestrator",
+  ];
+  for (const label of labels) {
+    expect(await put("claims", { labels: { [label]: "x" } })).toContain("are set by the system");
+    const json = JSON.stringify({ labels: { a: "b", [label]: "x" } });
+    expect(await put("claims", hidden(json))).toContain("are set by the system");
+    expect(await put("claims", hidden(json.replace("p", String.raw`\u0070`)))).toContain("are set by the system");
+  }
+  const own = { app: "list", "pcns-like": "x", "projectcalico.org/other": "x" };
+  expect(await put("own", { labels: own, ...hidden(JSON.stringify({ labels: own, annotations: { a: "<p>" } })) })).toBe(
+    "stored",
+  );
+  await cluster.delete(`${path}/own`);
+  await cluster.delete(`${path}/old`);
+  const body = { metadata: { finalizers: [] } };
+  await cluster.api.json({ method: "PATCH", path: `${path}/old`, body, contentType: "application/merge-patch+json" });
+  expect(await cluster.api.get(`${path}/old`).catch((error: unknown) => error)).toMatchObject({ code: 404 });
+}, 60_000);
+
 suite("DM-097 the API server itself keeps the built-in tiers, and lets go of others", async () => {
   await admit("calico.yaml");
   const remove = (name: string) =>

@@ -158,6 +158,20 @@ test("DM-017 network sets take addresses and CIDRs with host bits, and refuse th
   }
 });
 
+test("a NetworkSet may not carry labels that only the system sets, but a stored one is readable", async () => {
+  for (const label of [
+    "pcns.kubernetes.io/metadata.name",
+    "pcsa.role",
+    "projectcalico.org/namespace",
+    "projectcalico.org/serviceaccount",
+    "projectcalico.org/orchestrator",
+  ]) {
+    const metadata = { labels: { [label]: "x", app: "list" } };
+    expect(await wrongFields("NetworkSet", { nets: [] }, { metadata })).toEqual([`metadata.labels.${label}`]);
+    expect((await resource("NetworkSet", { metadata, mode: "stored" })).metadata).toMatchObject(metadata);
+  }
+});
+
 test("DM-139 times of the metadata are times", async () => {
   const at = (metadata: object) => wrongFields("GlobalNetworkSet", {}, { metadata: { name: "x", ...metadata } });
   expect(await at({ creationTimestamp: "x" })).toEqual(["metadata.creationTimestamp"]);

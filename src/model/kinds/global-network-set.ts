@@ -1,6 +1,7 @@
 // GlobalNetworkSet: addresses outside the cluster under labels, for all policies.
+import { NAMESPACE_LABEL } from "../labels.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
-import { checkNetworkSet, networkSetSpec } from "./network-set.ts";
+import { networkSetSpec } from "./network-set.ts";
 
 export type GlobalNetworkSetResource = ResourceFor<"GlobalNetworkSet", typeof networkSetSpec>;
 
@@ -8,6 +9,9 @@ export default defineKind({
   kind: "GlobalNetworkSet",
   description: "Addresses that rules of all policies can select by labels.",
   spec: networkSetSpec,
-  rules: checkNetworkSet,
+  rules: (_spec, { metadata, report }) => {
+    const value = metadata.labels?.[NAMESPACE_LABEL];
+    if (value !== undefined) report(`metadata.labels.${NAMESPACE_LABEL}`, value, "is reserved");
+  },
   printerColumns: [{ name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" }],
 });

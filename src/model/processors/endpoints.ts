@@ -5,6 +5,7 @@ import type { EndpointPort, HostEndpoint, NatEntry, NetworkSet, QosControls, Wor
 import { isInterfaceName } from "../formats.ts";
 import type { HostEndpointKey, NetworkSetKey, ResourceKey, WorkloadEndpointKey } from "../keys.ts";
 import {
+  isSystemLabel,
   NAMESPACE_LABEL,
   NAMESPACE_PREFIX,
   NAMESPACE_PROFILE,
@@ -87,21 +88,21 @@ function workloadInterface(spec: JsonReader): string {
     : spec.fail("interfaceName", "an interface's name of at most 15 letters, digits, _, . and -");
 }
 
-/** A workload cannot claim its namespace's or service account's labels for itself. */
+/** The labels of its namespace and service account come from profiles, and the account's name from the spec alone. */
 function workloadLabels(own: Labels, serviceAccount: string | undefined): Labels {
-  if (serviceAccount === undefined && !claimsOthers(own)) return own;
-  const kept = Object.entries(own).filter(
-    ([name]) => !name.startsWith(NAMESPACE_PREFIX) && !name.startsWith(SERVICE_ACCOUNT_PREFIX),
-  );
-  return {
-    ...Object.fromEntries(kept),
-    ...(serviceAccount === undefined ? {} : { [SERVICE_ACCOUNT_LABEL]: serviceAccount }),
-  };
+  const isRemoved = (name: string) =>
+    name.startsWith(NAMESPACE_PREFIX) ||
+    name.startsWith(SERVICE_ACCOUNT_PREFIX) ||
+    (serviceAccount === undefined && name === SERVICE_ACCOUNT_LABEL);
+  const kept = withoutLabels(own, isRemoved);
+  return serviceAccount === undefined ? kept : { ...kept, [SERVICE_ACCOUNT_LABEL]: serviceAccount };
 }
 
-function claimsOthers(own: Labels): boolean {
-  for (const name in own) if (name.startsWith(NAMESPACE_PREFIX) || name.startsWith(SERVICE_ACCOUNT_PREFIX)) return true;
-  return false;
+/** The map itself if nothing is removed, as for almost all endpoints. */
+function withoutLabels(labels: Labels, isRemoved: (name: string) => boolean): Labels {
+  for (const name in labels)
+    if (isRemoved(name)) return Object.fromEntries(Object.entries(labels).filter(([other]) => !isRemoved(other)));
+  return labels;
 }
 
 function natOf(nat: JsonReader, report: ReportProblem): readonly NatEntry[] {
@@ -232,13 +233,21 @@ export const networkSetProcessor: UpdateProcessor = oneToOne(
   (resource, report) => {
     const namespace = resource.metadata.namespace ?? "";
     const set = convertNets(resource, report);
+    for (const name in set.labels)
+      if (isSystemLabel(name)) report(`metadata.labels.${name}: only the system sets this label: left out`);
     return {
       ...set,
-      labels: { ...set.labels, [NAMESPACE_LABEL]: namespace },
+      labels: networkSetLabels(set.labels, namespace),
       profileIds: [NAMESPACE_PROFILE + namespace],
     };
   },
 );
+
+/** A set matches selectors by its own labels and its namespace's, which it inherits from the namespace's profile. */
+export const networkSetLabels = (own: Labels, namespace: string): Labels => ({
+  ...withoutLabels(own, isSystemLabel),
+  [NAMESPACE_LABEL]: namespace,
+});
 
 export const globalNetworkSetProcessor = (): UpdateProcessor =>
   conflictResolving((resource, report) => ({

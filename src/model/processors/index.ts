@@ -6,6 +6,7 @@ export {
 export {
   globalNetworkSetProcessor,
   hostEndpointProcessor,
+  networkSetLabels,
   networkSetProcessor,
   parseDscp,
   workloadEndpointProcessor,

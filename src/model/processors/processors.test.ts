@@ -155,6 +155,43 @@ test("network sets of a namespace carry its label and profile; addresses count a
     },
   }));
 
+const CLAIMED: Labels = {
+  "pcns.kubernetes.io/metadata.name": "monitoring",
+  "pcsa.role": "scraper",
+  "projectcalico.org/namespace": "monitoring",
+  "projectcalico.org/serviceaccount": "scraper",
+  "projectcalico.org/orchestrator": "k8s",
+};
+
+test("labels of a network set that only the system may set are left out and reported", () => {
+  const problems: string[] = [];
+  const labels = { app: "list", "projectcalico.org/other": "x", ...CLAIMED };
+  const given: Given = { kind: "NetworkSet", namespace: "evil", name: "s", labels, spec: { nets: ["10.0.0.0/8"] } };
+  expect(told(networkSetProcessor, given, problems)).toMatchObject({
+    "/calico/v1/netset/evil%2fs": {
+      labels: { app: "list", "projectcalico.org/other": "x", "projectcalico.org/namespace": "evil" },
+    },
+  });
+  expect(problems).toEqual(
+    Object.keys(CLAIMED).map((name) => `metadata.labels.${name}: only the system sets this label: left out`),
+  );
+});
+
+test("a workload has the service account of its spec, whatever its labels say", () => {
+  const labelsOf = (serviceAccountName: string | undefined): unknown => {
+    const spec = { interfaceName: "cali1", ipNetworks: ["10.65.0.1/32"], serviceAccountName };
+    const name = "node--1-k8s-web--0-eth0";
+    const labels = { ...CLAIMED, app: "web", "projectcalico.org/namespace": "ns1" };
+    const [value] = Object.values(
+      told(workloadEndpointProcessor, { kind: "WorkloadEndpoint", namespace: "ns1", name, labels, spec }),
+    );
+    return (value as { readonly labels: unknown }).labels;
+  };
+  const kept = { app: "web", "projectcalico.org/namespace": "ns1", "projectcalico.org/orchestrator": "k8s" };
+  expect(labelsOf(undefined)).toEqual(kept);
+  expect(labelsOf("robot")).toEqual({ ...kept, "projectcalico.org/serviceaccount": "robot" });
+});
+
 test("one bad entry of a network set does not let the others in", () => {
   const problems: string[] = [];
   const nets = ["10.0.0.1", "10.0.0.0/99", 5, "fd00::/64"];
