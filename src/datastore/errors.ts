@@ -65,12 +65,18 @@ export class Unsupported extends DatastoreError {
 /** Nobody answers, or not in time: says which endpoint, why, and for how long it was tried. */
 export class Unavailable extends DatastoreError {
   override readonly name = "Unavailable";
+  /** Time since the last sign of life, on a connection that was found dead. */
+  readonly silentMs: number;
+  /** The server answered that it cannot serve the request now (HTTP status 429 or 5xx). */
+  readonly wasAnswered: boolean;
   constructor(
     readonly endpoint: string,
     readonly reason: string,
-    options?: ErrorOptions,
+    options?: ErrorOptions & { readonly silentMs?: number; readonly wasAnswered?: boolean },
   ) {
     super(`datastore ${endpoint} is unavailable: ${reason}`, options);
+    this.silentMs = options?.silentMs ?? 0;
+    this.wasAnswered = options?.wasAnswered ?? false;
   }
 }
 
@@ -102,12 +108,18 @@ export class NotServed extends DatastoreError {
   override readonly name = "NotServed";
   /** A kind of others: many clusters do not have it. One of ours is about to be installed. */
   readonly isOptional: boolean;
+  /** Resolves when the definition of the kind is installed; undefined if the kind has to be polled. */
+  readonly untilServed: ((signal: AbortSignal) => Promise<void>) | undefined;
   constructor(
     readonly kind: string,
-    options?: ErrorOptions & { readonly isOptional?: boolean },
+    options?: ErrorOptions & {
+      readonly isOptional?: boolean;
+      readonly untilServed?: ((signal: AbortSignal) => Promise<void>) | undefined;
+    },
   ) {
     super(`the server does not serve ${kind}: its custom resource definition is not installed`, options);
     this.isOptional = options?.isOptional ?? false;
+    this.untilServed = options?.untilServed;
   }
 }
 

@@ -25,6 +25,7 @@ export interface CallTarget {
 export class GrpcCall {
   readonly #target: CallTarget;
   readonly #handlers: CallHandlers;
+  readonly #session: ClientHttp2Session;
   readonly #stream: ClientHttp2Stream;
   #unread: Buffer | undefined;
   /** How far `#unread` is filled. */
@@ -37,6 +38,7 @@ export class GrpcCall {
   constructor(session: ClientHttp2Session, target: CallTarget, handlers: CallHandlers) {
     this.#target = target;
     this.#handlers = handlers;
+    this.#session = session;
     try {
       this.#stream = session.request({
         ":method": "POST",
@@ -82,6 +84,11 @@ export class GrpcCall {
     if (this.#isOver) return;
     this.#end(new AttemptFailed("cancelled", true));
     this.#stream.close(constants.NGHTTP2_CANCEL);
+  }
+
+  /** Destroys the connection and fails every call on it: for a server that does not answer. */
+  dropConnection(reason: Error): void {
+    this.#session.destroy(reason);
   }
 
   /** The connection is gone, and with it the answer. */

@@ -9,7 +9,7 @@ import { OnDemand } from "../functional/cni/on-demand.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import type { ApiServer } from "./api-server.ts";
 import { type Cluster as KubeCluster, isAvailable, startCluster, suite as apiSuite } from "./cluster.ts";
-import { type Forwarder, forwardInto } from "./host-forwarder.ts";
+import { type Forwarder, forwardInto } from "../support/host-forwarder.ts";
 import { Score } from "./replay.ts";
 
 const suite = canRun ? apiSuite : test.skip; // needs root and the executable

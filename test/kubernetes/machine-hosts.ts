@@ -9,7 +9,7 @@ import { API_VERSION, type KindName, type Resource } from "../../src/model/index
 import { CniHost, DIST, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import type { Cluster } from "./cluster.ts";
-import { type Forwarder, forwardInto } from "./host-forwarder.ts";
+import { type Forwarder, forwardInto } from "../support/host-forwarder.ts";
 
 export interface Way {
   readonly datastore: "kubernetes" | "etcdv3";

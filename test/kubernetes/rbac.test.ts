@@ -31,7 +31,7 @@ import { freePort } from "../support/free-port.ts";
 import { type AccountName, type Accounts, installAccounts, rulesOf } from "./accounts.ts";
 import { type Cluster, configOf, isAvailable, startCluster, suite } from "./cluster.ts";
 import { ControllersRun } from "./controllers-run.ts";
-import { forwardInto } from "./host-forwarder.ts";
+import { forwardInto } from "../support/host-forwarder.ts";
 
 async function eventually(
   holds: () => boolean | undefined | Promise<boolean | undefined>,

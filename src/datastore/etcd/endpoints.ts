@@ -111,6 +111,11 @@ export class EndpointWalk {
     this.#current++;
   }
 
+  /** Moves on to the next endpoint, unless that has happened since `endpoint` was used. */
+  leave(endpoint: Endpoint): void {
+    if (this.current === endpoint) this.advance();
+  }
+
   /** Tries endpoint after endpoint. What may have been carried out is repeated only when that does no harm. */
   async run<T>(
     options: {

@@ -8,6 +8,15 @@ export { AttemptFailed };
 /** Nothing was heard in the time there was, which may have been short: says less than any other failure. */
 export class AttemptTimedOut extends AttemptFailed {}
 
+/** The server did not answer an HTTP/2 PING: the connection is dead, although TCP has not noticed. */
+export class PingTimedOut extends Error {
+  override readonly name = "PingTimedOut";
+  /** @param silentMs time since the last answer */
+  constructor(readonly silentMs: number) {
+    super(`no answer to a PING; the last answer was received ${(silentMs / 1000).toFixed(0)} s ago`);
+  }
+}
+
 /** One side does not accept the other's certificate: asking again changes nothing. */
 export class CertificateRefused extends AttemptFailed {}
 

@@ -74,6 +74,7 @@ export class GrpcEtcdApi implements EtcdApi {
         GrpcWatchStream.open({
           call: (handlers) => this.#channel(endpoint).open({ path: WATCH_PATH, token }, handlers, { budgetMs, signal }),
           ...{ create, signal, budgetMs, silenceMs: this.#silenceMs, endpoint: endpoint.url },
+          onLost: () => this.#walk.leave(endpoint),
         }),
       ),
     );

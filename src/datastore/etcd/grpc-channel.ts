@@ -5,13 +5,26 @@ import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { checkServerIdentity, connect as connectTls, TLSSocket } from "node:tls";
 import { type CallHandlers, GrpcCall } from "../../lib/grpc-call.ts";
+import { nextTurn } from "../../lib/retry.ts";
 import { checkTls } from "./certificates.ts";
 import type { Endpoint, TlsMaterial } from "./endpoints.ts";
-import { AttemptFailed, AttemptTimedOut, connectionFailure, failureOf } from "./failures.ts";
+import { AttemptFailed, AttemptTimedOut, connectionFailure, failureOf, PingTimedOut } from "./failures.ts";
 
 /** A connection that does not come about in this time is tried anew by whoever asks next. */
 const CONNECT_MS = 10_000;
-const KEEP_ALIVE_MS = 30_000;
+/**
+ * A connection with open calls is checked this often with an HTTP/2 PING. etcd closes connections that send PINGs more
+ * often than every 5 s (--grpc-keepalive-min-time) or, repeatedly, without an open call.
+ */
+const PING_INTERVAL_MS = 10_000;
+/** A dead connection is destroyed within 17 s, so that a watch has resumed within 20 s. */
+const PING_TIMEOUT_MS = 7_000;
+/** Before a call on a connection from which nothing was received for this long, a PING must be answered. */
+const IDLE_MS = 2_000;
+/** Time for that PING: the caller has a deadline of some seconds, and a new connection needs a part of it. */
+const IDLE_PING_TIMEOUT_MS = 2_000;
+/** A call that waited at least this long, while nothing else was received, is a sign of a dead connection. */
+const STALLED_MS = 1_000;
 
 export interface CallTarget {
   readonly path: string;
@@ -44,12 +57,18 @@ export class GrpcChannel {
     let connection = this.#ready;
     let call: GrpcCall | undefined;
     let answer: Buffer | undefined;
-    const onAbort = (): void => reject(signal?.reason);
+    const startedAt = performance.now();
+    const onAbort = (): void => {
+      reject(signal?.reason);
+      connection?.dropIfStalledSince(startedAt, signal?.reason);
+    };
     signal?.addEventListener("abort", onAbort, { once: true });
     const timer = setTimeout(() => {
       const what = connection === undefined ? "no connection in time" : "no answer in time";
-      connection?.retire(); // nobody may be there any more
-      reject(new AttemptTimedOut(what, connection !== undefined));
+      const failure = new AttemptTimedOut(what, connection !== undefined);
+      reject(failure);
+      connection?.dropIfStalledSince(startedAt, failure);
+      connection?.retire();
     }, budgetMs);
     try {
       connection ??= await Promise.race([this.#connect(), promise.then(unreachable)]);
@@ -95,15 +114,20 @@ export class GrpcChannel {
   }
 
   get #ready(): Connection | undefined {
-    return this.#connection?.isUsable === true ? this.#connection : undefined;
+    const connection = this.#connection;
+    return connection?.isUsable === true && connection.isFresh ? connection : undefined;
   }
 
   /** All who wait, wait for the same one. */
   #connect(): Promise<Connection> {
-    this.#connecting ??= openSession(this.#endpoint, this.#loadTls)
-      .then((session) => (this.#connection = new Connection(session)))
-      .finally(() => (this.#connecting = undefined));
+    this.#connecting ??= this.#verifyOrOpen().finally(() => (this.#connecting = undefined));
     return this.#connecting;
+  }
+
+  async #verifyOrOpen(): Promise<Connection> {
+    const idle = this.#connection;
+    if (idle?.isUsable === true && (await idle.answersPing(IDLE_PING_TIMEOUT_MS))) return idle;
+    return (this.#connection = new Connection(await openSession(this.#endpoint, this.#loadTls)));
   }
 }
 
@@ -111,14 +135,19 @@ const unreachable = (): never => {
   throw new Error("answered before it was asked");
 };
 
-/** A connection that stands, and the calls on it. */
+/** An established connection and the calls on it. */
 class Connection {
   readonly #session: ClientHttp2Session;
+  readonly #socket: Socket;
   readonly #calls = new Set<GrpcCall>();
   #isRetired = false;
+  #receivedAt = performance.now();
+  /** Runs while there are calls. */
+  #pingTimer: Timer | undefined;
 
-  constructor(session: ClientHttp2Session) {
+  constructor({ session, socket }: Opened) {
     this.#session = session;
+    this.#socket = socket;
     session.on("goaway", () => this.retire());
     session.on("error", (error: Error) => this.#lose(error));
     session.on("close", () => this.#lose());
@@ -129,6 +158,11 @@ class Connection {
     return !this.#isRetired && !this.#session.closed && !this.#session.destroyed;
   }
 
+  /** False for a connection that was idle: its server, or a firewall on the way, may have forgotten it. */
+  get isFresh(): boolean {
+    return performance.now() - this.#receivedAt <= IDLE_MS;
+  }
+
   call({ path, token, revision = 0 }: CallTarget, { onMessage, onEnd }: CallHandlers): GrpcCall {
     const target = {
       path,
@@ -137,36 +171,82 @@ class Connection {
       refused: (code: number, message: string) => failureOf(code, message, revision),
     };
     const call = new GrpcCall(this.#session, target, {
-      onMessage,
+      onMessage: (bytes) => {
+        this.#receivedAt = performance.now();
+        onMessage(bytes);
+      },
       onEnd: (failure) => {
         this.#calls.delete(call);
+        if (this.#calls.size === 0) clearTimeout(this.#pingTimer);
         if (this.#isRetired) this.retire();
         onEnd(failure);
       },
     });
     this.#calls.add(call);
+    if (this.#calls.size === 1) this.#schedulePing();
     return call;
   }
 
-  /** Takes no more calls, and ends with its last one. */
+  /** Accepts no more calls; closes the connection after its last one. */
   retire(): void {
     this.#isRetired = true;
     if (this.#calls.size === 0 && !this.#session.destroyed) this.#session.destroy();
   }
 
+  /** Destroys the connection of a call that was given up, unless something else was received while it waited. */
+  dropIfStalledSince(startedAt: number, reason: unknown): void {
+    const isStalled = performance.now() - startedAt >= STALLED_MS && this.#receivedAt < startedAt;
+    if (!isStalled || this.#session.destroyed) return;
+    this.#session.destroy(reason instanceof Error ? reason : new Error(String(reason)));
+  }
+
+  /** Sends a PING. Destroys the connection and returns false if there is no answer in time. */
+  async answersPing(timeoutMs: number): Promise<boolean> {
+    let isAnswered = false as boolean;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, timeoutMs);
+      const onAnswer = (error: Error | null): void => {
+        clearTimeout(timer);
+        isAnswered = error === null;
+        resolve();
+      };
+      if (this.#session.destroyed || !this.#session.ping(onAnswer)) onAnswer(new Error("the connection is closed"));
+    });
+    // If the event loop was blocked, the answer is still in the socket's buffer: the timer runs first.
+    if (!isAnswered) await nextTurn();
+    if (isAnswered) this.#receivedAt = performance.now();
+    else if (!this.#session.destroyed) this.#session.destroy(new PingTimedOut(performance.now() - this.#receivedAt));
+    return isAnswered;
+  }
+
+  #schedulePing(): void {
+    clearTimeout(this.#pingTimer);
+    this.#pingTimer = setTimeout(async () => {
+      if ((await this.answersPing(PING_TIMEOUT_MS)) && this.#calls.size > 0) this.#schedulePing();
+    }, PING_INTERVAL_MS);
+    this.#pingTimer.unref();
+  }
+
   #lose(cause?: Error): void {
     this.#isRetired = true;
+    clearTimeout(this.#pingTimer);
     for (const call of this.#calls) call.connectionLost(cause);
     if (!this.#session.destroyed) this.#session.destroy();
+    this.#socket.destroy(); // closing a session waits for data that a dead connection never transmits
   }
+}
+
+interface Opened {
+  readonly session: ClientHttp2Session;
+  readonly socket: Socket;
 }
 
 /**
  * Stands when the server has told its settings: one that refuses our certificate says so only after the handshake has
  * succeeded on our side.
  */
-async function openSession(endpoint: Endpoint, loadTls: () => TlsMaterial): Promise<ClientHttp2Session> {
-  const { promise, resolve, reject } = Promise.withResolvers<ClientHttp2Session>();
+async function openSession(endpoint: Endpoint, loadTls: () => TlsMaterial): Promise<Opened> {
+  const { promise, resolve, reject } = Promise.withResolvers<Opened>();
   const socket = endpoint.secure ? secureSocket(endpoint, loadTls()) : connectTcp(addressOf(endpoint));
   const fail = (error: Error | undefined): void =>
     reject(connectionFailure(error?.message ?? "", endpoint, { wasSent: false, cause: error }));
@@ -183,11 +263,10 @@ async function openSession(endpoint: Endpoint, loadTls: () => TlsMaterial): Prom
         emitter.removeListener("error", fail);
         emitter.removeListener("close", onClose);
       }
-      resolve(session);
+      resolve({ session, socket });
     });
   });
   socket.setNoDelay(true);
-  socket.setKeepAlive(true, KEEP_ALIVE_MS);
   const timer = setTimeout(() => reject(new AttemptTimedOut("no connection in time", false)), CONNECT_MS);
   timer.unref();
   try {

@@ -1,9 +1,10 @@
-// One watch stream over gRPC. Asks for a sign of life when the server has been silent: a connection whose other end
-// vanished would stay silent for ever.
+// One watch stream over gRPC. When the server has been silent, it requests a progress report: a stream that a proxy or a
+// stuck server has lost stays silent for ever. Dead connections are found by the channel's PINGs.
 import type { CallHandlers, GrpcCall } from "../../lib/grpc-call.ts";
+import { nextTurn } from "../../lib/retry.ts";
 import { Compacted, Unavailable } from "../errors.ts";
 import type { EtcdWatchStream } from "./api.ts";
-import { AttemptFailed, failureOf, TokenExpired } from "./failures.ts";
+import { AttemptFailed, failureOf, PingTimedOut, TokenExpired } from "./failures.ts";
 import {
   decodeWatchResponse,
   encodeWatchRequest,
@@ -24,6 +25,8 @@ interface WatchOptions {
   readonly budgetMs: number;
   readonly endpoint: string;
   readonly silenceMs?: number | undefined;
+  /** The server does not answer any more. */
+  readonly onLost: () => void;
 }
 
 export class GrpcWatchStream implements EtcdWatchStream {
@@ -43,7 +46,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
   /** Starts the watch and waits until the server has accepted it. */
   static async open(options: WatchOptions): Promise<GrpcWatchStream> {
     const watch = new GrpcWatchStream(options);
-    const deadline = setTimeout(() => watch.#fail(new AttemptFailed("no answer in time", false)), options.budgetMs);
+    const deadline = setTimeout(() => watch.#failSilent("no answer in time", false), options.budgetMs);
     try {
       await watch.#start();
       const first = await watch.next();
@@ -75,7 +78,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
     this.#send({ create });
     signal.addEventListener("abort", this.#onAbort, { once: true });
     this.#heardAt = performance.now();
-    this.#timer = setInterval(() => this.#checkAlive(), this.#silenceMs / 2);
+    this.#timer = setInterval(() => void this.#checkAlive(), this.#silenceMs / 2);
     if (signal.aborted) this.close();
   }
 
@@ -116,8 +119,9 @@ export class GrpcWatchStream implements EtcdWatchStream {
 
   #fail(error: Error): void {
     if (this.#closed || this.#failure !== undefined) return;
-    const broken = error instanceof AttemptFailed && this.revision > 0;
-    this.#failure = broken ? new Unavailable(this.#options.endpoint, error.reason, { cause: error }) : error;
+    const isOpen = this.revision > 0;
+    this.#failure = error instanceof AttemptFailed && isOpen ? this.#unavailable(error) : error;
+    if (this.#failure instanceof Unavailable) this.#options.onLost();
     this.#release();
     this.#waiting?.reject(this.#failure);
     this.#waiting = undefined;
@@ -129,13 +133,35 @@ export class GrpcWatchStream implements EtcdWatchStream {
     this.#call?.cancel();
   }
 
-  #checkAlive(): void {
-    if (this.#queue.length > 0 || performance.now() - this.#heardAt < this.#silenceMs) return; // a slow reader is no dead server
-    const silentMs = performance.now() - this.#heardAt;
-    if (this.#asked && silentMs > 2 * this.#silenceMs)
-      return this.#fail(new AttemptFailed(`silent for ${(silentMs / 1000).toFixed(1)} s`, true));
-    if (!this.#asked) this.#send({ progress: true });
-    this.#asked = true;
+  #unavailable(error: AttemptFailed): Unavailable {
+    const { endpoint } = this.#options;
+    const ping = error.cause instanceof PingTimedOut ? error.cause : undefined;
+    const silentMs = ping?.silentMs ?? performance.now() - this.#heardAt;
+    return new Unavailable(endpoint, ping?.message ?? error.reason, { cause: error, silentMs });
+  }
+
+  async #checkAlive(): Promise<void> {
+    if (!this.#isSilentFor(this.#silenceMs)) return;
+    if (!this.#asked) {
+      this.#asked = true;
+      return this.#send({ progress: true });
+    }
+    await nextTurn(); // if the event loop was blocked, the answer has not been read yet
+    if (!this.#isSilentFor(2 * this.#silenceMs)) return;
+    this.#failSilent(`silent for ${((performance.now() - this.#heardAt) / 1000).toFixed(1)} s`, true);
+  }
+
+  /** False for a slow reader: what the server sent is waiting in the queue. */
+  #isSilentFor(ms: number): boolean {
+    return this.#queue.length === 0 && performance.now() - this.#heardAt >= ms;
+  }
+
+  /** A server that does not answer is given up with its connection, so that the next attempt opens another one. */
+  #failSilent(reason: string, wasSent: boolean): void {
+    const error = new AttemptFailed(reason, wasSent);
+    const call = this.#call;
+    this.#fail(error);
+    call?.dropConnection(error);
   }
 
   #refusal(response: WatchResponse): Error {

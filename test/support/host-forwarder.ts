@@ -1,10 +1,11 @@
-// Lets programs inside a host's network namespace reach an API server outside of it.
+// Lets programs inside a network namespace reach a server outside of it.
 import { connect, type Socket } from "node:net";
-import type { CniHost } from "../functional/cni/cni-host.ts";
+import type { NetworkNamespace } from "../../src/kernel/index.ts";
 
 export interface Forwarder extends Disposable {
   /** The server's address as seen from inside. */
   readonly url: string;
+  readonly port: number;
 }
 
 interface Line {
@@ -13,7 +14,7 @@ interface Line {
   rest: Buffer;
 }
 
-export function forwardInto(host: CniHost, serverUrl: string): Forwarder {
+export function forwardInto(host: { readonly handle: NetworkNamespace }, serverUrl: string): Forwarder {
   const target = new URL(serverUrl);
   const listener = host.handle.run(() =>
     Bun.listen<Line>({
@@ -41,7 +42,8 @@ export function forwardInto(host: CniHost, serverUrl: string): Forwarder {
       },
     }),
   );
-  return { url: `https://127.0.0.1:${listener.port}`, [Symbol.dispose]: () => void listener.stop(true) };
+  const { port } = listener;
+  return { url: `${target.protocol}//127.0.0.1:${port}`, port, [Symbol.dispose]: () => void listener.stop(true) };
 }
 
 type Inner = Bun.Socket<Line>;
