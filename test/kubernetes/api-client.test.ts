@@ -122,7 +122,7 @@ suite("a watch that nothing happens on ends without a fault, and goes on from wh
     const seen: string[] = [];
     for await (const events of impatient.watch(quiet, place, signal)) {
       for (const event of events) if (event.type === "ADDED") seen.push(event.object.metadata.name);
-      break;
+      if (events.length > 0) break; // the first batch is empty: the watch is open
     }
     expect(seen).toEqual([name]);
   } finally {

@@ -7,7 +7,7 @@ import { CniHost, DIST } from "../functional/cni/cni-host.ts";
 import { installAccounts } from "./accounts.ts";
 import { kubeconfigText } from "./api-server.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import { type Forwarder, forwardInto } from "./host-forwarder.ts";
+import { type Forwarder, forwardInto } from "../support/host-forwarder.ts";
 
 const CALICO = "/apis/crd.projectcalico.org/v1";
 const TOKEN_SECRET = "/api/v1/namespaces/kube-system/secrets/agent-token";
@@ -36,6 +36,14 @@ export class ServedHost implements AsyncDisposable {
   /** @param stepTimes where the service writes down when each step of a request was done */
   static async create(stepTimes = ""): Promise<ServedHost> {
     const cluster = await startCluster({ namespaces: ["ns1"] });
+    const served = await ServedHost.on(cluster, stepTimes);
+    served.#own = cluster;
+    return served;
+  }
+  #own: Cluster | undefined;
+
+  /** On a cluster of others, with the namespace `ns1`. */
+  static async on(cluster: Cluster, stepTimes = ""): Promise<ServedHost> {
     const put = (plural: string, kind: string, name: string, spec: object) =>
       cluster.put(`${CALICO}/${plural}`, { apiVersion: "crd.projectcalico.org/v1", kind, metadata: { name }, spec });
     await put("ippools", "IPPool", "p4", { cidr: "10.65.0.0/16", blockSize: 26 });
@@ -135,6 +143,6 @@ export class ServedHost implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.forwarder[Symbol.dispose]();
     await this.host[Symbol.asyncDispose]();
-    await this.cluster[Symbol.asyncDispose]();
+    await this.#own?.[Symbol.asyncDispose]();
   }
 }

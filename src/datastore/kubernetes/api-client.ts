@@ -5,6 +5,7 @@ import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } fro
 import type { Socket } from "node:net";
 import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import { delay } from "../../lib/retry.ts";
+import { KEEP_ALIVE_IDLE_MS, KEEP_ALIVE_LIMIT_MS } from "../../lib/tcp-keepalive.ts";
 import { Unavailable } from "../errors.ts";
 import type { Access, Credentials } from "./access.ts";
 import { KubeStatusError, statusError } from "./status-error.ts";
@@ -83,7 +84,8 @@ export class KubeApi {
     this.#beforeWrite = options.beforeWrite;
     this.#limit = new TokenBucket(options.qps ?? 5, options.burst ?? 100);
     const isTls = access.server.protocol === "https:";
-    this.#agent = isTls ? new HttpsAgent({ keepAlive: true, ...access.tls }) : new HttpAgent({ keepAlive: true });
+    const keepAlive = { keepAlive: true, keepAliveMsecs: KEEP_ALIVE_IDLE_MS };
+    this.#agent = isTls ? new HttpsAgent({ ...keepAlive, ...access.tls }) : new HttpAgent(keepAlive);
   }
 
   get endpoint(): string {
@@ -161,9 +163,9 @@ export class KubeApi {
   }
 
   /**
-   * Events as they come; ends when the server closes, throws when the connection dies or the signal aborts. A silent
-   * watch ends too, for its reader to ask again from where it was: the server sends bookmarks only of kinds that have
-   * seen a change, so silence is no sign of death, and a dead server shows when it is asked.
+   * Yields an empty batch when the watch is open, then events as they come. Returns when the server ends the watch,
+   * throws when the connection is lost or the signal aborts. A watch without events ends too, and its reader resumes it:
+   * the server sends bookmarks only for kinds that have changed, so a proxy that lost the stream looks the same.
    */
   async *watch(
     path: string,
@@ -173,6 +175,7 @@ export class KubeApi {
   ): AsyncGenerator<readonly KubeWatchEvent[]> {
     await this.#limit.take(signal);
     const response = await this.#openWatch(path, query, signal);
+    const { socket } = response;
     let wasSilent = false;
     const idle = setTimeout(() => {
       wasSilent = true;
@@ -181,6 +184,7 @@ export class KubeApi {
     let rest = "";
     const decoder = new TextDecoder();
     try {
+      yield [];
       for await (const chunk of response as AsyncIterable<Uint8Array>) {
         idle.refresh();
         const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
@@ -191,7 +195,10 @@ export class KubeApi {
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       if (wasSilent) return;
-      throw new Unavailable(this.endpoint, `watch ${path} broke off: ${(error as Error).message}`, { cause: error });
+      // The stream reports that it was aborted; the socket has the reason.
+      const cause = (socket.errored ?? error) as Error & { readonly code?: string };
+      const silentMs = cause.code === "ETIMEDOUT" ? KEEP_ALIVE_LIMIT_MS : 0;
+      throw new Unavailable(this.endpoint, `watch ${path} broke off: ${cause.message}`, { cause, silentMs });
     } finally {
       clearTimeout(idle);
       response.destroy();
@@ -200,6 +207,10 @@ export class KubeApi {
 
   close(): void {
     this.#agent.destroy();
+  }
+
+  #dropIdleConnections(): void {
+    for (const sockets of Object.values(this.#agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
   }
 
   async #openWatch(path: string, query: KubeRequest["query"], signal: AbortSignal): Promise<IncomingMessage> {
@@ -242,12 +253,17 @@ export class KubeApi {
         clearTimeout(timer);
         resolve(response);
       });
-      const timer = setTimeout(() => outgoing.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
+      let silentMs = 0;
+      const timer = setTimeout(() => {
+        silentMs = timeoutMs;
+        outgoing.destroy(new Error(`no answer within ${timeoutMs / 1000} s`));
+        this.#dropIdleConnections(); // the next request would wait as long on one of them
+      }, timeoutMs);
       outgoing.on("error", (error) => {
         clearTimeout(timer);
         if (request.signal?.aborted === true) return reject(request.signal.reason);
         const seconds = ((performance.now() - started) / 1000).toFixed(1);
-        reject(new Unavailable(this.endpoint, `${error.message} (after ${seconds} s)`, { cause: error }));
+        reject(new Unavailable(this.endpoint, `${error.message} (after ${seconds} s)`, { cause: error, silentMs }));
       });
       if (gate === undefined) outgoing.end(body);
       else
