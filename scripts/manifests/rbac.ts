@@ -31,6 +31,8 @@ const FOLLOWED: readonly PolicyRule[] = [
   rule(["networking.k8s.io"], ["networkpolicies"], READ),
   rule(["policy.networking.k8s.io"], ["clusternetworkpolicies"], READ),
   rule(["kubevirt.io"], ["virtualmachineinstancemigrations"], READ),
+  // Shows when the definitions of the two kinds above are installed.
+  rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], ["list", "watch"]),
   rule(
     CALICO,
     CUSTOM.filter((plural) => !NOT_FOR_NODES.includes(plural)),

@@ -1,8 +1,8 @@
 // What the service knows before it is asked: the pods of its node, namespaces, pools, settings and the node's blocks are
 // followed, so that an ADD asks the Kubernetes API for nothing and only writes: the handle, the block, the pod's notes.
 // Only for a pod whose present life is known, by its UID and by both readings of it; any other is read as ever.
-import { type Datastore, FollowedStore, type KubeApi, KubernetesObjects } from "../datastore/index.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import { type Datastore, FollowedStore, Informer, type KubeApi, type KubeObject } from "../datastore/index.ts";
+import type { Logger } from "../lib/log.ts";
 import { workloadEndpointName, workloadEndpointPrefix } from "../model/index.ts";
 import { type EndpointIdentity, isLauncher, nameFields } from "./identity.ts";
 import type { KubernetesApi, KubernetesNamespace, KubernetesPod } from "./kubernetes-api.ts";
@@ -15,8 +15,8 @@ export interface WarmContext {
 export class WarmReads implements AsyncDisposable {
   readonly #aborter = new AbortController();
   readonly #running: Promise<void>[] = [];
-  readonly #pods: KubernetesObjects;
-  readonly #namespaces: KubernetesObjects;
+  readonly #pods: Informer<KubeObject>;
+  readonly #namespaces: Informer<KubeObject>;
   readonly store: FollowedStore;
 
   constructor(
@@ -25,8 +25,6 @@ export class WarmReads implements AsyncDisposable {
   ) {
     const { store, api, log } = options;
     const { signal } = this.#aborter;
-    const onFailure = (error: unknown) =>
-      log.debug("The CNI service cannot follow the API server now", { error: describeError(error) });
     const resource = (kind: "ClusterInformation" | "IPPool" | "IPReservation") => ({ type: "resource", kind }) as const;
     const endpoints = workloadEndpointPrefix({ node, orchestrator: "k8s" });
     this.store = new FollowedStore(store, {
@@ -41,15 +39,12 @@ export class WarmReads implements AsyncDisposable {
       ],
       // Written with the revision that was read: a block that others changed meanwhile is refused and read again.
       remember: (key) => key.type === "block",
-      onFailure,
+      log,
     });
-    this.#pods = new KubernetesObjects(api, "/api/v1/pods", () => {}, { node });
-    this.#namespaces = new KubernetesObjects(api, "/api/v1/namespaces", () => {});
-    this.#running.push(
-      this.store.run(signal),
-      this.#pods.run(signal, onFailure),
-      this.#namespaces.run(signal, onFailure),
-    );
+    const keep = (object: KubeObject) => object;
+    this.#pods = new Informer({ api, path: "/api/v1/pods", only: { node }, keep, log });
+    this.#namespaces = new Informer({ api, path: "/api/v1/namespaces", keep, log });
+    this.#running.push(this.store.run(signal), this.#pods.run(signal), this.#namespaces.run(signal));
   }
 
   /** Undefined when this pod must be read from the API server. */
@@ -60,8 +55,8 @@ export class WarmReads implements AsyncDisposable {
   ): WarmContext | undefined {
     // Blocks are remembered, and a machine's addresses may be in a block that another node has written since.
     if (podUid === undefined || !this.store.isInSync || isLauncher(identity)) return undefined;
-    const pod = this.#pods.get(identity.namespace, identity.pod);
-    const namespace = this.#namespaces.get("", identity.namespace);
+    const pod = this.#pods.get(`${identity.namespace}/${identity.pod}`);
+    const namespace = this.#namespaces.get(identity.namespace);
     const name = workloadEndpointName(nameFields({ ...identity, endpoint: "eth0" }));
     const endpoint = this.store.known({
       type: "resource",

@@ -1,7 +1,7 @@
 // The three kinds of copies that Felix needs where Calico's datastore is not Kubernetes: network policies, and profiles
 // from namespaces and service accounts.
 import { createHash } from "node:crypto";
-import type { Client, KubeApi, KubeObject } from "../datastore/index.ts";
+import { type Client, Informer, type KubeApi, type KubeObject } from "../datastore/index.ts";
 import type { Logger } from "../lib/log.ts";
 import {
   networkPolicyFromKubernetes,
@@ -9,7 +9,6 @@ import {
   profileFromServiceAccount,
   type Resource,
 } from "../model/index.ts";
-import { Informer } from "./informer.ts";
 import { Mirror } from "./mirror.ts";
 
 const POLICY_PREFIX = "knp.default.";
@@ -78,8 +77,7 @@ export function serviceAccountCopies(options: CopyOptions): Copies {
 }
 
 function informer({ api, log }: CopyOptions, path: string): Informer<KubeObject> {
-  const onFailure = (error: unknown) => log.warn("cannot follow objects of Kubernetes; trying again", { path, error });
-  return new Informer({ api, path, keep: (object) => object, onFailure });
+  return new Informer({ api, path, keep: (object) => object, log });
 }
 
 /** The copy has an identity of its own. */

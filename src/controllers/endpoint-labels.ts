@@ -1,9 +1,8 @@
 // Labels of pods follow them to their workload endpoints: the CNI plugin writes those when the pod starts, and is not
 // told of what changes later. Endpoints are neither made nor removed here.
-import { type Client, Conflict, type KubeApi, type KubeObject, NotFound } from "../datastore/index.ts";
+import { type Client, Conflict, Informer, type KubeApi, type KubeObject, NotFound } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { isWorkloadPod, type Labels, type Resource, type SpecOf, workloadEndpointFromPod } from "../model/index.ts";
-import { Informer } from "./informer.ts";
 import { sameJson } from "./same-json.ts";
 import { every, WorkQueue } from "./work-queue.ts";
 import { updateLeniently } from "./write.ts";
@@ -39,7 +38,7 @@ export class EndpointLabels {
       api: options.api,
       path: "/api/v1/pods",
       keep: factsOf,
-      onFailure: (error) => options.log.warn("cannot follow pods; trying again", { error }),
+      log: options.log,
     });
     this.#queue = new WorkQueue({
       name: "workloadendpoint",

@@ -7,7 +7,7 @@ import {
   type WatchedKind,
   WatcherSyncer,
 } from "../datastore/index.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log.ts";
 import {
   type Block,
   type KindName,
@@ -80,9 +80,7 @@ export class Feed {
       ...KINDS.map((kind): WatchedKind => ({ query: { type: "resource", kind }, processor: passThrough })),
       ...(usePodCidr === true ? [] : [{ query: { type: "block" } as const, processor: passThrough }]),
     ];
-    const onFailure = (error: unknown) =>
-      log.warn("cannot follow the datastore; trying again", { error: describeError(error) });
-    const syncer = new WatcherSyncer(store, kinds, { onFailure });
+    const syncer = new WatcherSyncer(store, kinds, { log });
     await syncer.run(
       {
         onStatus: (status) => this.#onStatus(status),

@@ -5,7 +5,7 @@ import { hostname } from "node:os";
 import type { KubeApi, KubeObject } from "../datastore/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { delay, pause } from "../lib/retry.ts";
-import { codeOf } from "./informer.ts";
+import { codeOf } from "./status-code.ts";
 
 interface Lease extends KubeObject {
   readonly spec: {

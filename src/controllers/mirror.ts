@@ -1,12 +1,11 @@
 // Keeps copies of Kubernetes' objects in Calico's datastore: what an informer sees is converted, queued and written;
 // from time to time all copies are compared with what they should be, and those that are surplus removed. Labels and
 // annotations somebody put on a copy are his.
-import { type Client, NotFound, type ResourceName } from "../datastore/index.ts";
+import { type Client, type Informer, NotFound, type ResourceName } from "../datastore/index.ts";
 import type { Logger } from "../lib/log.ts";
 import { describeError } from "../lib/log.ts";
 import { aborted } from "../lib/retry.ts";
 import type { KindName, Resource } from "../model/index.ts";
-import type { Informer } from "./informer.ts";
 import { sameJson } from "./same-json.ts";
 import { every, WorkQueue } from "./work-queue.ts";
 import { createLeniently, updateLeniently } from "./write.ts";

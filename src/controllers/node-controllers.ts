@@ -1,12 +1,11 @@
 // The controllers around nodes and addresses, and the views of the cluster they share. None waits for another.
-import type { Client, Datastore, KubeApi, KubeObject } from "../datastore/index.ts";
+import { type Client, type Datastore, Informer, type KubeApi, type KubeObject } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import type { Logger } from "../lib/log.ts";
 import type { MetricsRegistry } from "../lib/metrics.ts";
 import type { RunningConfig } from "./configuration.ts";
 import type { Feed } from "./feed.ts";
 import { HostEndpoints } from "./host-endpoints/controller.ts";
-import { Informer } from "./informer.ts";
 import { AddressCollector } from "./ipam-gc/collector.ts";
 import { Ledger } from "./ipam-gc/ledger.ts";
 import { KubeVirtMachines } from "./ipam-gc/machines.ts";
@@ -31,14 +30,11 @@ export interface NodeControllerParts {
 export function startNodeControllers(parts: NodeControllerParts, signal: AbortSignal): Promise<void>[] {
   const { config, feed, usePodCidr, store, api, client, log, registry, batchMs } = parts;
   if (config.node === undefined) return [];
-  const follow = (path: string) => (error: unknown) =>
-    log.warn("cannot follow objects of Kubernetes; trying again", { path, error });
-  const nodesPath = "/api/v1/nodes";
   const kubernetesNodes = new Informer<KubernetesNode>({
     api,
-    path: nodesPath,
+    path: "/api/v1/nodes",
     keep: (object: KubeObject) => ({ labels: object.metadata.labels ?? {} }),
-    onFailure: follow(nodesPath),
+    log,
   });
   const running: { run(signal: AbortSignal): Promise<void> }[] = [];
   running.push(new HostEndpoints({ client, feed, settings: config.node.hostEndpoints, log }));
@@ -50,8 +46,7 @@ export function startNodeControllers(parts: NodeControllerParts, signal: AbortSi
       );
   }
   if (!usePodCidr) {
-    const podsPath = "/api/v1/pods";
-    const pods = new Informer({ api, path: podsPath, keep: podFacts, onFailure: follow(podsPath) });
+    const pods = new Informer({ api, path: "/api/v1/pods", keep: podFacts, log });
     const ledger = new Ledger();
     const metrics = new AddressMetrics(registry, feed, ledger);
     const collector = new AddressCollector({

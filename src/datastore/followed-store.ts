@@ -4,6 +4,7 @@
 //
 // Some keys are too many to follow: of those the last reading and our own writes are remembered. That serves whoever
 // writes with the revision it read, and is told and reads again when it was not the last; nobody else.
+import type { Logger } from "../lib/log.ts";
 import { keyMatches, keyPath, passThrough, type StoredKey, type StoredQuery } from "../model/index.ts";
 import type { Datastore, DeleteOptions, Entry, KeyOfQuery, ListOptions, ListResult, ReadOptions } from "./datastore.ts";
 import type { CallOptions, Removed, Revision, Stored, UpdateOptions, Watch, WatchOptions } from "./datastore.ts";
@@ -13,7 +14,7 @@ import { WatcherSyncer } from "./watcher-syncer.ts";
 export interface FollowedStoreOptions {
   readonly follow: readonly StoredQuery[];
   readonly remember?: (key: StoredKey) => boolean;
-  readonly onFailure?: (error: unknown) => void;
+  readonly log?: Logger;
 }
 
 export class FollowedStore implements Datastore {
@@ -32,9 +33,9 @@ export class FollowedStore implements Datastore {
 
   /** Follows until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
-    const { follow, onFailure } = this.#options;
+    const { follow, log } = this.#options;
     const kinds = () => follow.map((query) => ({ query, processor: passThrough }));
-    const syncer = new WatcherSyncer(this.#store, kinds, { onFailure: (error) => onFailure?.(error) });
+    const syncer = new WatcherSyncer(this.#store, kinds, log === undefined ? {} : { log });
     await syncer.run(
       {
         onStatus: (status) => void (this.#isInSync = status === "in-sync"),

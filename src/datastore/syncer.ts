@@ -25,6 +25,8 @@ export interface SyncerSink {
 /** Runs until its signal aborts; feeds the sink from one task, never concurrently. */
 export interface Syncer {
   run(sink: SyncerSink, signal: AbortSignal): Promise<void>;
+  /** Time since the emitted state was known to be current; 0 while connected. */
+  readonly viewAgeMs: number;
 }
 
 export type SyncerName = "felix" | "bgp" | "tunnel-ip-allocation" | "node-status";

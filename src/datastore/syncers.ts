@@ -19,8 +19,8 @@ import {
   workloadEndpointProcessor,
 } from "../model/index.ts";
 import type { Datastore } from "./datastore.ts";
+import type { WatchedKind } from "./kind-updates.ts";
 import type { Syncer, SyncerName } from "./syncer.ts";
-import type { WatchedKind } from "./watcher-cache.ts";
 import { WatcherSyncer, type WatcherSyncerOptions } from "./watcher-syncer.ts";
 
 export interface SyncerOptions extends WatcherSyncerOptions {

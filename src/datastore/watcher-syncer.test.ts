@@ -2,7 +2,15 @@ import type { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { API_VERSION, type KindName, keyPath, type Resource, type StoredKey } from "../model/index.ts";
 import type { Datastore, ListResult, Stored, Watch, WatchEvent } from "./datastore.ts";
-import { Compacted, DatastoreFailure, NotServed, Unavailable, UnreadableEntry, Unsupported } from "./errors.ts";
+import {
+  Compacted,
+  DatastoreFailure,
+  NotServed,
+  Unauthorized,
+  Unavailable,
+  UnreadableEntry,
+  Unsupported,
+} from "./errors.ts";
 import { openSqliteInMemory } from "./sqlite/open.ts";
 import type { SyncerName, SyncerSink, SyncerUpdate, SyncStatus } from "./syncer.ts";
 import { createSyncer, type SyncerOptions } from "./syncers.ts";
@@ -58,7 +66,7 @@ class Listener implements SyncerSink {
   }
 }
 
-const FAST = { betweenResyncsMs: 1, afterListErrorMs: 1, pollMs: 2, notServedMs: 5, giveUpMs: 600_000 };
+const FAST = { watchRetryMs: 1, listRetryMs: 1, pollMs: 2, outageAfterMs: 600_000 };
 
 /** A datastore that does what a script says: one step per list or watch. */
 class Scripted {
@@ -155,6 +163,25 @@ describe("DM-117 one kind is listed and watched, and relisted without repeats", 
     expect(calls).toEqual(["list", "list", "watch 3", "watch 3", "watch 3", "watch 3", "watch 3", "list", "watch 7"]);
   });
 
+  test("a watch that is refused for lack of rights is tried again at the same revision, without a list", async () => {
+    const refused = new Unauthorized("may not watch");
+    const { calls } = await runScript([
+      ["list", { items: [], revision: "3" }],
+      ...Array.from({ length: 7 }, () => ["watch", refused] as const),
+    ]);
+    expect(calls).toEqual(["list", ...Array.from({ length: 7 }, () => "watch 3")]);
+  });
+
+  test("a watch that the server ends is resumed after its last revision", async () => {
+    const { calls } = await runScript([
+      ["list", { items: [], revision: "3" }],
+      ["watch", []],
+      ["watch", [[{ type: "bookmark", revision: "5" }]]],
+      ["watch", []],
+    ]);
+    expect(calls).toEqual(["list", "watch 3", "watch 3", "watch 5", "watch 5"]);
+  });
+
   test("an entry that does not parse counts as gone and is reported", async () => {
     const { key } = resource("Node", "a");
     const { told, listener } = await runScript([
@@ -168,7 +195,7 @@ describe("DM-117 one kind is listed and watched, and relisted without repeats", 
   test("at the end everything is deleted if that was asked for", async () => {
     const steps = [["list", { items: [item("a", "1")], revision: "1" }]] as const;
     expect((await runScript(steps)).told.at(-1)).toBe("in-sync");
-    expect((await runScript(steps, { dropAtEnd: true })).told.at(-1)).toBe("-a");
+    expect((await runScript(steps, { deleteAtEnd: true })).told.at(-1)).toBe("-a");
   });
 });
 
@@ -210,7 +237,7 @@ describe("DM-119 what cannot be watched or is lost", () => {
     expect(calls).toEqual(["list", "watch 1", "watch 1", "list", "watch 2"]);
     expect(lasting).toEqual([false, true]);
     now = 0;
-    const dropped = await runScript(steps, { ...options, dropWhenLost: true });
+    const dropped = await runScript(steps, { ...options, deleteOnOutage: true });
     expect(dropped.told).toEqual([
       "wait-for-ready",
       "resync",
@@ -232,6 +259,25 @@ test("DM-120 a kind the server does not have counts as in sync and is asked for 
   ]);
   expect(told).toEqual(["wait-for-ready", "resync", "in-sync", "+a"]);
   expect(calls).toEqual(["list", "list", "watch 1"]);
+});
+
+test("a kind that is served later is listed as soon as its definition is installed", async () => {
+  const installed = Promise.withResolvers<void>();
+  const untilServed = () => installed.promise;
+  const script = runScript(
+    [
+      ["list", new NotServed("Node", { isOptional: true, untilServed })],
+      ["list", { items: [item("a", "1")], revision: "1" }],
+      ["watch", [new NotServed("Node")]],
+      ["list", new NotServed("Node", { isOptional: true, untilServed })],
+      ["list", { items: [], revision: "9" }],
+    ],
+    { timings: { ...FAST, pollMs: 3_600_000 } },
+  );
+  setTimeout(() => installed.resolve(), 20);
+  const { told, calls } = await script;
+  expect(told).toEqual(["wait-for-ready", "resync", "in-sync", "+a", "-a"]);
+  expect(calls).toEqual(["list", "list", "watch 1", "list", "list", "watch 9"]);
 });
 
 describe("on a real datastore", () => {

@@ -1,76 +1,95 @@
-// All kinds a consumer wants, as one stream: each followed by its own cache, updates joined into batches, and one status
-// over all: in sync when every kind is, waiting while every kind is, resyncing in between.
+// All kinds that a consumer needs, as one stream: each kind has its own list-and-watch loop, updates are joined into
+// batches, and there is one status over all: in sync when every kind is, waiting while every kind is, resync in between.
 //
-//   Datastore ──list, watch──► WatcherCache (one per kind) ──► batch ──► SyncerSink
+//   Datastore ──list, watch──► ListAndWatch ──► KindUpdates (one per kind) ──► batch ──► SyncerSink
+import type { Logger } from "../lib/log.ts";
 import type { Datastore } from "./datastore.ts";
+import { type KindListener, KindUpdates, type WatchedKind } from "./kind-updates.ts";
+import { ListAndWatch, type SyncTimings } from "./list-and-watch.ts";
+import { OutageLog } from "./outage-log.ts";
 import type { Syncer, SyncerSink, SyncerUpdate, SyncStatus } from "./syncer.ts";
-import { type CacheListener, SYNC_TIMINGS, type SyncTimings, type WatchedKind, WatcherCache } from "./watcher-cache.ts";
 
 export interface WatcherSyncerOptions {
   readonly timings?: Partial<SyncTimings>;
   readonly now?: () => number;
-  /** Told of every failure; `lasting` once a kind could not be followed for ten minutes. */
-  readonly onFailure?: (error: unknown, lasting: boolean) => void;
-  /** When a kind was lost for too long, tell that its keys are gone. Else they stand as they were last known. */
-  readonly dropWhenLost?: boolean;
-  /** At the end, tell that everything is gone: for a syncer that another will replace. */
-  readonly dropAtEnd?: boolean;
+  /** Receives one line per change of state. */
+  readonly log?: Logger;
+  /** Called for every failure; `isOutage` once a kind could not be listed or watched for ten minutes. */
+  readonly onFailure?: (error: unknown, isOutage: boolean) => void;
+  /** In an outage of a kind, emit the deletion of its keys. By default they stay as they were last known. */
+  readonly deleteOnOutage?: boolean;
+  /** At the end, emit the deletion of all keys: for a syncer that another one will replace. */
+  readonly deleteAtEnd?: boolean;
 }
+
+/** Every node of a cluster reconnects to the same API servers, so the delay may grow more than with etcd. */
+const KUBERNETES_MAX_RECONNECT_MS = 5000;
 
 const MAX_BATCH = 1000;
 
 export class WatcherSyncer implements Syncer {
   readonly #datastore: Datastore;
-  /** Made anew for each run: processors remember. */
+  /** Created anew for each run, because processors have state. */
   readonly #kinds: () => readonly WatchedKind[];
   readonly #options: WatcherSyncerOptions;
+  readonly #outages: OutageLog;
 
   constructor(datastore: Datastore, kinds: () => readonly WatchedKind[], options: WatcherSyncerOptions = {}) {
     this.#datastore = datastore;
     this.#kinds = kinds;
     this.#options = options;
+    this.#outages = new OutageLog({ server: "the datastore", log: options.log });
+  }
+
+  get viewAgeMs(): number {
+    return this.#outages.viewAgeMs;
   }
 
   async run(sink: SyncerSink, signal: AbortSignal): Promise<void> {
+    using outages = this.#outages;
+    const { now: nowMs, deleteOnOutage = false, onFailure } = this.#options;
     const batch = new Batch(sink);
     const statuses: SyncStatus[] = [];
-    let told: SyncStatus | undefined;
-    const tellStatus = () => {
+    let emittedStatus: SyncStatus | undefined;
+    const emitStatus = () => {
       const status = aggregate(statuses);
-      if (status === told) return;
+      if (status === emittedStatus) return;
       batch.flush();
-      told = status;
+      emittedStatus = status;
       sink.onStatus(status);
     };
-    const timings = { ...SYNC_TIMINGS, ...this.#options.timings };
-    const caches = this.#kinds().map((kind, i) => {
+    const datastore = this.#datastore;
+    const reconnect = datastore.name === "kubernetes" ? { maxReconnectMs: KUBERNETES_MAX_RECONNECT_MS } : {};
+    const timings = { ...reconnect, ...this.#options.timings };
+    const loops = this.#kinds().map((kind, i) => {
       statuses[i] = "wait-for-ready";
-      const listener: CacheListener = {
+      const name = nameOf(kind);
+      const listener: KindListener = {
         onStatus: (status) => {
-          // Within a relist a cache is as good as before: only news is told.
+          // During a repeated list the kind's updates are as complete as before.
           if (status === "resync" && statuses[i] === "in-sync") return;
           statuses[i] = status;
-          tellStatus();
+          emitStatus();
         },
         onUpdates: (updates, paths) => batch.add(updates, paths),
         onUnreadable: (path, reason) => sink.onUnreadable?.(path, reason),
-        onFailure: (error, lasting) => this.#options.onFailure?.(error, lasting),
+        onSuccess: () => outages.recordSuccess(name),
+        onFailure: (error, isOutage) => {
+          outages.recordFailure(name, error, isOutage);
+          onFailure?.(error, isOutage);
+        },
       };
-      return new WatcherCache({
-        datastore: this.#datastore,
-        kind,
-        listener,
-        timings,
-        ...(this.#options.now === undefined ? {} : { now: this.#options.now }),
-        dropWhenLost: this.#options.dropWhenLost ?? false,
-      });
+      const receiver = new KindUpdates({ datastore, kind, listener, deleteOnOutage });
+      return { receiver, loop: new ListAndWatch({ source: receiver.source, receiver, timings, nowMs }) };
     });
-    tellStatus();
-    await Promise.all(caches.map((cache) => cache.run(signal)));
-    if (this.#options.dropAtEnd === true) for (const cache of caches) cache.dropAll();
+    emitStatus();
+    await Promise.all(loops.map(({ loop }) => loop.run(signal)));
+    if (this.#options.deleteAtEnd === true) for (const { receiver } of loops) receiver.emitAllDeletions();
     batch.flush();
   }
 }
+
+const nameOf = ({ query }: WatchedKind): string => (query.type === "resource" ? query.kind : query.type);
 
 function aggregate(statuses: readonly SyncStatus[]): SyncStatus {
   if (statuses.every((status) => status === "in-sync")) return "in-sync";

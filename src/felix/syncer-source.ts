@@ -1,7 +1,7 @@
 // Where the agent's picture of the cluster comes from: the datastore, or a Typha in front of it.
 import { createSyncer, DedupeBuffer, type Syncer, type SyncerSink } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log.ts";
 import { createTyphaSyncer, type TyphaSettings, TyphaUnreachable } from "../typha/index.ts";
 import { type Environment, type FelixConfig, isLeader } from "./config/index.ts";
 import type { Loaded } from "./load-config.ts";
@@ -66,6 +66,9 @@ export async function openSource(given: {
     });
     return {
       begin: () => {},
+      get viewAgeMs() {
+        return syncer.viewAgeMs;
+      },
       run: async (sink, signal) => {
         try {
           await syncer.run(sink, signal);
@@ -81,10 +84,7 @@ export async function openSource(given: {
     hostname: config.FelixHostname,
     usePodCidr,
     isLeader: isLeader(config),
-    onFailure: (error, lasting) =>
-      log[lasting ? "error" : "debug"]("the datastore cannot be followed; trying again", {
-        error: describeError(error),
-      }),
+    log,
   });
   return new DirectSource(direct);
 }
@@ -99,6 +99,10 @@ class DirectSource implements Source {
 
   constructor(syncer: Syncer) {
     this.#syncer = syncer;
+  }
+
+  get viewAgeMs(): number {
+    return this.#syncer.viewAgeMs;
   }
 
   begin(signal: AbortSignal): void {

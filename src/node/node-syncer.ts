@@ -1,7 +1,7 @@
 // What the parts of a node follow the cluster by: a Typha when the environment names one, else the datastore itself.
 import { createSyncer, type Datastore, type Environment, type Syncer } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log.ts";
 import { BGP_PREFIXES, createTyphaSyncer, NODE_PREFIXES, typhaSettings } from "../typha/index.ts";
 
 const PREFIXES = {
@@ -33,15 +33,5 @@ export async function openNodeSyncer(
       env,
       onlyOwn: true,
     });
-  let said = "";
-  return createSyncer(syncer, store, {
-    hostname: node,
-    usePodCidr,
-    onFailure: (error, lasting) => {
-      const text = `${describeError(error)} ${lasting}`;
-      if (text === said) return; // once, then when it changes
-      said = text;
-      log.warn("the datastore does not answer; trying again", { syncer, error: describeError(error), lasting });
-    },
-  });
+  return createSyncer(syncer, store, { hostname: node, usePodCidr, log: log.with({ syncer }) });
 }

@@ -3,9 +3,18 @@
 // connections everything known stays as it was.
 import { connect as connectPlain, isIP, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import { DedupeBuffer, type Syncer, type SyncerName, type SyncerSink, type SyncStatus } from "../datastore/index.ts";
-import { type Logger, silentLogger } from "../lib/log.ts";
+import {
+  DedupeBuffer,
+  OutageLog,
+  type Syncer,
+  type SyncerName,
+  type SyncerSink,
+  type SyncStatus,
+  Unavailable,
+} from "../datastore/index.ts";
+import { describeError, type Logger, silentLogger } from "../lib/log.ts";
 import { pause } from "../lib/retry.ts";
+import { KEEP_ALIVE_IDLE_MS } from "../lib/tcp-keepalive.ts";
 import type { Key } from "../model/index.ts";
 import { AttemptTracker, addressText, type TyphaAddress, TyphaUnreachable } from "./discovery.ts";
 import {
@@ -49,19 +58,28 @@ const WRITE_TIMEOUT_MS = 10_000;
 const DIAL_TIMEOUT_MS = 10_000;
 const RETRY_MS = 100;
 const PAUSE_MS = 1_000;
+/** All servers are alike, so failures of any of them are counted under one name. */
+const SERVER = "Typha";
 
 export class TyphaSyncer implements Syncer {
   readonly #options: TyphaClientOptions;
   readonly #log: Logger;
+  readonly #outages: OutageLog;
 
   constructor(options: TyphaClientOptions) {
     this.#options = options;
     this.#log = options.log ?? silentLogger;
+    this.#outages = new OutageLog({ server: "Typha", log: options.log });
+  }
+
+  get viewAgeMs(): number {
+    return this.#outages.viewAgeMs;
   }
 
   async run(sink: SyncerSink, signal: AbortSignal): Promise<void> {
     const buffer = new DedupeBuffer({ onUnreadable: (path, reason) => sink.onUnreadable?.(path, reason) });
     buffer.onStatus("wait-for-ready");
+    using _outages = this.#outages;
     await Promise.all([buffer.run(sink, signal), this.#follow(buffer, signal)]);
   }
 
@@ -72,11 +90,13 @@ export class TyphaSyncer implements Syncer {
     for (let hasSynced = false; !signal.aborted; giveUpAt = Number.POSITIVE_INFINITY) {
       const session = await this.#connect(tracker, buffer, hasSynced, giveUpAt, signal);
       if (session === undefined) return;
-      const reason = await session.finished;
+      void session.inSync.then(() => this.#outages.recordSuccess(SERVER));
+      const { reason, silentMs } = await session.finished;
       hasSynced ||= session.hasSynced;
       tracker.left(session.address);
       if (signal.aborted) return;
       this.#log.warn("connection to Typha lost", { address: session.address, reason });
+      this.#outages.recordFailure(SERVER, new Unavailable(session.address, reason, { silentMs }));
       buffer.onStatus("wait-for-ready");
       buffer.onRestart();
     }
@@ -102,6 +122,7 @@ export class TyphaSyncer implements Syncer {
         if (signal.aborted) return undefined;
         const where = address === undefined ? undefined : addressText(address);
         this.#log.warn("cannot connect to Typha", { address: where, error });
+        this.#outages.recordFailure(SERVER, new Unavailable(where ?? SERVER, describeError(error), { cause: error }));
         if (performance.now() >= giveUpAt)
           throw new TyphaUnreachable(
             `no Typha could be reached; the last try${where === undefined ? "" : ` of ${where}`}`,
@@ -118,20 +139,29 @@ export class TyphaSyncer implements Syncer {
   }
 }
 
+interface SessionEnd {
+  readonly reason: string;
+  /** Time since the server last sent something. */
+  readonly silentMs: number;
+}
+
 /** One connection, from dialling to its end. */
 class Session {
   readonly address: string;
   /** Resolves when the server has accepted us. */
   readonly ready: Promise<void>;
-  /** Resolves with the reason the connection ended. */
-  readonly finished: Promise<string>;
+  /** Resolves when everything that the server has was received. */
+  readonly inSync: Promise<void>;
+  readonly finished: Promise<SessionEnd>;
   hasSynced: boolean;
   readonly #options: TyphaClientOptions;
   readonly #buffer: DedupeBuffer;
   readonly #socket: Socket;
   readonly #reader = new FrameReader({ maxFrame: MAX_SERVER_FRAME, allowCompressed: true });
   readonly #accept = Promise.withResolvers<void>();
-  readonly #end = Promise.withResolvers<string>();
+  readonly #end = Promise.withResolvers<SessionEnd>();
+  readonly #inSync = Promise.withResolvers<void>();
+  #receivedAtMs = performance.now();
   readonly #held: Decoded[] = [];
   readonly #signal: AbortSignal;
   readonly #onAbort = () => this.#close("stopped");
@@ -157,6 +187,7 @@ class Session {
     this.address = addressText(address);
     this.ready = this.#accept.promise;
     this.finished = this.#end.promise;
+    this.inSync = this.#inSync.promise;
     this.#socket = options.tls === undefined ? this.#dialPlain(address) : this.#dialTls(address, options.tls);
     this.#socket.on("data", (chunk: Buffer) => this.#receive(chunk));
     this.#socket.on("error", (error) => this.#close(error.message));
@@ -189,6 +220,7 @@ class Session {
     if (this.#phase !== "dialling") return;
     this.#phase = "hello";
     this.#socket.setNoDelay(true);
+    this.#socket.setKeepAlive(true, KEEP_ALIVE_IDLE_MS);
     const { syncer, hostname, info = "", version = "" } = this.#options;
     const hello = { version: PROTOCOL_VERSION, hostname, info, clientVersion: version, syncer, features: FEATURES };
     this.#socket.write(Buffer.concat([PREFACE, jsonFrame(FRAME.clientHello, hello)]));
@@ -197,6 +229,7 @@ class Session {
 
   #receive(chunk: Buffer): void {
     if (this.#phase === "closed") return;
+    this.#receivedAtMs = performance.now();
     this.#expect(this.#options.readTimeoutMs ?? READ_TIMEOUT_MS, "the server is silent");
     try {
       this.#reader.push(chunk);
@@ -260,7 +293,10 @@ class Session {
   #commit(status: SyncStatus): void {
     for (const { updates, paths } of this.#held.splice(0)) this.#buffer.onUpdates(updates, paths);
     this.#holds = true;
-    if (status === "in-sync") this.hasSynced = true;
+    if (status === "in-sync") {
+      this.hasSynced = true;
+      this.#inSync.resolve();
+    }
     // Updates may flow once there is a server, ready or not: to consumers that is a resync in progress.
     const shown = status === "wait-for-ready" ? "resync" : status;
     if (shown !== this.#status) this.#buffer.onStatus((this.#status = shown));
@@ -294,6 +330,6 @@ class Session {
     const why = this.#goodbye === "" ? reason : this.#goodbye;
     this.#accept.reject(new ProtocolError(why));
     this.#accept.promise.catch(() => {}); // whoever waits has heard; nobody else need
-    this.#end.resolve(why);
+    this.#end.resolve({ reason: why, silentMs: performance.now() - this.#receivedAtMs });
   }
 }

@@ -111,8 +111,8 @@ export class TyphaDaemon {
     const usePodCidr = configFromEnvironment(this.#options.env).usePodCIDR ?? false;
     for (const [name, cache] of this.caches) {
       const filter = await ValidationFilter.create(name === "felix" ? this.#countNodes(cache) : cache, log);
-      const onFailure = (error: unknown) => log.warn("datastore cannot be followed", { syncer: name, error });
-      this.#running.push(createSyncer(name, datastore, { usePodCidr, onFailure }).run(filter, signal));
+      const syncer = createSyncer(name, datastore, { usePodCidr, log: log.with({ syncer: name }) });
+      this.#running.push(syncer.run(filter, signal));
     }
     this.#reportHealth();
     this.#collectGarbageOnceInSync();

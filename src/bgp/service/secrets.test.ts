@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import type { KubeApi } from "../../datastore/index.ts";
+import { silentLogger } from "../../lib/log.ts";
 import { KubernetesSecrets } from "./secrets.ts";
 
 test("a secret's name and key are taken as they are, whatever they spell", async () => {
@@ -22,7 +23,7 @@ test("a secret's name and key are taken as they are, whatever they spell", async
     api,
     namespace: "a/b",
     onChange: () => {},
-    onFailure: () => {},
+    log: silentLogger,
     signal: stop.signal,
   });
   const name = "s,metadata.namespace=kube-system";

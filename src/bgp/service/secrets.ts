@@ -1,5 +1,6 @@
 // Passwords of sessions, from Kubernetes' Secrets of one namespace. Only secrets that some session names are followed.
-import { type KubeApi, type KubeObject, KubernetesObjects } from "../../datastore/index.ts";
+import { Informer, type KubeApi, type KubeObject } from "../../datastore/index.ts";
+import type { Logger } from "../../lib/log.ts";
 import type { SecretRef } from "../state.ts";
 
 /** How long a plan waits for a secret it has not seen before. */
@@ -18,26 +19,26 @@ export class KubernetesSecrets implements PasswordSource {
   readonly #api: KubeApi;
   readonly #namespace: string;
   readonly #onChange: () => void;
-  readonly #onFailure: (error: unknown) => void;
+  readonly #log: Logger;
   readonly #signal: AbortSignal;
-  readonly #followed = new Map<string, { readonly objects: KubernetesObjects; readonly abort: AbortController }>();
+  readonly #followed = new Map<string, { readonly secrets: Informer<KubeObject>; readonly abort: AbortController }>();
 
   constructor(options: {
     readonly api: KubeApi;
     readonly namespace: string;
     readonly onChange: () => void;
-    readonly onFailure: (error: unknown) => void;
+    readonly log: Logger;
     readonly signal: AbortSignal;
   }) {
     this.#api = options.api;
     this.#namespace = options.namespace;
     this.#onChange = options.onChange;
-    this.#onFailure = options.onFailure;
+    this.#log = options.log;
     this.#signal = options.signal;
   }
 
   get({ name, key }: SecretRef): string | undefined {
-    const [secret] = this.#followed.get(name)?.objects.values() ?? [];
+    const [secret] = this.#followed.get(name)?.secrets.values() ?? [];
     const data =
       (secret as (KubeObject & { readonly data?: Readonly<Record<string, unknown>> }) | undefined)?.data ?? {};
     const encoded = Object.hasOwn(data, key) ? data[key] : undefined;
@@ -58,10 +59,17 @@ export class KubernetesSecrets implements PasswordSource {
 
   #start(name: string): Promise<void> {
     const path = `/api/v1/namespaces/${encodeURIComponent(this.#namespace)}/secrets`;
-    const objects = new KubernetesObjects(this.#api, path, this.#onChange, { name });
+    const secrets = new Informer({
+      api: this.#api,
+      path,
+      only: { name },
+      keep: (object) => object,
+      log: this.#log.with({ secret: name }),
+    });
+    secrets.listen(this.#onChange);
     const abort = new AbortController();
-    this.#followed.set(name, { objects, abort });
-    void objects.run(AbortSignal.any([abort.signal, this.#signal]), this.#onFailure);
-    return objects.ready;
+    this.#followed.set(name, { secrets, abort });
+    void secrets.run(AbortSignal.any([abort.signal, this.#signal]));
+    return secrets.synced;
   }
 }

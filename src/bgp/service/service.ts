@@ -7,8 +7,9 @@
 // Nothing is written before every source has told all it knows. A failed attempt is repeated, slower and slower.
 import { join } from "node:path";
 import {
+  Informer,
   type KubeApi,
-  KubernetesObjects,
+  type KubeObject,
   type Syncer,
   type SyncerUpdate,
   type SyncStatus,
@@ -64,8 +65,8 @@ export class BgpService {
   readonly #collector: BgpCollector;
   readonly #workloads: LocalWorkloads;
   readonly #files: Readonly<Record<IpVersion, ConfigurationFile>>;
-  #services: KubernetesObjects | undefined;
-  #slices: KubernetesObjects | undefined;
+  #services: Informer<KubeObject> | undefined;
+  #slices: Informer<KubeObject> | undefined;
   #passwords: PasswordSource = noPasswords;
   #status: SyncStatus = "wait-for-ready";
   #isReady = false;
@@ -124,17 +125,22 @@ export class BgpService {
       this.#isReady = true;
       return [];
     }
-    const onFailure = (error: unknown) => this.#logger.warn("Kubernetes does not answer; trying again", { error });
+    const log = this.#logger;
+    const follow = (path: string) => {
+      const informer = new Informer({ api, path, keep: (object) => object, log });
+      informer.listen(touch);
+      return informer;
+    };
     this.#passwords =
       this.#options.passwords ??
-      new KubernetesSecrets({ api, namespace: secretNamespace, onChange: touch, onFailure, signal });
-    this.#services = new KubernetesObjects(api, "/api/v1/services", touch);
-    this.#slices = new KubernetesObjects(api, "/apis/discovery.k8s.io/v1/endpointslices", touch);
-    void Promise.all([this.#services.ready, this.#slices.ready]).then(() => {
+      new KubernetesSecrets({ api, namespace: secretNamespace, onChange: touch, log, signal });
+    this.#services = follow("/api/v1/services");
+    this.#slices = follow("/apis/discovery.k8s.io/v1/endpointslices");
+    void Promise.all([this.#services.synced, this.#slices.synced]).then(() => {
       this.#isReady = true;
       this.#touch();
     });
-    return [this.#services.run(signal, onFailure), this.#slices.run(signal, onFailure)];
+    return [this.#services.run(signal), this.#slices.run(signal)];
   }
 
   #touch(): void {

@@ -2,7 +2,7 @@
 import type { KubeApi, KubeObject } from "../../datastore/index.ts";
 import { ATTRIBUTE } from "../../ipam/index.ts";
 import type { Labels } from "../../model/index.ts";
-import { codeOf } from "../informer.ts";
+import { codeOf } from "../status-code.ts";
 
 const MIN_GRACE_MS = 5 * 60_000;
 const KUBEVIRT = "/apis/kubevirt.io/v1";

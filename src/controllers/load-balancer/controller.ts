@@ -6,7 +6,7 @@
 //
 // The feed may lag behind our own writes: before anything is written the handle is read as it is. Should two of a family
 // ever come under one handle (a replica that worked a moment too long), one of them is taken back.
-import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+import type { Informer, KubeApi, KubeObject } from "../../datastore/index.ts";
 import {
   ATTRIBUTE,
   goTimestamp,
@@ -21,7 +21,7 @@ import { describeError, type Logger } from "../../lib/log.ts";
 import { aborted, pause } from "../../lib/retry.ts";
 import type { Labels } from "../../model/index.ts";
 import type { Feed } from "../feed.ts";
-import { codeOf, type Informer } from "../informer.ts";
+import { codeOf } from "../status-code.ts";
 import { sameJson } from "../same-json.ts";
 import { every, WorkQueue } from "../work-queue.ts";
 import { Holdings } from "./holdings.ts";

@@ -1,10 +1,9 @@
 // The addresses of services with what they need.
-import type { Datastore, KubeApi } from "../../datastore/index.ts";
+import { type Datastore, Informer, type KubeApi } from "../../datastore/index.ts";
 import { Ipam } from "../../ipam/index.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { RunningConfig } from "../configuration.ts";
 import type { Feed } from "../feed.ts";
-import { Informer } from "../informer.ts";
 import { LoadBalancerAddresses } from "./controller.ts";
 import { serviceFacts } from "./wanted.ts";
 
@@ -25,13 +24,7 @@ export function startLoadBalancer(
     log.info("addresses come from the nodes' pod CIDRs: services get none from us");
     return [];
   }
-  const path = "/api/v1/services";
-  const services = new Informer({
-    api,
-    path,
-    keep: serviceFacts,
-    onFailure: (error) => log.warn("cannot follow objects of Kubernetes; trying again", { path, error }),
-  });
+  const services = new Informer({ api, path: "/api/v1/services", keep: serviceFacts, log });
   const ipam = new Ipam({ datastore: store, log });
   const { assignIPs } = config.loadBalancer;
   const controller = new LoadBalancerAddresses({ api, services, feed, ipam, assignIPs, log });

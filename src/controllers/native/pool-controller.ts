@@ -1,10 +1,9 @@
 // Pools of the native API: each says whether it may give addresses, and one that is deleted stays until its last block is
 // gone, so that nobody is given an address twice.
-import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+import { Informer, type KubeApi, type KubeObject } from "../../datastore/index.ts";
 import type { Ipam } from "../../ipam/index.ts";
 import { type Cidr, cidrContains, tryParseCidr } from "../../lib/ip.ts";
 import type { Logger } from "../../lib/log.ts";
-import { Informer } from "../informer.ts";
 import { WorkQueue } from "../work-queue.ts";
 import { judgePools, MESSAGES, type PoolFacts } from "./pools.ts";
 import { NATIVE, type NativeObject, setCondition, setFinalizer } from "./writes.ts";
@@ -33,9 +32,8 @@ export class PoolConditions {
     this.#api = api;
     this.#ipam = options.ipam;
     this.#log = log;
-    const onFailure = (error: unknown) => log.warn("cannot follow pools and blocks; trying again", { error });
-    this.#pools = new Informer({ api, path: POOLS, keep: poolFacts, onFailure });
-    this.#blocks = new Informer({ api, path: BLOCKS, keep: blockCidr, onFailure });
+    this.#pools = new Informer({ api, path: POOLS, keep: poolFacts, log });
+    this.#blocks = new Informer({ api, path: BLOCKS, keep: blockCidr, log });
     this.#queue = new WorkQueue({ name: "ippool", work: (_, signal) => this.#reconcile(signal), log });
     this.#pools.listen(() => this.#queue.add(ALL));
     this.#blocks.listen(({ after }) => {

@@ -1,7 +1,6 @@
 // Tiers of the native API: one that is deleted stays until its last policy is gone, and says what keeps it.
-import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+import { Informer, type KubeApi, type KubeObject } from "../../datastore/index.ts";
 import type { Logger } from "../../lib/log.ts";
-import { Informer } from "../informer.ts";
 import { WorkQueue } from "../work-queue.ts";
 import { NATIVE, type NativeObject, setCondition, setFinalizer } from "./writes.ts";
 
@@ -25,14 +24,13 @@ export class TierGuard {
   constructor({ api, log }: { readonly api: KubeApi; readonly log: Logger }) {
     this.#api = api;
     this.#log = log;
-    const onFailure = (error: unknown) => log.warn("cannot follow tiers and policies; trying again", { error });
     const keep = ({ metadata }: KubeObject) => ({ isDeleting: metadata.deletionTimestamp !== undefined });
-    this.#tiers = new Informer({ api, path: `${NATIVE}/tiers`, keep, onFailure });
+    this.#tiers = new Informer({ api, path: `${NATIVE}/tiers`, keep, log });
     this.#queue = new WorkQueue({ name: "tier", work: (name, signal) => this.#reconcile(name, signal), log });
     this.#tiers.listen(({ key }) => this.#queue.add(key));
     this.#policies = new Map(
       Object.entries(POLICIES).map(([kind, plural]) => {
-        const informer = new Informer({ api, path: `${NATIVE}/${plural}`, keep: tierOf, onFailure });
+        const informer = new Informer({ api, path: `${NATIVE}/${plural}`, keep: tierOf, log });
         informer.listen(({ before }) => {
           if (before !== undefined) this.#queue.add(before);
         });

@@ -1,6 +1,6 @@
 // Finalizers and conditions of objects of the native API: read as they are now, changed, written with what was read.
 import type { KubeApi, KubeObject } from "../../datastore/index.ts";
-import { codeOf } from "../informer.ts";
+import { codeOf } from "../status-code.ts";
 
 export const NATIVE = "/apis/projectcalico.org/v3";
 

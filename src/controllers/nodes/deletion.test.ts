@@ -1,9 +1,8 @@
 import { expect, test } from "bun:test";
-import { Client, openSqliteInMemory } from "../../datastore/index.ts";
+import { Client, Informer, openSqliteInMemory } from "../../datastore/index.ts";
 import { silentLogger } from "../../lib/log.ts";
 import { eventually } from "../../lib/testing/eventually.ts";
 import { Feed } from "../feed.ts";
-import { Informer } from "../informer.ts";
 import { resource } from "../testing/collector-bench.ts";
 import { FakeKube } from "../testing/fake-kube.ts";
 import { NodeDeletion } from "./deletion.ts";

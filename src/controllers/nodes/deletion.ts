@@ -1,9 +1,9 @@
 // Removes nodes of ours whose node of Kubernetes is gone, with everything that was theirs. Needed where Calico's datastore
 // is not Kubernetes; nodes that were never Kubernetes' are left alone.
-import { type Client, type KubeApi, NotFound } from "../../datastore/index.ts";
+import { type Client, type Informer, type KubeApi, NotFound } from "../../datastore/index.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { Feed } from "../feed.ts";
-import { codeOf, type Informer } from "../informer.ts";
+import { codeOf } from "../status-code.ts";
 import { every, WorkQueue } from "../work-queue.ts";
 import { type KubernetesNode, kubernetesName } from "./kubernetes-name.ts";
 

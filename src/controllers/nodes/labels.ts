@@ -1,10 +1,9 @@
 // Kubernetes' labels on nodes of ours, where the datastore is not Kubernetes. Which labels came from there is noted on
 // the node; a label of the user's that one of Kubernetes' hides is noted too, and given back when the other goes.
-import { type Client, Conflict, NotFound } from "../../datastore/index.ts";
+import { type Client, Conflict, type Informer, NotFound } from "../../datastore/index.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { Labels, Resource } from "../../model/index.ts";
 import type { Feed } from "../feed.ts";
-import type { Informer } from "../informer.ts";
 import { sameJson } from "../same-json.ts";
 import { every, WorkQueue } from "../work-queue.ts";
 import { updateLeniently } from "../write.ts";

@@ -1,13 +1,12 @@
 // An address collector with everything around it, for unit tests: a datastore in memory, an API in memory, and a clock
 // that stands still until it is moved.
-import { Client, type Datastore, openSqliteInMemory } from "../../datastore/index.ts";
+import { Client, type Datastore, Informer, openSqliteInMemory } from "../../datastore/index.ts";
 import { Ipam, readAllocations } from "../../ipam/index.ts";
 import type { Cidr, IpAddress } from "../../lib/ip.ts";
 import { createLogger, formatText } from "../../lib/log.ts";
 import { MetricsRegistry } from "../../lib/metrics.ts";
 import type { Resource } from "../../model/index.ts";
 import { Feed } from "../feed.ts";
-import { Informer } from "../informer.ts";
 import { AddressCollector } from "../ipam-gc/collector.ts";
 import { Ledger } from "../ipam-gc/ledger.ts";
 import { KubeVirtMachines } from "../ipam-gc/machines.ts";

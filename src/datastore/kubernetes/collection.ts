@@ -3,6 +3,7 @@
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
 import type { Entry, Stored } from "../datastore.ts";
 import type { KubeObject } from "./api-client.ts";
+import type { Definition } from "./not-served.ts";
 
 export interface Selection {
   readonly path: string;
@@ -21,6 +22,8 @@ export interface Collection<K extends StoredKey = StoredKey> {
   readonly marked?: boolean;
   /** Not of ours: the server may well not have it. */
   readonly isOptional?: boolean;
+  /** The definition whose installation makes the server serve the kind; undefined if it is built in or of Calico. */
+  readonly definition?: Definition | undefined;
   /** Where the objects of a query are; the query may match fewer than what comes back. */
   select(query: StoredQuery): Selection;
   /** For lists, where several narrow ones together beat the one that a watch needs. */

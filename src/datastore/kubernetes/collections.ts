@@ -32,7 +32,9 @@ export class Collections {
     for (const { name, served } of KINDS) if (served) this.#resources.set(name, new CustomResources(name, group));
     for (const raw of [
       new RawObjects("KubernetesNetworkPolicy", "networking.k8s.io/v1", "networkpolicies", true),
-      new RawObjects("KubernetesClusterNetworkPolicy", CLUSTER_POLICIES, "clusternetworkpolicies", false),
+      new RawObjects("KubernetesClusterNetworkPolicy", CLUSTER_POLICIES, "clusternetworkpolicies", false, {
+        isCustom: true,
+      }),
       new RawObjects("KubernetesEndpointSlice", "discovery.k8s.io/v1", "endpointslices", true),
       new RawObjects("KubernetesService", "v1", "services", true),
       new LiveMigrations(),

@@ -23,6 +23,7 @@ import { NotFound, Unsupported } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import type { KubeObject } from "./api-client.ts";
 import type { Collection, Selection } from "./collection.ts";
+import type { Definition } from "./not-served.ts";
 
 type ResourceQuery = Extract<StoredQuery, { readonly type: "resource" }>;
 
@@ -143,12 +144,18 @@ function podOf(endpointName: string | undefined): string | undefined {
 /** Objects of Kubernetes handed on as they are, under a kind of ours. */
 export class RawObjects implements Collection<ResourceKey> {
   readonly isOptional = true;
+  readonly definition: Definition | undefined;
+  /** @param options.isCustom the kind has a definition (CRD), which other projects install */
   constructor(
     readonly kind: KindName,
     readonly group: string,
     readonly plural: string,
     readonly namespaced: boolean,
-  ) {}
+    options: { readonly isCustom?: boolean } = {},
+  ) {
+    const [groupName = "", version = ""] = group.split("/");
+    this.definition = options.isCustom === true ? { name: `${plural}.${groupName}`, version } : undefined;
+  }
 
   select(query: StoredQuery): Selection {
     const { namespace, name } = query as ResourceQuery;
@@ -186,7 +193,7 @@ export class RawObjects implements Collection<ResourceKey> {
 /** Virtual machines on the move, from KubeVirt's migrations, while they are under way. */
 export class LiveMigrations extends RawObjects {
   constructor() {
-    super("LiveMigration", "kubevirt.io/v1", "virtualmachineinstancemigrations", true);
+    super("LiveMigration", "kubevirt.io/v1", "virtualmachineinstancemigrations", true, { isCustom: true });
   }
   override decode(object: KubeObject): Stored<ResourceKey> | undefined {
     const value = liveMigrationFromKubeVirt(object);

@@ -22,7 +22,6 @@ import {
   AlreadyExists,
   Conflict,
   NotFound,
-  NotServed,
   UnreadableEntry,
   Unsupported,
   ValidationFailed,
@@ -36,6 +35,7 @@ import type { Collection } from "./collection.ts";
 import { Collections } from "./collections.ts";
 import { type ApiGroup, CRD_V1, CRD_V3 } from "./custom-resources.ts";
 import { translate } from "./failures.ts";
+import { notServed } from "./not-served.ts";
 import { Profiles } from "./profiles.ts";
 import { KubeWatch } from "./watch.ts";
 
@@ -227,8 +227,7 @@ export class KubernetesDatastore implements Datastore {
       }
       return { items: found, revision: revision ?? "" };
     } catch (error) {
-      if (error instanceof KubeStatusError && error.code === 404)
-        throw new NotServed(collection.kind, { cause: error, isOptional: collection.isOptional ?? false });
+      if (error instanceof KubeStatusError && error.code === 404) throw notServed(this.api, collection, error);
       throw translate(error, collection.kind);
     }
   }

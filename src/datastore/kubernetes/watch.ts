@@ -1,15 +1,15 @@
-// A watch on one collection as the driver's callers see it. Kubernetes ends watches as it pleases; ours goes on from the
-// last revision it saw until it is told to stop or the server has forgotten that revision.
+// A watch on one collection as the driver's callers see it. Kubernetes ends watches as it pleases; this one resumes after
+// the last revision that it received, until its signal aborts or a request fails.
 import { describeError } from "../../lib/log.ts";
 import { delay } from "../../lib/retry.ts";
 import type { StoredKey } from "../../model/index.ts";
 import type { Stored, Watch, WatchEvent } from "../datastore.ts";
-import { Compacted, NotServed, UnreadableEntry } from "../errors.ts";
+import { NotServed, UnreadableEntry } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { type KubeApi, type KubeObject } from "./api-client.ts";
-import { KubeStatusError } from "./status-error.ts";
 import type { Collection, Selection } from "./collection.ts";
-import { translate } from "./failures.ts";
+import { notServed } from "./not-served.ts";
+import { watchObjects } from "./watch-objects.ts";
 
 const SHORT_WATCH_MS = 500;
 
@@ -42,29 +42,21 @@ export class KubeWatch<K extends StoredKey> implements Watch<K> {
     const query = { fieldSelector: selection.fieldSelector, labelSelector: selection.labelSelector };
     while (!signal.aborted) {
       const started = performance.now();
+      const request = { api, path: selection.path, query, after: revision, signal, kind: collection.kind };
       try {
-        for await (const batch of api.watch(
-          selection.path,
-          { ...query, resourceVersion: revision },
-          signal,
-          collection.lossless,
-        )) {
+        for await (const batch of watchObjects({ ...request, lossless: collection.lossless })) {
           const events: WatchEvent<K>[] = [];
-          for (const event of batch) {
-            if (event.type === "ERROR") throw watchFault(event.object, revision);
-            revision = event.object.metadata.resourceVersion ?? revision;
-            events.push(...this.#event(event.type, event.object, revision));
+          for (const { type, object } of batch) {
+            revision = object.metadata.resourceVersion ?? revision;
+            events.push(...this.#event(type, object, revision));
           }
-          if (events.length > 0) yield events;
+          yield events;
         }
         // The server ends a watch after half an hour or more; one that ends at once is not to be asked in a tight loop.
         if (performance.now() - started < SHORT_WATCH_MS) await delay(SHORT_WATCH_MS, signal);
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof KubeStatusError && error.code === 404)
-          throw new NotServed(collection.kind, { cause: error, isOptional: collection.isOptional ?? false });
-        if (error instanceof KubeStatusError && error.code === 410) throw new Compacted(revision, { cause: error });
-        throw translate(error, collection.kind);
+        throw error instanceof NotServed ? notServed(api, collection, error.cause) : error;
       }
     }
   }
@@ -91,13 +83,4 @@ export class KubeWatch<K extends StoredKey> implements Watch<K> {
     if (isGone) return [{ type: "deleted", key, previous: item, revision }];
     return [{ type: type === "ADDED" ? "added" : "modified", item, revision }];
   }
-}
-
-function watchFault(
-  status: { readonly code?: number; readonly reason?: string; readonly message?: string },
-  revision: string,
-): Error {
-  if (status.code === 410 || status.reason === "Expired") return new Compacted(revision);
-  const { code = 500, reason = "", message = "the server ended the watch" } = status;
-  return new KubeStatusError("watch", { code, reason, message });
 }
