@@ -75,10 +75,11 @@ pictures: as-root build ## the README's pictures, from real runs in a lab
 conformance: as-root build ## every policy case by packets, on both dataplanes, against the evaluator; DATASTORE=kubernetes: by kubectl
 	@CONFORMANCE_DATASTORE=$(DATASTORE) $(BUN) test --timeout=60000 ./test/conformance/
 
-chaos: as-root build ## random faults under traffic, with a printed seed, on both dataplanes; 50 labs made and taken down
+chaos: as-root build ## random faults under traffic, with a printed seed, on both dataplanes; 50 labs made and taken down; packets lost for minutes
 	@CHAOS_DATAPLANE=nft $(BUN) test --timeout=600000 ./test/chaos/chaos.test.ts
 	@CHAOS_DATAPLANE=iptables $(BUN) test --timeout=600000 ./test/chaos/chaos.test.ts
 	@$(BUN) test --timeout=1800000 ./test/chaos/cycles.test.ts
+	@$(BUN) test --timeout=600000 ./test/chaos/outage.test.ts
 
 e2e: as-root image ## a real Kubernetes cluster with our image and manifests, under upstream's own NetworkPolicy specs
 	@$(BUN) scripts/e2e.ts

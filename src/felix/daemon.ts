@@ -45,7 +45,7 @@ import { OwnNodeReporter } from "./status/own-node.ts";
 import { ProgrammedRevisions } from "./status/programmed.ts";
 import { RefusedReporter } from "./status/refused.ts";
 import { createStatusReporters } from "./status/reporters.ts";
-import { openSource } from "./syncer-source.ts";
+import { openSource, type Source } from "./syncer-source.ts";
 import { ValidationFilter } from "./validation-filter.ts";
 import { WireguardStart } from "./wireguard-start.ts";
 
@@ -216,6 +216,7 @@ async function start(given: {
     }),
     onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
   });
+  reportViewAge(source, { health, registry });
   armDebugSwitches({ config, runner, driver, log, signal, panic: () => process.exit(EXIT_STUCK) });
   const tasks: Readonly<Record<string, Promise<void>>> = {
     dataplane: driver.run(signal),
@@ -285,6 +286,21 @@ function applyConfig(given: {
 function builtInUpdates(): readonly GraphUpdate[] {
   const key: ResourceKey = { type: "resource", kind: "Profile", name: DEFAULT_ALLOW };
   return profileProcessor.process({ key, value: DEFAULT_ALLOW_PROFILE }, () => {}) as readonly GraphUpdate[];
+}
+
+/** An agent that has lost the datastore stays ready, because it enforces what it knows; this shows how old that is. */
+function reportViewAge(
+  source: Pick<Source, "viewAgeMs">,
+  { health, registry }: { readonly health: HealthAggregator; readonly registry: MetricsRegistry },
+): void {
+  const seconds = () => Math.round(source.viewAgeMs / 1000);
+  health.annotate("CalculationGraph", () => (seconds() === 0 ? "" : `view of the datastore is ${seconds()} s old`));
+  registry.collect(
+    "felix_datastore_view_age_seconds",
+    "Seconds since the datastore or Typha was last connected; 0 while it is.",
+    "gauge",
+    () => [[{}, seconds()]],
+  );
 }
 
 const healthAddress = (config: FelixConfig) =>

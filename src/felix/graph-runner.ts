@@ -148,7 +148,8 @@ export class GraphRunner implements SyncerSink {
   }
 
   #reportHealth(): void {
-    if (!this.#isHung) this.#options.health({ live: true, ready: this.#status === "in-sync" });
+    // An agent that has lost the datastore or Typha still enforces its last view, so it stays ready.
+    if (!this.#isHung) this.#options.health({ live: true, ready: this.#hasBeenInSync });
   }
 
   #guarded(work: () => void): void {

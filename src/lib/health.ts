@@ -23,6 +23,7 @@ export interface HealthAnswer {
 export class HealthAggregator {
   readonly #reporters = new Map<string, Reporter>();
   readonly #overrides = new Map<string, number>();
+  readonly #notes = new Map<string, () => string>();
   readonly #now: () => number;
 
   constructor(now: () => number = Date.now) {
@@ -54,6 +55,11 @@ export class HealthAggregator {
     for (const [name, timeoutMs] of overrides) this.#overrides.set(name, timeoutMs);
   }
 
+  /** Adds a text to the detail of a part, computed for each probe. It does not change the status. */
+  annotate(name: string, note: () => string): void {
+    this.#notes.set(name, note);
+  }
+
   liveness(): HealthAnswer {
     return this.#answer("live");
   }
@@ -77,7 +83,7 @@ export class HealthAggregator {
         timeoutMs === undefined || timeoutMs === 0 ? "-" : formatSeconds(timeoutMs),
         cell("live"),
         cell("ready"),
-        reporter.report.detail,
+        [reporter.report.detail, this.#notes.get(name)?.() ?? ""].filter((text) => text !== "").join("; "),
       ]);
     }
     if (rows.length === 1) return { ok, status: 204, body: "" };

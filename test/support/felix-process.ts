@@ -5,7 +5,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FrameReader } from "../../src/calc/index.ts";
-import { type Datastore, openDatastore } from "../../src/datastore/index.ts";
+import { type Datastore, type DatastoreConfig, openDatastore } from "../../src/datastore/index.ts";
 import { readFields } from "../../src/lib/protobuf.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { KindName, Resource } from "../../src/model/index.ts";
@@ -30,13 +30,16 @@ export class FelixProcess implements AsyncDisposable {
     this.healthPort = healthPort;
   }
 
-  /** A cluster that is ready, with one node. */
-  static async prepare(): Promise<FelixProcess> {
+  /**
+   * A cluster that is ready, with one node (which Kubernetes must have already).
+   * @param config another datastore than one of its own; `start` then needs its settings
+   */
+  static async prepare(config?: DatastoreConfig): Promise<FelixProcess> {
     const folder = mkdtempSync(join(tmpdir(), "felix-process-"));
-    const store = await openDatastore({ type: "sqlite", path: join(folder, "calico.db"), isFallback: false });
+    const store = await openDatastore(config ?? { type: "sqlite", path: join(folder, "calico.db"), isFallback: false });
     const felix = new FelixProcess(store, await freePort(), folder);
     await felix.put("ClusterInformation", "default", { clusterGUID: "guid", datastoreReady: true });
-    await felix.put("Node", HOST, { bgp: { ipv4Address: "192.0.2.10/24" } });
+    if (config?.type !== "kubernetes") await felix.put("Node", HOST, { bgp: { ipv4Address: "192.0.2.10/24" } });
     return felix;
   }
 
