@@ -50,7 +50,8 @@ export class KubeWatch<K extends StoredKey> implements Watch<K> {
             revision = object.metadata.resourceVersion ?? revision;
             events.push(...this.#event(type, object, revision));
           }
-          yield events;
+          // A reader that resumes receives the empty batch too: it shows that the server has accepted the watch.
+          if (events.length > 0 || initial === undefined) yield events;
         }
         // The server ends a watch after half an hour or more; one that ends at once is not to be asked in a tight loop.
         if (performance.now() - started < SHORT_WATCH_MS) await delay(SHORT_WATCH_MS, signal);
