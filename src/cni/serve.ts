@@ -4,6 +4,7 @@ import { parseArgs } from "node:util";
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
 import { allowManyAsides } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
+import { aborted } from "../lib/retry.ts";
 import { screenLogger } from "../lib/screen-log.ts";
 import { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
 
@@ -50,10 +51,10 @@ export async function main(argv: readonly string[]): Promise<number> {
 
 async function serve(path: string, log: Logger): Promise<void> {
   const config = chooseDatastore(configFromEnvironment(process.env), { env: process.env });
-  const store = await openDatastore(withServiceRates(config), { mustExist: true });
+  const stop = new AbortController();
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => stop.abort());
+  const store = await openDatastore(withServiceRates(config), { mustExist: true, log, retryUntil: stop.signal });
   await using _service = startCniService({ store, datastore: config, log, path });
   log.info("The CNI service listens", { path, datastore: store.name });
-  await new Promise<void>((resolve) => {
-    for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => resolve());
-  });
+  await aborted(stop.signal);
 }

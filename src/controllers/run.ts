@@ -12,6 +12,7 @@ import {
   configFromEnvironment,
   type Datastore,
   type Environment,
+  InvalidConfig,
   type KubeApi,
   openDatastore,
   openKubeApi,
@@ -76,14 +77,15 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
   const beforeWrite = () => {
     if (leadership?.mayWork === false) throw new NotLeading();
   };
-  await using opened = await open(env, startLog, beforeWrite);
-  const { store, api } = opened;
-  const client = clientOf(store, startLog);
   const health = new HealthAggregator();
   const readings = new Readings(options.statusFile, health, startLog);
   readings.set("Startup", false, "initialising datastore");
   const patience = { attemptMs: options.timings?.startupMs ?? STARTUP_MS, isEndless: options.isRestart === true };
-  await initialise(client, { readings, log: startLog, patience }, signal);
+  const starting = { readings, log: startLog, patience };
+  await using opened = await retryStartup("opened", () => open(env, startLog, beforeWrite), starting, signal);
+  const { store, api } = opened;
+  const client = clientOf(store, startLog);
+  await retryStartup("initialised", (limit) => client.ensureInitialized(undefined, limit), starting, signal);
   leadership = new Leadership({
     api: opened.leases,
     namespace: namespaceOf(env, "kube-system"),
@@ -181,7 +183,7 @@ async function open(env: Environment, log: Logger, beforeWrite: () => void) {
   const onUnreadable = (error: Error) => log.warn("an entry of the datastore cannot be read", { error: error.message });
   const store = await openDatastore(
     chosen.type === "kubernetes" ? { ...chosen, clientQps: chosen.clientQps ?? 500, clientBurst: 1000 } : chosen,
-    { onUnreadable, beforeWrite },
+    { onUnreadable, beforeWrite, log },
   );
   const api = await openKubeApi({ ...kubernetes, clientQps: 100, clientBurst: 200 }, env, { beforeWrite });
   const leases = await openKubeApi({ ...kubernetes, clientQps: 20, clientBurst: 20 }, env);
@@ -212,29 +214,29 @@ function clientOf(store: Datastore, log: Logger): Client {
 }
 
 /** A datastore that does not answer for a minute is a reason to be started anew, with whatever was repaired. */
-async function initialise(
-  client: Client,
+async function retryStartup<T>(
+  /** What cannot be done to the datastore, for messages. */
+  done: string,
+  attempt: (limit: AbortSignal) => Promise<T>,
   given: {
     readonly readings: Readings;
     readonly log: Logger;
     readonly patience: { readonly attemptMs: number; readonly isEndless: boolean };
   },
   signal: AbortSignal,
-): Promise<void> {
+): Promise<T> {
   const { readings, log, patience } = given;
   const started = performance.now();
   for (;;)
     try {
-      return await client.ensureInitialized(
-        undefined,
-        AbortSignal.any([signal, AbortSignal.timeout(patience.attemptMs)]),
-      );
+      return await attempt(AbortSignal.any([signal, AbortSignal.timeout(patience.attemptMs)]));
     } catch (error) {
       signal.throwIfAborted();
-      const reason = `the datastore cannot be initialised: ${describeError(error)}`;
+      if (error instanceof StartupFailure || error instanceof InvalidConfig) throw error;
+      const reason = `the datastore cannot be ${done}: ${describeError(error)}`;
       if (!patience.isEndless && performance.now() - started >= patience.attemptMs) throw new StartupFailure(reason);
       readings.set("CalicoDatastore", false, reason);
-      log.error("the datastore cannot be initialised; trying again", { error: describeError(error) });
+      log.error(`the datastore cannot be ${done}; trying again`, { error: describeError(error) });
       await delay(Math.min(STARTUP_RETRY_MS, patience.attemptMs), signal);
     }
 }

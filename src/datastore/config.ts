@@ -1,6 +1,7 @@
 // Which datastore was meant, with everything its driver needs, and the way to open it. The driver is loaded only then.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import type { Logger } from "../lib/log.ts";
 import type { ApiConfig, Environment } from "./api-config.ts";
 import type { Datastore } from "./datastore.ts";
 import { InvalidConfig, type UnreadableEntry } from "./errors.ts";
@@ -90,6 +91,9 @@ export interface OpenOptions {
   readonly oneShot?: boolean;
   /** Does not create a SQLite datastore. For all programs except those that write the first entries of a cluster. */
   readonly mustExist?: boolean;
+  readonly log?: Logger;
+  /** Requests that opening needs are retried until this signal aborts; by default they are sent once. */
+  readonly retryUntil?: AbortSignal;
   /** For who may write only at times. Called before every write; what it throws, the write throws. */
   readonly beforeWrite?: () => void;
 }

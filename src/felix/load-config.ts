@@ -99,12 +99,12 @@ class HeldDatastore {
   #store: Datastore | undefined;
   #opened = 0;
 
-  async get(choice: Parameters<typeof openDatastore>[0]): Promise<Datastore> {
+  async get(choice: Parameters<typeof openDatastore>[0], log: Logger): Promise<Datastore> {
     if (this.#store !== undefined && Bun.deepEquals(choice, this.#choice, true)) return this.#store;
     const old = this.#store;
     this.#store = undefined; // a closed one must not come back if the next cannot be opened
     await old?.close();
-    this.#store = await openDatastore(choice, { mustExist: true });
+    this.#store = await openDatastore(choice, { mustExist: true, log });
     this.#choice = choice;
     this.#opened++;
     return this.#store;
@@ -130,7 +130,7 @@ async function loadOnce(
   engine.update({ "environment variable": environmentLayer(env), "config file": readConfigFile(configFile, tell) });
   options.onSettings(engine.config);
   const api = datastoreSettings(env, engine.resolved);
-  const store = await held.get(chooseDatastore(api, { env }));
+  const store = await held.get(chooseDatastore(api, { env }), log);
   const { layers, isReady, pools } = await readDatastoreConfig(store, engine.config.FelixHostname, {
     signal,
     report: tell,

@@ -29,8 +29,10 @@ export function monitor(): Promise<number> {
   return runMode("the node's addresses cannot be watched", async (log) => {
     const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
-    await using opened = await openNodeDatastore(process.env);
-    await runUntilSignal((signal) => monitorAddresses(opened.store, name, settings, log, signal));
+    await runUntilSignal(async (signal) => {
+      await using opened = await openNodeDatastore(process.env, { log, retryUntil: signal });
+      await monitorAddresses(opened.store, name, settings, log, signal);
+    });
   });
 }
 
@@ -39,8 +41,10 @@ export function statusReporter(): Promise<number> {
   return runMode("the node's status cannot be reported", async (log) => {
     const node = process.env["NODENAME"] ?? "";
     if (node === "") throw new NodeFailure("NODENAME environment is not set");
-    await using opened = await openNodeDatastore(process.env);
-    await runUntilSignal((signal) => reportStatus({ env: process.env, store: opened.store, node, log }, signal));
+    await runUntilSignal(async (signal) => {
+      await using opened = await openNodeDatastore(process.env, { log, retryUntil: signal });
+      await reportStatus({ env: process.env, store: opened.store, node, log }, signal);
+    });
   });
 }
 

@@ -25,10 +25,12 @@ export function main(argv: readonly string[]): Promise<number> {
     strict: false,
   });
   const work = async (log: Logger): Promise<void> => {
-    await using opened = await openNodeDatastore(process.env);
     const folder = `${String(values["confd-confdir"] ?? CONFD_FOLDER)}/config`;
-    const service = await bgpService(process.env, opened, folder, log);
-    await runUntilSignal((signal) => service.run(signal, { once: values["confd-run-once"] === true }));
+    await runUntilSignal(async (signal) => {
+      await using opened = await openNodeDatastore(process.env, { log, retryUntil: signal });
+      const service = await bgpService(process.env, opened, folder, log);
+      await service.run(signal, { once: values["confd-run-once"] === true });
+    });
   };
   return runMode("the BGP service cannot go on", work, process.env["BGP_LOGSEVERITYSCREEN"]);
 }

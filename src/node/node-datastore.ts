@@ -7,6 +7,7 @@ import {
   type DatastoreConfig,
   type Environment,
   openDatastore,
+  type OpenOptions,
 } from "../datastore/index.ts";
 import { describeError } from "../lib/log.ts";
 import { NodeFailure } from "./failure.ts";
@@ -18,14 +19,18 @@ export interface NodeDatastore extends AsyncDisposable {
   readonly usesPodCidrs: boolean;
 }
 
-/** @param options.mayCreate creates a SQLite datastore that does not exist, which only the startup does */
+/**
+ * @param options.mayCreate creates a SQLite datastore that does not exist, which only the startup does
+ * @param options.retryUntil set by programs that wait for the API server; the others fail if it does not answer
+ */
 export async function openNodeDatastore(
   env: Environment,
-  { mayCreate = false }: { readonly mayCreate?: boolean } = {},
+  { mayCreate = false, ...options }: { readonly mayCreate?: boolean } & Pick<OpenOptions, "log" | "retryUntil"> = {},
 ): Promise<NodeDatastore> {
   try {
     const config = chooseDatastore(configFromEnvironment(env), { env });
-    const store = await openDatastore(withServiceRates(config), { mustExist: !mayCreate }); // the CNI service is one of the parts
+    // The CNI service is one of the parts.
+    const store = await openDatastore(withServiceRates(config), { ...options, mustExist: !mayCreate });
     return {
       store,
       config,

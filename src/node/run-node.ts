@@ -49,14 +49,16 @@ export function servicesMain(): Promise<number> {
   return runMode("the node's services failed", async (log) => {
     const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
-    await using opened = await openNodeDatastore(process.env);
-    await runUntilSignal((signal) => runLoops(process.env, name, opened, log, signal));
+    await runUntilSignal(async (signal) => {
+      await using opened = await openNodeDatastore(process.env, { log, retryUntil: signal });
+      await runLoops(process.env, name, opened, log, signal);
+    });
   });
 }
 
 async function runParts(env: Environment, name: string, log: Logger, signal: AbortSignal): Promise<void> {
   const settings = readSettings(env);
-  await using opened = await openNodeDatastore(env);
+  await using opened = await openNodeDatastore(env, { log, retryUntil: signal });
   const { store } = opened;
   if (needsTunnels(opened, settings))
     await reconcileTunnels({

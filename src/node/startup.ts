@@ -40,7 +40,10 @@ export type NodeResource = ResourceOf<"Node">;
 export async function startUp(env: Environment, log: Logger, root = "/"): Promise<string> {
   const settings = readSettings(env);
   const name = nodeName({ env, file: settings.nodenameFile }, log);
-  await using opened = await openNodeDatastore(env, { mayCreate: true });
+  // A process that waits for the datastore is ended by whoever started it.
+  const retryUntil = settings.waitForDatastore ? new AbortController().signal : undefined;
+  const retry = retryUntil === undefined ? {} : { retryUntil };
+  await using opened = await openNodeDatastore(env, { mayCreate: true, log, ...retry });
   const { store } = opened;
   if (settings.waitForDatastore) await waitForDatastore(store, log);
   const client = new Client(store, { log });

@@ -15,10 +15,14 @@ export function main(argv: readonly string[]): Promise<number> {
   return runMode("tunnel addresses could not be allocated", async (log) => {
     const node = process.env["NODENAME"] ?? "";
     if (node === "") throw new NodeFailure("NODENAME environment is not set");
-    await using opened = await openNodeDatastore(process.env);
-    if (opened.usesPodCidrs) return; // addresses come from the nodes' own ranges
-    if (argv.includes("--run-once")) await reconcileTunnels(tunnelInputs(opened.store, node, log));
-    else await runUntilSignal((signal) => watchTunnels({ env: process.env, store: opened.store, node, log }, signal));
+    const isOnce = argv.includes("--run-once");
+    await runUntilSignal(async (signal) => {
+      const retry = isOnce ? {} : { retryUntil: signal };
+      await using opened = await openNodeDatastore(process.env, { log, ...retry });
+      if (opened.usesPodCidrs) return; // addresses come from the nodes' own ranges
+      if (isOnce) await reconcileTunnels(tunnelInputs(opened.store, node, log));
+      else await watchTunnels({ env: process.env, store: opened.store, node, log }, signal);
+    });
   });
 }
 

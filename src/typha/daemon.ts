@@ -152,7 +152,7 @@ export class TyphaDaemon {
       ...(EtcdCertFile !== "" && { etcdCertFile: EtcdCertFile }),
       ...(EtcdCaFile !== "" && { etcdCACertFile: EtcdCaFile }),
     };
-    return openDatastore(chooseDatastore(api, { env }), { mustExist: true });
+    return openDatastore(chooseDatastore(api, { env }), { mustExist: true, log: this.#options.log });
   }
 
   async #untilItWorks<T>(trouble: string, attempt: () => Promise<T>): Promise<T> {

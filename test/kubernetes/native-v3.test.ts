@@ -1,13 +1,23 @@
 // A cluster whose custom resources are of the native group projectcalico.org/v3: found by asking the server, and used with
 // plain metadata, nothing hidden in an annotation.
 import { afterAll, beforeAll, expect } from "bun:test";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { load } from "js-yaml";
-import { Client, type Datastore, type KubeApi, openDatastore, openKubeApi } from "../../src/datastore/index.ts";
+import {
+  Client,
+  type Datastore,
+  type KubeApi,
+  openDatastore,
+  openKubeApi,
+  Unavailable,
+} from "../../src/datastore/index.ts";
 import { Ipam } from "../../src/ipam/index.ts";
-import { silentLogger } from "../../src/lib/log.ts";
-import { type ApiServer, findApiServer, startApiServer } from "./api-server.ts";
+import { createLogger, silentLogger } from "../../src/lib/log.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
+import { freePort } from "../support/free-port.ts";
+import { type ApiServer, findApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
 import { configOf, isAvailable, suite } from "./cluster.ts";
 
 const CRDS = join(import.meta.dir, "../../manifests/crds");
@@ -93,4 +103,35 @@ suite("DM-096 where only the native group is served, it is found and used, with 
   await ipam.assignAddress({ address: "10.65.0.9" as never, host: "n1", handleId: "h", attributes: {} });
   expect((await api.list("/apis/projectcalico.org/v3/ipamblocks")).items).toHaveLength(1);
   expect((await api.list("/apis/projectcalico.org/v3/ipamhandles")).items).toHaveLength(1);
+}, 60_000);
+
+suite("the group is chosen when the API server answers, not guessed after a failed request", async () => {
+  const port = await freePort();
+  const url = `https://127.0.0.1:${port}`;
+  const kubeconfig = join(server.folder, "later.kubeconfig");
+  writeFileSync(kubeconfig, kubeconfigText(url, server.ca, server.adminToken), { mode: 0o600 });
+  const failed = await openDatastore(configOf(kubeconfig)).catch((error: unknown) => error);
+  expect(failed).toBeInstanceOf(Unavailable);
+
+  const lines: string[] = [];
+  const write = ({ sentence, fields }: { sentence: string; fields: object }) =>
+    void lines.push(`${sentence} ${JSON.stringify(fields)}`);
+  const opening = openDatastore(configOf(kubeconfig), {
+    log: createLogger({ level: "info", write }),
+    retryUntil: AbortSignal.timeout(30_000),
+  });
+  await eventually(() => lines.length > 0);
+  const target = Number(new URL(server.url).port);
+  const relay = createServer((socket) => {
+    const outgoing = connect(target, "127.0.0.1");
+    for (const end of [socket, outgoing]) end.on("error", () => {});
+    socket.pipe(outgoing).pipe(socket);
+  });
+  await new Promise<void>((resolve) => relay.listen(port, "127.0.0.1", resolve));
+  const opened = await opening;
+  expect(opened).toHaveProperty("apiGroup", "projectcalico.org/v3");
+  expect(lines.at(-1)).toBe(`chose the API group of Calico's resources {"group":"projectcalico.org/v3"}`);
+  expect(lines).toHaveLength(2);
+  await opened.close();
+  relay.close();
 }, 60_000);

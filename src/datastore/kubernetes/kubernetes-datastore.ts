@@ -1,5 +1,6 @@
 // The Kubernetes API as datastore: Calico's kinds as custom resources, the rest derived from what Kubernetes keeps.
-import { describeError } from "../../lib/log.ts";
+import { describeError, silentLogger } from "../../lib/log.ts";
+import { backoffDelay, delay } from "../../lib/retry.ts";
 import { keyMatches, type KindName, type ResourceKey, type StoredKey, type StoredQuery } from "../../model/index.ts";
 import { pathOf } from "../codec.ts";
 import type { KubernetesConfig, OpenOptions } from "../config.ts";
@@ -18,15 +19,7 @@ import type {
   UpdateOptions,
   Watch,
 } from "../datastore.ts";
-import {
-  AlreadyExists,
-  Conflict,
-  NotFound,
-  UnreadableEntry,
-  Unsupported,
-  ValidationFailed,
-  Unavailable,
-} from "../errors.ts";
+import { AlreadyExists, Conflict, NotFound, UnreadableEntry, Unsupported, ValidationFailed } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { resolveAccess } from "./access.ts";
 import { KubeApi, type KubeList, type KubeObject } from "./api-client.ts";
@@ -39,6 +32,7 @@ import { notServed } from "./not-served.ts";
 import { Profiles } from "./profiles.ts";
 import { KubeWatch } from "./watch.ts";
 
+const DISCOVERY_RETRY = { firstMs: 200, maxMs: 5000, jitter: 0.3 };
 const STRATEGIC_MERGE = "application/strategic-merge-patch+json";
 
 export async function openKubernetes(
@@ -52,23 +46,43 @@ export async function openKubernetes(
     ...(config.clientQps === undefined ? {} : { qps: config.clientQps }),
     ...(config.clientBurst === undefined ? {} : { burst: config.clientBurst }),
   });
-  return new KubernetesDatastore(api, await apiGroup(api, config.apiGroup, options), config, options);
+  try {
+    return new KubernetesDatastore(api, await chooseApiGroup(api, config.apiGroup, options), config, options);
+  } catch (error) {
+    api.close();
+    throw translate(error, "API groups");
+  }
 }
 
 /**
- * The native group only where it alone is served; whatever cannot be found out means the old one. Who has but one
- * request need not hear twice that nobody answers.
+ * The group that holds Calico's kinds: as configured, else the native group if the server serves it alone. A program that
+ * guessed after a failed request would use the wrong group for its whole life, so it retries or fails.
  */
-async function apiGroup(api: KubeApi, wanted: string | undefined, { oneShot }: OpenOptions): Promise<ApiGroup> {
-  if (wanted !== undefined) return wanted === CRD_V3 ? CRD_V3 : CRD_V1;
-  try {
-    const served = await api.get<KubeObject & { readonly groups: readonly { readonly name: string }[] }>("/apis");
-    const names = new Set(served.groups.map(({ name }) => name));
-    return names.has("projectcalico.org") && !names.has("crd.projectcalico.org") ? CRD_V3 : CRD_V1;
-  } catch (error) {
-    if (oneShot === true && error instanceof Unavailable) throw error;
-    return CRD_V1;
-  }
+async function chooseApiGroup(
+  api: KubeApi,
+  configured: string | undefined,
+  { log = silentLogger, retryUntil }: OpenOptions,
+): Promise<ApiGroup> {
+  if (configured !== undefined) return configured === CRD_V3 ? CRD_V3 : CRD_V1;
+  let logged = "";
+  for (let failures = 0; ; failures++)
+    try {
+      const { groups } = await api.get<ApiGroupList>("/apis");
+      const names = new Set(groups.map(({ name }) => name));
+      const chosen = names.has("projectcalico.org") && !names.has("crd.projectcalico.org") ? CRD_V3 : CRD_V1;
+      log.info("chose the API group of Calico's resources", { group: chosen });
+      return chosen;
+    } catch (error) {
+      if (retryUntil === undefined) throw error;
+      const reason = describeError(error).replace(/ \(after .*? s\)/, "");
+      if (reason !== logged) log.warn("cannot discover the API groups; retrying", { error: reason });
+      logged = reason;
+      await delay(backoffDelay(DISCOVERY_RETRY, failures), retryUntil);
+    }
+}
+
+interface ApiGroupList extends KubeObject {
+  readonly groups: readonly { readonly name: string }[];
 }
 
 export class KubernetesDatastore implements Datastore {
