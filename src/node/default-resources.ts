@@ -15,7 +15,6 @@ export async function ensureDefaults(client: Client, node: string, inputs: Clust
     clusterType: inputs.clusterType,
     ...(recorded !== undefined && { version: recorded }),
   });
-  await annotateVersion(client, inputs.version);
   await fill(client, "FelixConfiguration", "default", { reportingInterval: "0s", logSeverityScreen: "Info" });
   if (client.store.name !== "kubernetes")
     await fill(client, "FelixConfiguration", `node.${node}`, { defaultEndpointToHostAction: "Return" });
@@ -39,7 +38,8 @@ export function releaseVersion(version: string): string | undefined {
 export const mayRecord = (current: string | undefined): boolean =>
   current === undefined || !/^v?3\.\d+/.test(current) || /^v?3\./.test(BUILD.version);
 
-async function annotateVersion(client: Client, version: string): Promise<void> {
+/** Records the version of calico-ts that runs in the cluster, for `calicoctl version`. */
+export async function recordVersion(client: Client, version = BUILD.version): Promise<void> {
   const current = await client.get({ kind: "ClusterInformation", name: "default" });
   const { annotations } = current.metadata;
   if (annotations?.[VERSION_ANNOTATION] === version) return;

@@ -13,6 +13,7 @@ import { aborted, backoffDelay, pause } from "../lib/retry.ts";
 import { serveBgpMetrics } from "./bgp-metrics.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
+import { recordVersion } from "./default-resources.ts";
 import { endLeftovers } from "./leftovers.ts";
 import { runMode } from "./mode.ts";
 import { completeStartup } from "./network-condition.ts";
@@ -60,9 +61,13 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
   const settings = readSettings(env);
   await using opened = await openNodeDatastore(env, { log, retryUntil: signal });
   const { store } = opened;
+  const client = new Client(store, { log });
+  await recordVersion(client).catch((error: unknown) =>
+    log.warn("could not record the version of calico-ts", { error: describeError(error) }),
+  );
   if (needsTunnels(opened, settings))
     await reconcileTunnels({
-      client: new Client(store, { log }),
+      client,
       ipam: new Ipam({ datastore: store, log }),
       node: name,
       log,

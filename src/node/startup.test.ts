@@ -4,10 +4,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, openDatastore } from "../datastore/index.ts";
-import { BUILD, VERSION_ANNOTATION } from "../lib/build.ts";
+import { VERSION_ANNOTATION } from "../lib/build.ts";
 import { silentLogger } from "../lib/log.ts";
 import type { KindName, Resource } from "../model/index.ts";
-import { mayRecord, releaseVersion } from "./default-resources.ts";
+import { mayRecord, recordVersion, releaseVersion } from "./default-resources.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
 import { startUp } from "./startup.ts";
 
@@ -105,8 +105,12 @@ test("NB-045 the cluster's type is merged word by word, its identity kept, a rel
   await bench.start({ CLUSTER_TYPE: "bgp,typha" });
   expect((await bench.get("ClusterInformation", "default")).spec).toEqual({ ...first, clusterType: "k8s,bgp,typha" });
   // A version that is no release goes into an annotation: calicoVersion would lock out Calico's own calicoctl.
-  const { metadata } = await bench.get("ClusterInformation", "default");
-  expect(metadata.annotations).toEqual({ [VERSION_ANNOTATION]: BUILD.version });
+  for (const version of ["v0.1.0", "v0.2.0"]) {
+    await bench.with((client) => recordVersion(client, version));
+    const { metadata, spec } = await bench.get("ClusterInformation", "default");
+    expect(metadata.annotations).toEqual({ [VERSION_ANNOTATION]: version });
+    expect(spec).toEqual({ ...first, clusterType: "k8s,bgp,typha" });
+  }
   expect(releaseVersion("v3.30.1")).toBe("v3.30.1");
   expect(releaseVersion("v0.1.0")).toBeUndefined();
   expect([undefined, "v1.2.0", "v3.30.1"].map(mayRecord)).toEqual([true, true, false]);

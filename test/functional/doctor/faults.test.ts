@@ -193,6 +193,13 @@ test("a lab without faults has no findings", async () => {
   await eventually(() => doctor().length === 0);
 }, 30_000);
 
+test("calicoctl version prints the version of the cluster's nodes", () => {
+  const [, client, cluster] =
+    /^Client Version: +(\S+)$[^]*^Cluster Version: +(.*)$/m.exec(run(rolePath("calicoctl"), "version")) ?? [];
+  expect(cluster).toMatch(/^v\d/);
+  expect(cluster).toBe(client);
+});
+
 for (const { name, id, says, make, mend } of FAULTS)
   test(name, async () => {
     make();
