@@ -65,7 +65,12 @@ function inPod(cluster: KubernetesCluster, node: string): Answer {
 function outside(cluster: KubernetesCluster): Answer {
   const namespace = cluster.folder.namespace(FABRIC);
   const [file, ...args] = inNamespace({ namespace }, [rolePath("calicoctl"), "doctor"]);
-  const env = { ...baseEnvironment(), DATASTORE_TYPE: "kubernetes", KUBECONFIG: cluster.kubeconfig };
+  const env = {
+    ...baseEnvironment(),
+    DATASTORE_TYPE: "kubernetes",
+    KUBECONFIG: cluster.kubeconfig,
+    CALICO_NODENAME_FILE: "/nonexistent", // the machine itself may be a node of another cluster
+  };
   const { status, stdout, stderr } = spawnSync(file, args, { encoding: "utf8", env });
   return { code: status ?? 1, stdout, stderr };
 }

@@ -4,6 +4,8 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventually } from "../../src/lib/testing/eventually.ts";
+import { CLUSTER_NETWORK_POLICY } from "./cluster-network-policy.ts";
 import { type Answer, type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
 let cluster: Cluster;
@@ -125,6 +127,31 @@ suite("the cluster: version, datastore, doctor, bgp plan, diagnostics", async ()
   const doctor = await run("doctor");
   expect([0, 3]).toContain(doctor.exitCode);
   expect(await says("bgp plan n1")).toContain("n1");
+}, 60_000);
+
+suite("doctor names policies of Kubernetes that Felix does not enforce as they are written", async () => {
+  await cluster.put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CLUSTER_NETWORK_POLICY);
+  const policy = {
+    apiVersion: "policy.networking.k8s.io/v1alpha2",
+    kind: "ClusterNetworkPolicy",
+    metadata: { name: "to-nodes" },
+    spec: {
+      tier: "Admin",
+      priority: 10,
+      subject: { namespaces: { matchLabels: { team: "shop" } } },
+      egress: [{ action: "Accept", to: [{ nodes: { matchLabels: { rack: "a" } } }] }],
+    },
+  };
+  const isServed = () =>
+    cluster.apply(policy).then(
+      () => true,
+      () => false,
+    );
+  await eventually(isServed, 20_000, "the API server serves ClusterNetworkPolicies");
+  const { stdout, exitCode } = await run("doctor --no-host");
+  expect(exitCode).toBe(3);
+  expect(stdout).toContain("Kubernetes ClusterNetworkPolicy to-nodes is not enforced as it is written");
+  expect(stdout).toContain("rule left out");
 }, 60_000);
 
 suite("kubectl shows the same columns on the custom resources", async () => {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll } from "bun:test";
 import { type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
+import { CLUSTER_NETWORK_POLICY } from "./cluster-network-policy.ts";
 import { type Cluster, isAvailable, placeOf, startCluster } from "./cluster.ts";
 import { FelixPipeline, showRecorded } from "./felix-pipeline.ts";
 import { isSame, type Json, normalizedJson, readRecording, replay, type Score } from "./replay.ts";
@@ -329,26 +330,3 @@ kind: Tier
 metadata: {name: default}
 spec: {order: 1000000, defaultAction: Deny}
 `;
-
-/** As the Kubernetes project publishes it, less the schema: v1alpha2. */
-const CLUSTER_NETWORK_POLICY = {
-  apiVersion: "apiextensions.k8s.io/v1",
-  kind: "CustomResourceDefinition",
-  metadata: {
-    name: "clusternetworkpolicies.policy.networking.k8s.io",
-    annotations: { "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/network-policy-api/pull/300" },
-  },
-  spec: {
-    group: "policy.networking.k8s.io",
-    scope: "Cluster",
-    names: { kind: "ClusterNetworkPolicy", plural: "clusternetworkpolicies" },
-    versions: [
-      {
-        name: "v1alpha2",
-        served: true,
-        storage: true,
-        schema: { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } },
-      },
-    ],
-  },
-};
