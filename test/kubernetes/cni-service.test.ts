@@ -51,6 +51,22 @@ suite("a repeated ADD of a pod's container leaves one address", async () => {
   expect(await served.handles()).toEqual({});
 }, 60_000);
 
+suite("six pods have one address each after the service was stopped for 5.5 s while it attached them", async () => {
+  if (!canRun) return;
+  const { host, conf, service } = served;
+  const pods = [];
+  for (let i = 0; i < 6; i++) pods.push({ pod: host.pod(`six${i}`), who: await served.makePod(`six${i}`) });
+  const adding = pods.map(({ pod, who }) => host.add(pod, { conf, ...who }));
+  await eventually(async () => Object.keys(await served.handles()).length > 0);
+  service.kill("SIGSTOP");
+  await Bun.sleep(5500);
+  service.kill("SIGCONT");
+  expect((await Promise.all(adding)).map(({ code }) => code)).toEqual(pods.map(() => 0));
+  expect(await served.handles()).toEqual(Object.fromEntries(pods.map((_, i) => [`k8s-pod-network.six${i}`, 1])));
+  for (const { pod, who } of pods) expect(await host.del(pod, { conf, ...who })).toMatchObject({ code: 0 });
+  expect([await served.handles(), host.workloadLinks()]).toEqual([{}, []]);
+}, 60_000);
+
 suite("a service whose token was revoked declines, and the plugin uses its own credentials", async () => {
   if (!canRun) return;
   const { host, conf } = served;

@@ -1,4 +1,5 @@
 // A host with the node's CNI service, as the manifest's account, on a real API server that counts its requests.
+import type { ChildProcess } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { KubeObject } from "../../src/datastore/index.ts";
@@ -30,6 +31,7 @@ export class ServedHost implements AsyncDisposable {
     readonly host: CniHost,
     readonly conf: Readonly<Record<string, unknown>>,
     readonly forwarder: Forwarder,
+    readonly service: ChildProcess,
     readonly agentToken: string,
   ) {}
 
@@ -74,7 +76,7 @@ export class ServedHost implements AsyncDisposable {
       policy: { type: "k8s" },
       service_socket: socket,
     };
-    return new ServedHost(cluster, host, conf, forwarder, agentToken);
+    return new ServedHost(cluster, host, conf, forwarder, child, agentToken);
   }
 
   /** Revokes the service's token, as the API server does with a pod's token when the pod is deleted. */
