@@ -72,12 +72,17 @@ export class ApplyRound {
   async #writeSetsAndTables(signal: AbortSignal): Promise<{ readonly isWhole: boolean; readonly refusal: unknown }> {
     const { sets, tables } = this.#parts;
     const filled = await this.#all(sets, signal); // a rule naming an unknown set is refused
-    const written = await Promise.allSettled(
-      tables.map((part) => this.#attempt(part.name, signal, () => part.apply(signal))),
-    );
-    const isWhole =
-      filled.every((isDone) => isDone) && written.every((each) => each.status === "fulfilled" && each.value);
-    return { isWhole, refusal: written.find((each) => each.status === "rejected")?.reason };
+    const last = tables.filter(({ needsWholeRules }) => needsWholeRules === true);
+    const write = (parts: readonly Reconciler[]) =>
+      Promise.allSettled(parts.map((part) => this.#attempt(part.name, signal, () => part.apply(signal))));
+    const written = await write(tables.filter((table) => !last.includes(table)));
+    const areDone = () => written.every((each) => each.status === "fulfilled" && each.value);
+    const areFilled = filled.every((isDone) => isDone);
+    if (areFilled && areDone()) written.push(...(await write(last)));
+    return {
+      isWhole: areFilled && areDone(),
+      refusal: written.find((each) => each.status === "rejected")?.reason,
+    };
   }
 
   #all(parts: readonly Reconciler[], signal: AbortSignal): Promise<boolean[]> {

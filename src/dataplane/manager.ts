@@ -48,6 +48,8 @@ export interface ApplyOutcome {
 /** Owns one kind of kernel state. */
 export interface Reconciler {
   readonly name: string;
+  /** Is written (sets: is deleted) only in a round that has written all sets and all other tables. */
+  readonly needsWholeRules?: boolean;
   /** The next `apply` reads the kernel again and repairs what differs. */
   queueResync(): void;
   apply(signal: AbortSignal): Promise<ApplyOutcome> | ApplyOutcome;
@@ -55,8 +57,6 @@ export interface Reconciler {
 
 /** Sets of addresses that rules name: made and filled before the rules are written, deleted after. */
 export interface SetReconciler extends Reconciler {
-  /** Deletes what judges packets beside our rules: only in a round that wrote every set and every table. */
-  readonly needsWholeRules?: boolean;
   applyDeletions(signal: AbortSignal): Promise<ApplyOutcome> | ApplyOutcome;
 }
 

@@ -9,6 +9,7 @@ import { allPlaces } from "./open-kernel.ts";
 import { type DataplaneParameters, rulesConfig } from "./parameters.ts";
 import { EXCLUSIVE_PROTOCOL, exclusiveProtocol } from "./routes/ownership.ts";
 import { ARP_TABLE } from "./rule-planes.ts";
+import { GUARD_TABLE } from "./rules/guard-chains.ts";
 import { Sweeper } from "./sweeper.ts";
 import { IPIP_DEVICE } from "./tunnels/ipip.ts";
 import { VXLAN_DEVICE } from "./tunnels/vxlan.ts";
@@ -47,8 +48,9 @@ export async function removeDataplane(options: RemovalOptions, signal: AbortSign
     if (attempt >= SWEEP_ATTEMPTS) throw new Error("IP sets of ours are still in use by rules of others");
     await delay(SWEEP_PAUSE_MS, signal);
   }
-  if (hasArpTables(nft) && nft.tables(ARP_TABLE.family).some(({ name }) => name === ARP_TABLE.name))
-    nft.commit([{ op: "deleteTable", table: ARP_TABLE }]);
+  const tables = [...(hasArpTables(nft) ? [ARP_TABLE] : []), GUARD_TABLE];
+  for (const table of tables)
+    if (nft.tables(table.family).some(({ name }) => name === table.name)) nft.commit([{ op: "deleteTable", table }]);
   logger.info("rules and sets are gone");
 }
 

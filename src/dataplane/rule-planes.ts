@@ -13,10 +13,12 @@ import { ForeignWrites } from "./iptables/foreign-writes.ts";
 import { IpsetSets } from "./iptables/ipset-sets.ts";
 import { IptablesTable } from "./iptables/iptables-table.ts";
 import type { WatchedTable } from "./iptables/legacy-watch.ts";
+import { OptionalTable } from "./iptables/optional-table.ts";
 import { rulesNaming } from "./iptables/set-users.ts";
 import type { IptablesFeatures } from "./iptables/text.ts";
 import type { Reconciler, SetReconciler } from "./manager.ts";
 import { BASE_CHAINS } from "./nft/base-chains.ts";
+import { acceptsGuard, GuardTable, guardPlane } from "./nft/guard-plane.ts";
 import { nftChainName } from "./nft/render.ts";
 import type { RulesetWatchOptions, WatchedHook } from "./nft/ruleset-watch.ts";
 import { NftPlane } from "./nft/nft-plane.ts";
@@ -24,6 +26,7 @@ import { NftTables } from "./nft/nft-tables.ts";
 import { hasArpTables } from "./nft/probe.ts";
 import type { DataplaneParameters } from "./parameters.ts";
 import type { RulesConfig } from "./rules/config.ts";
+import { GUARD_TABLE, installGuard } from "./rules/guard-chains.ts";
 import type { LayerTable, LayerTables, RulePlane } from "./rules/layer-table.ts";
 import { IPTABLES_CHAIN_LENGTH, NFT_CHAIN_LENGTH } from "./rules/names.ts";
 import type { Refused } from "./rules/refused.ts";
@@ -93,7 +96,8 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
   const planes = versions.map((version) => new NftPlane(version, config, { deviceExists }));
   const refreshMs = parameters.NftablesRefreshInterval * 1000;
   const arp = arpPlane(config, ruleset);
-  const all = arp === undefined ? planes : [...planes, arp];
+  const measured = arp === undefined ? planes : [...planes, arp];
+  const all = [...measured, guardPlane({ config, isIpv6Supported: versions.includes(6) })];
   const tables = new NftTables({ planes: all, ruleset, logger, refreshMs, ...counted(stats) });
   return {
     planes,
@@ -101,11 +105,14 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
     watched: {
       ruleset,
       tables: all.map(({ table }) => table),
-      hooks: planes.flatMap(({ table }) =>
-        DENYING_LAYERS.flatMap((layer) =>
-          Object.keys(BASE_CHAINS[layer]).map((name) => ({ table, chain: nftChainName(layer, name) })),
+      hooks: [
+        ...planes.flatMap(({ table }) =>
+          DENYING_LAYERS.flatMap((layer) =>
+            Object.keys(BASE_CHAINS[layer]).map((name) => ({ table, chain: nftChainName(layer, name) })),
+          ),
         ),
-      ),
+        GUARD_HOOK,
+      ],
       isOurs: (generation) => tables.isOurs(generation),
     },
     tables: [tables],
@@ -115,7 +122,7 @@ function nftPlanes(options: RulePlanesOptions, ruleset: NftRuleset): RulePlanes 
       for (const plane of planes) plane.setFlowtableDevices(devices);
     },
     size: () => ({
-      tables: all.map((plane) => ({ ...plane.size, version: plane === arp ? "arp" : plane.version })),
+      tables: measured.map((plane) => ({ ...plane.size, version: plane === arp ? "arp" : plane.version })),
       sets: planes.map((plane) => ({ version: plane.version, ours: plane.size.sets })),
     }),
     ...(arp === undefined ? {} : { arp: arp.tables.filter }),
@@ -143,8 +150,8 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
   const tables: Reconciler[] = [];
   const written: IptablesTable[] = [];
   const { ruleset, outlines } = kernel;
-  const foreign =
-    kernel.variant === "nft" && ruleset !== undefined ? new ForeignWrites(() => ruleset.generation()) : undefined;
+  const isNftVariant = kernel.variant === "nft";
+  const foreign = isNftVariant && ruleset !== undefined ? new ForeignWrites(() => ruleset.generation()) : undefined;
   const everywhere = () => [...([4, 6] as const).map(kernel.iptables), ...(kernel.otherVariant?.() ?? [])];
   const planes = versions.map((version): RulePlane => {
     const store = stats?.timed(kernel.iptables(version)) ?? kernel.iptables(version);
@@ -194,29 +201,49 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     sets.push(set);
     return { version, tables: Object.fromEntries(layers) as unknown as LayerTables, sets: set };
   });
+  const refreshMs = parameters.NftablesRefreshInterval * 1000;
+  const onCommit = (ok: boolean) => {
+    if (ok) foreign?.wrote();
+  };
   const arp = ruleset === undefined ? undefined : arpPlane(config, ruleset);
-  if (ruleset !== undefined && arp !== undefined) {
-    const refreshMs = parameters.NftablesRefreshInterval * 1000;
-    const onCommit = (ok: boolean) => {
-      if (ok) foreign?.wrote();
-    };
+  if (ruleset !== undefined && arp !== undefined)
     tables.push(new NftTables({ planes: [arp], ruleset, logger, refreshMs, isOptional: true, onCommit }));
+  const guard = { config, isIpv6Supported: versions.includes(6) };
+  const hasGuardTable = ruleset !== undefined && acceptsGuard(ruleset, guard);
+  if (hasGuardTable) tables.push(new GuardTable(guardPlane(guard), { ruleset, logger, refreshMs, onCommit }));
+  else {
+    // Of the layers with a hook for each direction, this is the one in which the kernel's chains hold nothing of ours.
+    for (const plane of planes) installGuard(plane.tables.mangle, { ...guard, family: plane.version });
+    if (!guard.isIpv6Supported) {
+      const { features } = kernel;
+      const table = new IptablesTable({
+        layer: "mangle",
+        store: kernel.iptables(6),
+        context: { config, version: 6, layer: "mangle", features },
+        insertMode: "insert",
+        logger,
+        postWriteMs: parameters.IptablesPostWriteCheckIntervalSecs * 1000,
+        refreshMs: parameters.IptablesRefreshInterval * 1000,
+      });
+      installGuard(table, { ...guard, family: 6 });
+      tables.push(new OptionalTable(table, logger));
+    }
   }
   return {
     planes,
     sets,
     tables,
     chainNameLimit: IPTABLES_CHAIN_LENGTH,
-    ...(ruleset !== undefined && kernel.variant === "nft"
-      ? {
+    ...(ruleset === undefined
+      ? {}
+      : {
           watched: {
             ruleset,
-            tables: versions.flatMap(sharedTables),
-            hooks: versions.flatMap(sharedHooks),
-            isOurs: onlyOurs(foreign),
+            tables: [...(isNftVariant ? versions.flatMap(sharedTables) : []), ...(hasGuardTable ? [GUARD_TABLE] : [])],
+            hooks: [...(isNftVariant ? versions.flatMap(sharedHooks) : []), ...(hasGuardTable ? [GUARD_HOOK] : [])],
+            ...(isNftVariant ? { isOurs: onlyOurs(foreign) } : {}),
           },
-        }
-      : {}),
+        }),
     size: () => ({
       tables: written.map(({ version, layer, size }) => ({ version, table: layer, ...size })),
       sets: sets.map(({ version, count }) => ({ version, ours: count })),
@@ -229,6 +256,9 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
 
 /** Where packets are stopped; of translations the planned looks are enough. */
 const DENYING_LAYERS = LAYERS.filter((layer) => layer !== "nat");
+
+/** Where the guard's table sees packets in each of its forms. */
+const GUARD_HOOK: WatchedHook = { table: GUARD_TABLE, chain: nftChainName("filter", "INPUT") };
 
 /** Tells each time it is asked whether nobody else wrote since the last. */
 function onlyOurs(foreign: ForeignWrites | undefined): () => boolean {

@@ -29,6 +29,13 @@ export function interfaceName(direction: "in" | "out", name: string, negated = f
   ];
 }
 
+const NFPROTO = { 4: 2, 6: 10 } as const;
+/** `meta nfproto ipv4`, in a table of family inet */
+export const family = (version: IpVersion): Expressions => [
+  { kind: "meta", key: "nfproto" },
+  { kind: "cmp", op: "eq", data: Uint8Array.of(NFPROTO[version]) },
+];
+
 /** `meta l4proto tcp` */
 export const protocol = (number: number, negated = false): Expressions => [
   { kind: "meta", key: "l4proto" },

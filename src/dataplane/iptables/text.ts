@@ -75,6 +75,8 @@ export function matchText(m: Match, context: MatchContext): string {
       return `-m limit --limit ${m.rate} --limit-burst ${m.burst}`;
     case "connectionsAbove":
       return `-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN -m connlimit --connlimit-above ${m.count} --connlimit-mask 0`;
+    case "family":
+      throw new Error("an iptables table sees one family only");
     case "arpReply":
       throw new Error("iptables sees no ARP packets");
     default:

@@ -2,7 +2,9 @@
 import type { BaseChain } from "../../kernel/index.ts";
 import type { Layer } from "../rules/rule.ts";
 
-export const BASE_CHAINS: Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>> = {
+export type BaseChains = Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>>;
+
+export const BASE_CHAINS: BaseChains = {
   raw: {
     PREROUTING: { type: "filter", hook: "prerouting", priority: -300, policy: "accept" },
     OUTPUT: { type: "filter", hook: "output", priority: -300, policy: "accept" },

@@ -17,7 +17,7 @@ import { sameList } from "../../lib/same-list.ts";
 import { FLOWTABLE, type RulesConfig } from "../rules/config.ts";
 import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
 import { type Chain, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
-import { sameBase } from "./base-chains.ts";
+import { type BaseChains, sameBase } from "./base-chains.ts";
 import { Flowtable } from "./flowtable.ts";
 import { NftSets } from "./nft-sets.ts";
 import { kernelRules, LateRule, MAP_MARK, SharedBodies } from "./prepared-chain.ts";
@@ -29,6 +29,8 @@ import { WantedChains } from "./wanted-chains.ts";
 export interface NftPlaneOptions {
   /** Another than the family's own. */
   readonly table?: TableRef;
+  /** Hooks and priorities other than the usual ones. */
+  readonly bases?: BaseChains;
   readonly deviceExists?: (name: string) => boolean;
 }
 
@@ -37,7 +39,7 @@ export class NftPlane implements RulePlane {
   readonly table: TableRef;
   readonly tables: LayerTables;
   readonly sets: NftSets;
-  readonly wanted = new WantedChains((name) => this.#dirty.add(name));
+  readonly wanted: WantedChains;
   readonly #config: RulesConfig;
   readonly #maps = new Map<string, VerdictMap>();
   readonly #dirty = new Set<string>();
@@ -53,6 +55,7 @@ export class NftPlane implements RulePlane {
   constructor(version: IpVersion, config: RulesConfig, options: NftPlaneOptions = {}) {
     this.version = version;
     this.#config = config;
+    this.wanted = new WantedChains((name) => this.#dirty.add(name), options.bases);
     this.table = options.table ?? { family: version === 4 ? "ip" : "ip6", name: "calico" };
     this.#flowtable = new Flowtable(this.table, FLOWTABLE, options.deviceExists ?? (() => true));
     if (config.flowtable !== undefined && options.table === undefined) this.#flowtable.set(new Set());

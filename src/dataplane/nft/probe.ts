@@ -27,6 +27,7 @@ export function whyIptables(
 /** What is missing, in words; nothing when all is there. */
 function missingForNftables(ruleset: NftRuleset): string | undefined {
   const table = { family: "ip", name: `calico-probe-${process.pid}` } as const;
+  const guard = { ...table, family: "inet" } as const;
   const rule = (chain: string, expressions: ReturnType<typeof m.interfaceName>): NftChange => ({
     op: "appendRule",
     table,
@@ -60,6 +61,9 @@ function missingForNftables(ruleset: NftRuleset): string | undefined {
     rule("forward", [m.rateLimit(10, "second", 5), { kind: "log", prefix: "probe", level: 6 }]),
     rule("forward", [m.reject(4)]),
     rule("post", m.masquerade({ fullyRandom: true })),
+    { op: "addTable", table: guard },
+    { op: "addChain", table: guard, chain: "in", base: { ...base, type: "filter", hook: "input", priority: -1 } },
+    { op: "appendRule", table: guard, chain: "in", rule: { expressions: [...m.family(4), ...m.ctIsDnat(), m.drop] } },
   ];
   try {
     ruleset.tryOut(changes);

@@ -90,6 +90,8 @@ function renderMatch({ version }: RenderContext, m: Match, protocol: number | un
   switch (m.kind) {
     case "interface":
       return nft.interfaceName(m.direction, m.name);
+    case "family":
+      return nft.family(m.version);
     case "protocol":
       return nft.protocol(protocolNumber(m.protocol), m.negated);
     case "nets": {

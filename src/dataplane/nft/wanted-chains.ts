@@ -5,7 +5,7 @@ import { Aside, type AsideAt, type RuleAt } from "../rules/aside.ts";
 import { ChainGraph } from "../rules/chain-graph.ts";
 import { type Chain, chainRules, chainTargets, hostChain, type Layer, type Rule, type SetId } from "../rules/rule.ts";
 import { type Place, placeIn, standInsFor } from "../rules/stand-in.ts";
-import { BASE_CHAINS } from "./base-chains.ts";
+import { BASE_CHAINS, type BaseChains } from "./base-chains.ts";
 import { prepareChain, type PreparedChain } from "./prepared-chain.ts";
 import { nftChainName } from "./render.ts";
 import { SlotNumbers } from "./rule-ports.ts";
@@ -26,10 +26,12 @@ export class WantedChains {
   readonly #setsOfChain = new Map<string, ReadonlySet<SetId>>();
   readonly #slots = new SlotNumbers();
   readonly #aside = new Aside();
+  readonly #bases: BaseChains;
   readonly #onChange: (name: string) => void;
 
   /** @param onChange a chain may have to be written anew, or to go */
-  constructor(onChange: (name: string) => void) {
+  constructor(onChange: (name: string) => void, bases = BASE_CHAINS) {
+    this.#bases = bases;
     this.#onChange = onChange;
     this.#graph = new ChainGraph(onChange);
   }
@@ -93,7 +95,7 @@ export class WantedChains {
   /** The hook of a kernel chain; nothing for chains of ours. */
   baseOf(name: string): BaseChain | undefined {
     const hooks = this.#hooks.get(name);
-    return hooks === undefined ? undefined : BASE_CHAINS[hooks.layer][name.slice(hooks.layer.length + 1)];
+    return hooks === undefined ? undefined : this.#bases[hooks.layer][name.slice(hooks.layer.length + 1)];
   }
   usersOf(set: SetId): readonly string[] {
     return [...(this.#usersOfSet.get(set) ?? [])];

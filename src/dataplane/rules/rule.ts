@@ -23,6 +23,8 @@ export type CtState = "new" | "established" | "related" | "invalid" | "untracked
 export type Match =
   /** A trailing `*` stands for any ending. */
   | { readonly kind: "interface"; readonly direction: "in" | "out"; readonly name: string }
+  /** For a table that sees both families. */
+  | { readonly kind: "family"; readonly version: IpVersion }
   | { readonly kind: "protocol"; readonly protocol: Protocol; readonly negated?: boolean }
   /** In any of the prefixes; negated: in none. All of one family. */
   | { readonly kind: "nets"; readonly side: Side; readonly nets: readonly Cidr[]; readonly negated?: boolean }

@@ -78,9 +78,9 @@ function unrecorded(rule: Rule): Rule[] {
 
 /** From the rule's own matches to those every kernel has. */
 const WIDTHS: readonly ReadonlySet<Match["kind"]>[] = [
-  new Set(["interface", "mark", "protocol", "nets", "address", "ports", "udpPort"] as const),
-  new Set(["interface", "mark", "protocol", "nets", "address"] as const),
-  new Set(["interface", "mark"] as const),
+  new Set(["interface", "family", "mark", "protocol", "nets", "address", "ports", "udpPort"] as const),
+  new Set(["interface", "family", "mark", "protocol", "nets", "address"] as const),
+  new Set(["interface", "family", "mark"] as const),
 ];
 
 /** The rule's packets, and then more, are led to another chain. */

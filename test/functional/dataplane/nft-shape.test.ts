@@ -19,6 +19,7 @@ test("FD-100 one table per family, base chains by hook and priority, every chain
   await host.send(allowProfile, host.endpoint(a), hostEndpoint("eth0", { profileIds: ["allow"] }), inSync);
   expect(host.namespace.run("nft", ["list", "tables"]).trim().split("\n").sort()).toEqual([
     "table arp calico-arp",
+    "table inet calico-guard",
     "table ip calico",
     "table ip6 calico",
   ]);

@@ -27,6 +27,9 @@ const NFT_FAULTS = [
   "nft flush set ip6 calico cali60s-friends",
   "nft add set ip calico cali40s-nobody '{ type ipv4_addr; }'",
   "nft delete table arp calico-arp",
+  "nft delete table inet calico-guard",
+  "nft flush chain inet calico-guard filter-INPUT",
+  "nft insert rule inet calico-guard filter-cali-guard-loopback accept",
   "nft delete table ip6 calico",
   "nft add table ip calico '{ flags dormant; }'", // everything is there, and no packet is shown to it
   "nft add table ip6 calico '{ flags dormant; }'; nft flush chain ip6 calico raw-PREROUTING",
@@ -61,6 +64,8 @@ const IPTABLES_FAULTS = [
   "$T -F; $T -X; ipset destroy cali40s:friends; ipset create cali40s:friends hash:net family inet6",
   "$T -F; $T -X; ipset destroy cali40s:friends; ipset create cali40s:friends hash:net timeout 2 maxelem 1048576",
   "nft delete table arp calico-arp",
+  "nft delete table inet calico-guard",
+  "nft flush chain inet calico-guard filter-cali-guard-loopback",
 ];
 
 function held(host: DataplaneHost, backend: Backend): string {
@@ -68,6 +73,7 @@ function held(host: DataplaneHost, backend: Backend): string {
   const saved = [
     // Order of chains and sets is nobody's business; of rules it is.
     ...run("nft", "-s", "list", "table", "arp", "calico-arp").split("\n"),
+    ...run("nft", "-s", "list", "table", "inet", "calico-guard").split("\n"),
     ...(backend === "nftables"
       ? ["ip", "ip6"].flatMap((family) =>
           run("nft", "-s", "list", "table", family, "calico")

@@ -34,6 +34,8 @@ export class WorldDataplane implements AsyncDisposable {
     readonly hostname?: string;
     readonly settings?: Readonly<Record<string, string>>;
     readonly facts?: Partial<DataplaneFacts>;
+    /** As on a kernel without nf_tables; for the legacy tool only. */
+    readonly withoutNftables?: boolean;
   }) {
     const { backend, hostname } = options;
     this.world = new PacketWorld(options.pods, options.host);
@@ -57,7 +59,7 @@ export class WorldDataplane implements AsyncDisposable {
                 variant: backend,
                 features,
                 ipsets,
-                ruleset,
+                ...(options.withoutNftables === true ? {} : { ruleset }),
                 iptables: (family) => {
                   const store = new Iptables({ family, variant: backend });
                   return {

@@ -39,6 +39,7 @@ const OURS = [
   "ipset create cali40s:abc hash:net",
   "iptables-legacy -A cali-FORWARD -m set --match-set cali40s:abc src -j DROP",
   "nft add table arp calico-arp",
+  "nft list table inet calico-guard",
   "iptables-nft -N cali-INPUT",
   "iptables-nft -A INPUT -j cali-INPUT",
   `echo '{"plugins":[{"type":"calico"}]}' > /etc/cni/net.d/10-calico.conflist`,

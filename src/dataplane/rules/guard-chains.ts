@@ -1,0 +1,58 @@
+// Rules that Calico does not have, in a table of their own (`inet calico-guard`), so that Calico's tables stay as recorded:
+//
+// - Workload interfaces have `route_localnet` set, so a workload with CAP_NET_RAW could send packets to the host's
+//   loopback addresses. They are dropped, unless the host itself translated the destination (CVE-2020-8558).
+// - The kernel gives every interface an IPv6 address, and a workload reaches its host by it. While IPv6 support is off no
+//   policy covers these packets, so all IPv6 packets from and to workloads are dropped.
+import type { Cidr, IpVersion } from "../../lib/ip.ts";
+import { type RulesConfig, workloadPatterns } from "./config.ts";
+import type { LayerTable } from "./layer-table.ts";
+import { chain, drop, inInterface, isNet, jump, type Match, outInterface, returnAction, type Rule } from "./rule.ts";
+
+export const GUARD_TABLE = { family: "inet", name: "calico-guard" } as const;
+
+export interface GuardOptions {
+  readonly config: RulesConfig;
+  readonly isIpv6Supported: boolean;
+  /** The family that the table sees; an `inet` table sees both. */
+  readonly family: IpVersion | "both";
+}
+
+const LOOPBACK = "127.0.0.0/8" as Cidr;
+const LOOPBACK_CHAIN = "cali-guard-loopback";
+const NO_IPV6_CHAIN = "cali-guard-no-ipv6";
+
+/** Writes the guard's chains, and the rules that lead to them from the kernel's chains. */
+export function installGuard(table: LayerTable, { config, isIpv6Supported, family }: GuardOptions): void {
+  const patterns = workloadPatterns(config);
+  /** The match that selects the family's packets; undefined if the table never sees any. */
+  const packetsOf = (version: IpVersion): readonly Match[] | undefined =>
+    family === "both" ? [{ kind: "family", version }] : family === version ? [] : undefined;
+  const ofIpv4 = packetsOf(4);
+  const ofIpv6 = isIpv6Supported ? undefined : packetsOf(6);
+
+  const input: Rule[] = [];
+  if (ofIpv6 !== undefined) {
+    const toChain: Rule = { match: ofIpv6, action: jump(NO_IPV6_CHAIN), comments: ["IPv6 support is off."] };
+    const drops = patterns.flatMap((pattern): Rule[] => [
+      { match: [inInterface(pattern)], action: drop },
+      { match: [outInterface(pattern)], action: drop },
+    ]);
+    table.setChain(chain(NO_IPV6_CHAIN, drops));
+    table.setHook("FORWARD", "insert", [toChain]);
+    table.setHook("OUTPUT", "insert", [toChain]);
+    input.push(toChain);
+  }
+  if (ofIpv4 !== undefined) {
+    // A packet without a connection has no status: it reaches the second rule.
+    table.setChain(chain(LOOPBACK_CHAIN, [{ match: [{ kind: "ctDnat" }], action: returnAction }, { action: drop }]));
+    for (const pattern of patterns)
+      input.push({
+        match: [inInterface(pattern), ...ofIpv4, isNet("destination", LOOPBACK)],
+        action: jump(LOOPBACK_CHAIN),
+        comments: ["Only translated packets reach a loopback address."],
+        ifRefused: "close",
+      });
+  }
+  if (input.length > 0) table.setHook("INPUT", "insert", input);
+}
