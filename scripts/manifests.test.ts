@@ -92,7 +92,8 @@ test("TC-I01 calico.yaml: definitions, accounts, agent and controllers; BGP, IPI
     FELIX_WIREGUARDMTU: "config veth_mtu",
     CALICO_DISABLE_FILE_LOGGING: "true",
     FELIX_DEFAULTENDPOINTTOHOSTACTION: "ACCEPT",
-    FELIX_IPV6SUPPORT: "false",
+    FELIX_IPV6SUPPORT: "true",
+    CALICO_IPV6POOL_CIDR: "none",
     FELIX_HEALTHENABLED: "true",
   });
   const pod = node("calico.yaml");

@@ -156,7 +156,9 @@ function variables({ datastore, backend, pool, typha }: NodeOptions): readonly V
     // Pods' addresses: set CALICO_IPV4POOL_CIDR for another range than the one kubeadm says, or 192.168.0.0/16.
     value("CALICO_DISABLE_FILE_LOGGING", "true"),
     value("FELIX_DEFAULTENDPOINTTOHOSTACTION", "ACCEPT"),
-    value("FELIX_IPV6SUPPORT", "false"),
+    // Policy also covers the IPv6 addresses that the kernel gives to interfaces; pods get IPv4 addresses only.
+    value("FELIX_IPV6SUPPORT", "true"),
+    value("CALICO_IPV6POOL_CIDR", "none"),
     value("FELIX_HEALTHENABLED", "true"),
   ];
 }

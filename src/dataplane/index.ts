@@ -7,5 +7,5 @@ export * from "./parameters.ts";
 export type { RulesKernel } from "./rule-planes.ts";
 export type { Refused } from "./rules/refused.ts";
 export { type DataplaneSizes, DataplaneStats } from "./stats.ts";
-export { hasIpvsDevice, openLinuxKernel } from "./open-kernel.ts";
+export { hasIpv6, hasIpvsDevice, openLinuxKernel } from "./open-kernel.ts";
 export { removeDataplane } from "./removal.ts";

@@ -40,6 +40,9 @@ export function hasIpvsDevice(): boolean {
   return routes.links.list().some(({ name }) => name === IPVS_DEVICE);
 }
 
+/** False if the kernel has no IPv6, or was started with `ipv6.disable=1`. */
+export const hasIpv6 = (): boolean => existsSync("/proc/sys/net/ipv6");
+
 export async function openLinuxKernel(
   parameters: DataplaneParameters,
   facts: DataplaneFacts,

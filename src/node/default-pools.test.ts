@@ -75,6 +75,7 @@ test("NB-040 a random unique local prefix for IPv6, unless the kernel or Felix h
 test("NB-041 none leaves a family out", () => {
   expect(pools({ CALICO_IPV4POOL_CIDR: "none" }).map(({ name }) => name)).toEqual(["default-ipv6-ippool"]);
   expect(pools({ CALICO_IPV4POOL_CIDR: "none", CALICO_IPV6POOL_CIDR: "None" })).toEqual([]);
+  expect(pools({ NO_DEFAULT_POOLS: "true", CALICO_IPV6POOL_CIDR: "none" })).toEqual([]);
 });
 
 test("NB-042 VXLAN and BGP export of the IPv6 pool; IPIP is never", () =>

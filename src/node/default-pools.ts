@@ -24,7 +24,7 @@ export function defaultPools(inputs: PoolInputs): readonly Resource[] {
   const { env } = inputs;
   const cidrs = { 4: env["CALICO_IPV4POOL_CIDR"] ?? "", 6: env["CALICO_IPV6POOL_CIDR"] ?? "" };
   if ((env["NO_DEFAULT_POOLS"] ?? "").toLowerCase() === "true") {
-    if (cidrs[4] !== "" || cidrs[6] !== "")
+    if (!namesNoPool(cidrs[4]) || !namesNoPool(cidrs[6]))
       throw new NodeFailure(
         "NO_DEFAULT_POOLS is true, but CALICO_IPV4POOL_CIDR or CALICO_IPV6POOL_CIDR names a pool: unset one of them",
       );
@@ -34,13 +34,16 @@ export function defaultPools(inputs: PoolInputs): readonly Resource[] {
   return wanted.filter(({ version }) => !inputs.existing.has(version)).map(({ pool }) => pool);
 }
 
+const isNone = (cidr: string): boolean => cidr.toLowerCase() === "none";
+const namesNoPool = (cidr: string): boolean => cidr === "" || isNone(cidr);
+
 function poolOf(
   version: IpVersion,
   text: string,
   inputs: PoolInputs,
 ): { version: IpVersion; pool: Resource } | undefined {
   const { env } = inputs;
-  if (text.toLowerCase() === "none") return undefined;
+  if (isNone(text)) return undefined;
   if (version === 6 && !(inputs.ipv6InKernel && flagOf(env, "FELIX_IPV6SUPPORT", true))) {
     if (text !== "") checkCidr(version, text);
     return undefined;

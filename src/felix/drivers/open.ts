@@ -3,6 +3,7 @@ import { writeSync } from "node:fs";
 import type { Encapsulation } from "../../calc/index.ts";
 import {
   type AppliedRound,
+  hasIpv6,
   hasIpvsDevice,
   LinuxDataplane,
   type LinuxDataplaneOptions,
@@ -47,10 +48,12 @@ export async function openDriver(given: {
     noEncapNeeded: encapsulation.noEncapNeeded,
     ipvs: hasIpvsDevice(),
   };
-  const kernel = await openLinuxKernel(config, facts, logger);
+  const parameters = config.Ipv6Support && !hasIpv6() ? { ...config, Ipv6Support: false } : config;
+  if (parameters !== config) logger.info("the kernel has no IPv6; continuing as with Ipv6Support=false");
+  const kernel = await openLinuxKernel(parameters, facts, logger);
   const timeoutMs = watchdogMs(config.DataplaneWatchdogTimeout);
   const dataplane = new LinuxDataplane({
-    parameters: config,
+    parameters,
     facts,
     kernel,
     logger,

@@ -253,3 +253,26 @@ test.skipIf(!canRun)("NB-021 a start that waits for its datastore begins when it
   const code = await new Promise<number | null>((resolve) => start.child.once("exit", resolve));
   expect(code).toBe(0);
 });
+
+/** As on a kernel that was started with `ipv6.disable=1`: /proc/sys/net has no ipv6. */
+const WITHOUT_IPV6 = [
+  "mkdir /run/calico-test-net",
+  "mount -t tmpfs none /run/calico-test-net",
+  "for each in core ipv4 netfilter; do mkdir /run/calico-test-net/$each; mount --bind /proc/sys/net/$each /run/calico-test-net/$each; done",
+  "mount --rbind /run/calico-test-net /proc/sys/net",
+  "umount -l /run/calico-test-net",
+  "rmdir /run/calico-test-net",
+];
+
+test.skipIf(!canRun)(
+  "with IPv6 support on, a host whose kernel has no IPv6 becomes ready without IPv6 rules",
+  async () => {
+    await using host = await TestHost.create([...ETH0, ...WITHOUT_IPV6]);
+    const env = { ...ENV, FELIX_IPV6SUPPORT: "true", CALICO_IPV6POOL_CIDR: "none", CALICO_NETWORKING_BACKEND: "none" };
+    host.start([NODE], env);
+    await eventually(() => host.run([NODE, "-felix-ready"], env).code === 0, 30_000, "Felix ready");
+    expect(host.run(["nft", "list", "tables"]).out).not.toContain("ip6");
+    expect(host.run(["nft", "list", "table", "inet", "calico-guard"]).out).toContain("meta nfproto ipv6");
+    expect(host.run([CALICOCTL, "get", "ippool", "-o", "name"], env).out.trim()).not.toContain("ipv6");
+  },
+);
