@@ -37,6 +37,7 @@ import { LegacyWatch } from "./iptables/legacy-watch.ts";
 import { RulesetWatch } from "./nft/ruleset-watch.ts";
 import { mainTableOwnership } from "./routes/ownership.ts";
 import { RouteTable } from "./routes/route-table.ts";
+import { StaleConnections } from "./routes/stale-connections.ts";
 import { StaticNeighbours } from "./routes/static-neighbours.ts";
 import { isWorkloadInterface } from "./rules/config.ts";
 import { describeRefused, type Refused } from "./rules/refused.ts";
@@ -121,6 +122,11 @@ export class LinuxDataplane implements DataplaneDriver {
       isBgpPeer: (name) => registry.activeWorkloads.get(name)?.endpoint.localBgpPeer !== undefined,
       ownsIpip: ["Enabled", "EnabledIPIPOnly"].includes(parameters.ProgramClusterRoutes),
     });
+    const connections = new StaleConnections((addresses) => {
+      const started = performance.now();
+      kernel.conntrack.deleteByAddress(addresses);
+      stats.conntrackSeconds.add((performance.now() - started) / 1000);
+    });
     const tables = parameters.RouteSyncDisabled
       ? []
       : versions.map(
@@ -132,11 +138,7 @@ export class LinuxDataplane implements DataplaneDriver {
               ownership,
               logger,
               onResync: (seconds) => stats.routeResyncSeconds.add(seconds),
-              forgetConnections: (addresses) => {
-                const started = performance.now();
-                kernel.conntrack.deleteByAddress(addresses);
-                stats.conntrackSeconds.add((performance.now() - started) / 1000);
-              },
+              forgetConnections: (addresses) => connections.flush(version, addresses),
             }),
         );
     const neighbours = new StaticNeighbours(kernel.routes.neighbours, logger);
@@ -170,6 +172,7 @@ export class LinuxDataplane implements DataplaneDriver {
       addresses: kernel.routes.addresses,
       routes: tables,
       neighbours,
+      connections,
       logger,
     });
     const { openNeighbourResponder: open } = kernel;
@@ -254,7 +257,7 @@ export class LinuxDataplane implements DataplaneDriver {
           kernel.leftovers === undefined ? rules.sets : [...rules.sets, new Sweeper(kernel.leftovers, config, logger)],
         tables: rules.tables,
         links: [...cluster.links, ...encryption.links],
-        routes: [...tables, neighbours, ...encryption.tables, ...encryption.rules, ...limits, settings],
+        routes: [...tables, connections, neighbours, ...encryption.tables, ...encryption.rules, ...limits, settings],
       },
       logger,
       report: options.report,

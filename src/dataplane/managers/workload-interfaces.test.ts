@@ -6,6 +6,7 @@ import { silentLogger } from "../../lib/log.ts";
 import type { ManagerMessage } from "../manager.ts";
 import { mainTableOwnership } from "../routes/ownership.ts";
 import { RouteTable } from "../routes/route-table.ts";
+import { StaleConnections } from "../routes/stale-connections.ts";
 import { StaticNeighbours } from "../routes/static-neighbours.ts";
 import { EndpointRegistry } from "./endpoint-registry.ts";
 import { EndpointStatus } from "./endpoint-status.ts";
@@ -40,11 +41,17 @@ function open(
   const registry = new EndpointRegistry(isWorkload);
   const exclusive = { removeExternalRoutes: true, isWorkload, isBgpPeer: () => false, ownsIpip: true };
   const ownership = mainTableOwnership({ deviceRouteProtocol: given.routeProtocol ?? 3, ...exclusive });
+  const flushed: IpAddress[] = [];
+  const connections = new StaleConnections((addresses) => void flushed.push(...addresses));
   const tables =
     given.withRoutes === false
       ? []
       : ([4, 6] as const).map(
-          (version) => new RouteTable({ version, table: 254, routes: kernel.routes, ownership, logger: silentLogger }),
+          (version) =>
+            new RouteTable({
+              ...{ version, table: 254, routes: kernel.routes, ownership, logger: silentLogger },
+              forgetConnections: (addresses) => connections.flush(version, addresses),
+            }),
         );
   const neighbours = new StaticNeighbours(kernel.neighbours, silentLogger);
   const written: string[] = [];
@@ -56,6 +63,7 @@ function open(
     addresses: kernel.addresses,
     routes: tables,
     neighbours,
+    connections,
     ...(given.migrations === undefined ? {} : { migrations: given.migrations }),
     logger: silentLogger,
   });
@@ -72,6 +80,7 @@ function open(
     registry.resolve?.();
     workloads.apply();
     for (const table of tables) table.apply();
+    connections.apply();
     neighbours.apply();
     reports.push(...status.reports());
     return reports.splice(0);
@@ -82,7 +91,7 @@ function open(
   });
   send(link("eth0"), link("cali1"));
   const index = kernel.links.get("cali1")?.index ?? 0;
-  return { kernel, send, round, link, index, neighbours, written };
+  return { kernel, send, round, link, index, neighbours, written, takeFlushed: () => flushed.splice(0).sort() };
 }
 
 const endpoint = (more: Partial<ProtoWorkloadEndpoint> = {}): ManagerMessage => ({
@@ -296,4 +305,77 @@ test("FD-127 nothing leads to a machine that is expected, better routes to one t
   enter("expected"); // it comes back after it left
   round();
   expect(routes()).toEqual([]);
+});
+
+const removal: ManagerMessage = {
+  type: "workloadEndpointRemove",
+  id: { orchestrator: "k8s", workload: "ns/pod", endpoint: "eth0" },
+};
+const both = ["10.65.0.2", "fd65::2"] as IpAddress[];
+
+for (const withRoutes of [true, false]) {
+  const mode = withRoutes ? "" : ", with RouteSyncDisabled";
+
+  test(`FD-126 connections of a removed endpoint are flushed in either order of events${mode}`, () => {
+    for (const order of ["interface first", "endpoint first", "together"] as const) {
+      const { send, round, link, takeFlushed } = open({ withRoutes });
+      send(endpoint());
+      round();
+      const [first, second] =
+        order === "endpoint first" ? [removal, link("cali1", "gone")] : [link("cali1", "gone"), removal];
+      send(first);
+      if (order !== "together") round();
+      expect([order, takeFlushed()]).toEqual([order, order === "endpoint first" ? both : []]);
+      send(second);
+      round();
+      expect([order, takeFlushed()]).toEqual([order, order === "endpoint first" ? [] : both]);
+    }
+  });
+
+  test(`FD-126 an endpoint that changes one address keeps the connections of the other${mode}`, () => {
+    const { send, round, takeFlushed } = open({ withRoutes });
+    send(endpoint());
+    round();
+    send(endpoint({ ipv4Nets: ["10.65.0.9/32" as Cidr] }));
+    round();
+    expect(takeFlushed()).toEqual(["10.65.0.2" as IpAddress]);
+  });
+
+  test(`FD-126 an endpoint whose interface goes down, is replaced, or is repeated keeps its connections${mode}`, () => {
+    const { send, round, link, takeFlushed } = open({ withRoutes });
+    send(endpoint());
+    round();
+    for (const state of ["down", "up", "gone"] as const) {
+      send(link("cali1", state));
+      round();
+    }
+    send({ type: "interfaceState", name: "cali1", index: 77, state: "up" });
+    round();
+    send(removal, endpoint());
+    round();
+    expect(takeFlushed()).toEqual([]);
+    send(endpoint({ name: "cali2" })); // the endpoint moves to another interface
+    round();
+    expect([...new Set(takeFlushed())]).toEqual(both);
+  });
+}
+
+test("FD-127 an endpoint that is expected to arrive from another node does not own its addresses yet", () => {
+  let phase: MigrationPhase = "expected";
+  const { send, round, takeFlushed } = open({
+    migrations: { phaseOf: () => phase, takeChanged: () => new Set(["cali1"]) },
+  });
+  send(endpoint());
+  round();
+  send(removal); // the migration is cancelled: the machine still runs on the other node
+  round();
+  expect(takeFlushed()).toEqual([]);
+  send(endpoint());
+  round();
+  phase = "arrived";
+  round();
+  expect(takeFlushed()).toEqual([]);
+  send(removal);
+  round();
+  expect(takeFlushed()).toEqual(both);
 });

@@ -6,9 +6,10 @@ import { describeError, type Logger } from "../../lib/log.ts";
 import type { KernelSetting } from "../interfaces/kernel-settings.ts";
 import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
 import type { RouteTable } from "../routes/route-table.ts";
+import type { StaleConnections } from "../routes/stale-connections.ts";
 import type { WantedRoute } from "../routes/wanted-routes.ts";
 import type { StaticNeighbours } from "../routes/static-neighbours.ts";
-import type { ActiveWorkload, EndpointRegistry } from "./endpoint-registry.ts";
+import { type ActiveWorkload, type EndpointRegistry, workloadKey } from "./endpoint-registry.ts";
 import type { LiveMigrations, MigrationPhase } from "./live-migrations.ts";
 import { floatingAddresses, floatingOwners } from "./nat-rules.ts";
 
@@ -32,6 +33,7 @@ export interface WorkloadInterfacesDeps {
   /** None when something else writes routes. */
   readonly routes: readonly RouteTable[];
   readonly neighbours: StaticNeighbours;
+  readonly connections: Pick<StaleConnections, "setInterface" | "resolveOwners">;
   readonly migrations?: Pick<LiveMigrations, "phaseOf" | "takeChanged">;
   readonly logger: Logger;
 }
@@ -88,6 +90,7 @@ export class WorkloadInterfaces implements Manager {
     this.#applyFloating();
     this.#dirty.clear();
     for (const name of failed) this.#dirty.add(name);
+    this.#deps.connections.resolveOwners();
     return failed.size > 0 ? { againInMs: RETRY_MS } : {};
   }
 
@@ -110,6 +113,7 @@ export class WorkloadInterfaces implements Manager {
     }
     if (wanted.length > 0) this.#placed.set(name, wanted);
     else this.#placed.delete(name);
+    this.#setConnectionOwner(name, workload, wanted);
 
     const mac = workload?.endpoint.mac ?? "";
     // Without routes of ours the addresses are somebody else's business too.
@@ -118,6 +122,16 @@ export class WorkloadInterfaces implements Manager {
     for (const address of answered) neighbours.set(name, address, mac);
     if (answered.length > 0) this.#arp.set(name, answered);
     else this.#arp.delete(name);
+  }
+
+  #setConnectionOwner(name: string, workload: ActiveWorkload | undefined, wanted: readonly WantedRoute[]): void {
+    const { connections, registry } = this.#deps;
+    if (workload === undefined || wanted.length === 0) return connections.setInterface(name, undefined);
+    connections.setInterface(name, {
+      endpoint: workloadKey(workload.id),
+      destinations: wanted.map(({ destination }) => destination),
+      link: registry.interfaces.get(name),
+    });
   }
 
   #answeredAddresses(workload: ActiveWorkload): IpAddress[] {

@@ -96,6 +96,26 @@ test("FD-126 connections of an address that moved or went are forgotten", () => 
   expect(forgotten).toEqual(["10.0.0.1" as IpAddress]);
 });
 
+test("FD-126 connections of a workload that is unknown since the start are forgotten with its interface", () => {
+  const { table, up, apply, forgotten } = open([route("10.0.0.9/32", 5)]);
+  up("cali1", 5);
+  expect(apply()).toEqual([]); // the endpoint may still be reported
+  table.onInterface({ type: "interfaceState", name: "cali1", index: 5, state: "gone" });
+  apply();
+  expect(forgotten).toEqual(["10.0.0.9" as IpAddress]);
+});
+
+test("FD-126 connections are forgotten although the interface is down when the route is removed", () => {
+  const { table, up, apply, forgotten } = open();
+  up("cali1", 5);
+  table.set("localWorkload", wanted("cali1"));
+  apply();
+  table.onInterface({ type: "interfaceState", name: "cali1", index: 5, state: "down" });
+  table.remove("localWorkload", wanted("cali1"));
+  apply();
+  expect(forgotten).toEqual(["10.0.0.1" as IpAddress]);
+});
+
 test("FD-127 a route that only changes its priority is there all the time, and its connections go on", () => {
   const { table, up, apply, forgotten } = open();
   up("cali1", 5);
@@ -171,7 +191,7 @@ test("FD-010 a route never lands on an interface that was renamed, whichever new
 });
 
 test("interfaces and routes that are gone leave nothing in memory", async () => {
-  const { table, up, apply } = open();
+  const { table, up, apply, forgotten } = open();
   const left = await objectsLeftPerRound((number) => {
     const name = `cali${number}`;
     const destination = `10.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}/32` as Cidr;
@@ -181,6 +201,7 @@ test("interfaces and routes that are gone leave nothing in memory", async () => 
     table.remove("localWorkload", { ...wanted(name), destination });
     table.onInterface({ type: "interfaceState", name, index: number + 10, state: "gone" });
     apply();
+    forgotten.length = 0;
   });
   expect(left).toBeLessThan(0.5);
   expect(table.size).toEqual({ routes: 0, interfaces: 0 });

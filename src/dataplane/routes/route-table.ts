@@ -25,8 +25,12 @@ export interface RouteTableOptions {
   readonly routes: Routes;
   readonly ownership: RouteOwnership;
   readonly logger: Logger;
-  /** Forgets the connections of addresses that moved or went; nothing for tables where that does not matter. */
-  readonly forgetConnections?: (addresses: readonly IpAddress[]) => void;
+  /**
+   * Deletes the conntrack entries of addresses that moved or were removed. Called in every round that changes routes, also
+   * without addresses, after old routes were deleted and before new ones are written. Undefined for tables where connections
+   * do not matter.
+   */
+  readonly forgetConnections?: (addresses: ReadonlySet<IpAddress>) => void;
   readonly graceMs?: number;
   readonly now?: () => number;
   /** How long a full look at the table took. */
@@ -54,6 +58,8 @@ export class RouteTable implements Reconciler {
   readonly #interfaces = new Map<string, InterfaceState>();
   readonly #names = new Map<number, string>();
   readonly #dirty = new Set<string>();
+  /** Addresses that moved or were removed and whose connections still exist. */
+  readonly #moved = new Set<IpAddress>();
   #needsResync = true;
 
   constructor(options: RouteTableOptions) {
@@ -112,7 +118,12 @@ export class RouteTable implements Reconciler {
     const isNews = state === "gone" || before?.index !== index || (state === "up" && !before.isUp);
     for (const [key, route] of this.#actual)
       if (route.link === (before?.index ?? index) && (isNews || state === "down")) {
-        if (isNews) this.#actual.delete(key);
+        if (isNews) {
+          this.#actual.delete(key);
+          // Nobody reports the removal of a workload that an earlier run of the agent left: its interface is all there was.
+          const isWanted = this.#wanted.has(key) || this.#isWantedOn(name, route.destination);
+          if (!isWanted) this.#noteMove(route, undefined);
+        }
         this.#dirty.add(key);
       }
     for (const key of this.#wanted.keysOn(name)) this.#dirty.add(key);
@@ -148,7 +159,6 @@ export class RouteTable implements Reconciler {
      */
     const late: { readonly key: string; readonly change: RouteChange }[] = [];
     const replacements: { readonly key: string; readonly change: RouteChange }[] = [];
-    const moved: IpAddress[] = [];
     for (const key of this.#dirty) {
       const actual = this.#actual.get(key);
       const wanted = this.#wanted.best(key);
@@ -163,12 +173,13 @@ export class RouteTable implements Reconciler {
         const hasOtherWay = this.#hasOtherWay(actual);
         if (this.#wanted.isKnown(key) && !hasOtherWay) deletions.push(change);
         else late.push({ key, change });
-        if (!hasOtherWay && !this.#isDown(actual)) this.#noteMove(actual, undefined, moved);
+        // While the route is wanted, only its interface is down.
+        if (!hasOtherWay && !this.#wanted.has(key)) this.#noteMove(actual, undefined);
       } else if (actual === undefined || !isSame(wanted, actual)) {
         // A route that changes its type or interface is not replaced in place by every kernel: it is removed first.
         if (actual !== undefined && (actual.link !== wanted.link || actual.type !== (wanted.type ?? "unicast")))
           deletions.push({ action: "delete", route: this.#deleteKey(actual) });
-        this.#noteMove(actual, wanted, moved);
+        this.#noteMove(actual, wanted);
         replacements.push({ key, change: { action: "replace", route: wanted } });
       }
     }
@@ -176,13 +187,20 @@ export class RouteTable implements Reconciler {
     const write = (changes: readonly RouteChange[]) => (changes.length === 0 ? [] : routes.apply(changes));
     const isReal = ({ error }: RouteFault) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV");
     const faults = write(deletions).filter(isReal);
-    if (moved.length > 0) forgetConnections?.(moved);
+    forgetConnections?.(this.#moved);
+    this.#moved.clear();
     faults.push(...write(replacements.map(({ change }) => change)));
     this.#replacePluginRoutes(replacements);
     const left = late.filter(({ key }) => this.#actual.has(key));
     faults.push(...write(left.map(({ change }) => change)).filter(isReal));
     this.#settle(faults);
     return againInMs === undefined ? {} : { againInMs };
+  }
+
+  /** Whether a route to the destination, of any priority, is wanted on the interface, be it up or not. */
+  #isWantedOn(interfaceName: string, destination: Cidr): boolean {
+    for (const key of this.#wanted.keysOn(interfaceName)) if (key.startsWith(`${destination} `)) return true;
+    return false;
   }
 
   /** Whether another route to the same place, of another priority, is wanted by the same interface. */
@@ -284,12 +302,12 @@ export class RouteTable implements Reconciler {
   }
 
   /** An address whose packets now go elsewhere must not keep old connections. */
-  #noteMove(before: Route | undefined, after: NewRoute | undefined, moved: IpAddress[]): void {
+  #noteMove(before: Route | undefined, after: NewRoute | undefined): void {
     if (before?.link === undefined || before.type !== "unicast") return;
     if (cidrLength(before.destination) !== addressBits(this.version)) return;
     if (after?.link === before.link) return;
     if (before.gateway !== undefined && after?.gateway !== undefined) return; // remote to remote
-    moved.push(cidrAddress(before.destination));
+    this.#moved.add(cidrAddress(before.destination));
   }
 
   /**
