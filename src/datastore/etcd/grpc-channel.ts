@@ -127,6 +127,7 @@ export class GrpcChannel {
   async #verifyOrOpen(): Promise<Connection> {
     const idle = this.#connection;
     if (idle?.isUsable === true && (await idle.answersPing(IDLE_PING_TIMEOUT_MS))) return idle;
+    idle?.retire(); // calls that are open on it get the longer time of its own PINGs
     return (this.#connection = new Connection(await openSession(this.#endpoint, this.#loadTls)));
   }
 }
@@ -200,7 +201,7 @@ class Connection {
     this.#session.destroy(reason instanceof Error ? reason : new Error(String(reason)));
   }
 
-  /** Sends a PING. Destroys the connection and returns false if there is no answer in time. */
+  /** Sends a PING; returns false if there is no answer in time. */
   async answersPing(timeoutMs: number): Promise<boolean> {
     let isAnswered = false as boolean;
     await new Promise<void>((resolve) => {
@@ -215,14 +216,16 @@ class Connection {
     // If the event loop was blocked, the answer is still in the socket's buffer: the timer runs first.
     if (!isAnswered) await nextTurn();
     if (isAnswered) this.#receivedAt = performance.now();
-    else if (!this.#session.destroyed) this.#session.destroy(new PingTimedOut(performance.now() - this.#receivedAt));
     return isAnswered;
   }
 
   #schedulePing(): void {
     clearTimeout(this.#pingTimer);
     this.#pingTimer = setTimeout(async () => {
-      if ((await this.answersPing(PING_TIMEOUT_MS)) && this.#calls.size > 0) this.#schedulePing();
+      const isAnswered = await this.answersPing(PING_TIMEOUT_MS);
+      if (isAnswered && this.#calls.size > 0) this.#schedulePing();
+      if (!isAnswered && !this.#session.destroyed)
+        this.#session.destroy(new PingTimedOut(performance.now() - this.#receivedAt));
     }, PING_INTERVAL_MS);
     this.#pingTimer.unref();
   }
