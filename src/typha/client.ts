@@ -58,6 +58,7 @@ const WRITE_TIMEOUT_MS = 10_000;
 const DIAL_TIMEOUT_MS = 10_000;
 const RETRY_MS = 100;
 const PAUSE_MS = 1_000;
+const MAX_HELLO_FRAME = 4096;
 /** All servers are alike, so failures of any of them are counted under one name. */
 const SERVER = "Typha";
 
@@ -233,12 +234,17 @@ class Session {
     this.#expect(this.#options.readTimeoutMs ?? READ_TIMEOUT_MS, "the server is silent");
     try {
       this.#reader.push(chunk);
-      for (let frame = this.#reader.next(); frame !== undefined && this.#isOpen(); frame = this.#reader.next())
+      for (let frame = this.#nextFrame(); frame !== undefined && this.#isOpen(); frame = this.#nextFrame())
         this.#handle(frame);
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       this.#close(error.message);
     }
+  }
+
+  /** Before the hello, a large frame is a sign of another protocol; waiting for it would take the whole read timeout. */
+  #nextFrame(): Frame | undefined {
+    return this.#phase === "hello" ? this.#reader.next(MAX_HELLO_FRAME) : this.#reader.next();
   }
 
   #handle({ type, payload }: Frame): void {

@@ -108,13 +108,12 @@ export class FrameReader {
   }
 
   /** The next whole frame; throws on one that is too large before its bytes arrive. */
-  next(): Frame | undefined {
+  next(maxFrame = this.#maxFrame): Frame | undefined {
     if (this.#size < HEADER) return undefined;
     const head = this.#chunks[0];
     const bytes = head !== undefined && head.length >= HEADER ? head : this.#join();
     const length = bytes.readUInt32BE(0);
-    if (length < 1 || length > this.#maxFrame)
-      throw new ProtocolError(`frame of ${length} bytes: want 1 to ${this.#maxFrame}`);
+    if (length < 1 || length > maxFrame) throw new ProtocolError(`frame of ${length} bytes: want 1 to ${maxFrame}`);
     const frame = this.take(4 + length);
     if (frame === undefined) return undefined;
     const type = frame[4] ?? 0;

@@ -88,9 +88,13 @@ test("TC-T14 a server that talks but does not read is left for another", async (
 });
 
 test("garbage from a server is no reason to fail, only to look for another", async () => {
+  let connections = 0;
   const noise = createServer((socket) => {
     socket.on("error", () => {});
-    socket.write(Buffer.from(Array.from({ length: 1000 }, () => Math.floor(Math.random() * 256))));
+    const garbage = Buffer.from(Array.from({ length: 1000 }, () => Math.floor(Math.random() * 256)));
+    // The first looks like the beginning of a frame of a megabyte.
+    if (connections++ === 0) garbage.writeUInt32BE(1 << 20, 0);
+    socket.write(garbage);
   });
   await new Promise<void>((resolve) => noise.listen(0, "127.0.0.1", resolve));
   await using good = await TestServer.start();
