@@ -42,9 +42,14 @@ interface Limits {
   readonly egress?: TokenBucket;
 }
 
-/** The device that stands in for what a workload sends. */
-export const redirectDeviceName = (interfaceName: string): string =>
-  `${REDIRECT_PREFIX}${createHash("sha512").update(interfaceName).digest("hex")}`.slice(0, NAME_LENGTH);
+/**
+ * The device that receives what a workload sends.
+ * @param attempt counts the names that other workloads have already; Calico uses the first name and shares a device then
+ */
+export const redirectDeviceName = (interfaceName: string, attempt = 0): string => {
+  const text = attempt === 0 ? interfaceName : `${interfaceName} ${attempt}`;
+  return `${REDIRECT_PREFIX}${createHash("sha512").update(text).digest("hex")}`.slice(0, NAME_LENGTH);
+};
 
 export class BandwidthLimits implements Reconciler {
   readonly name = "bandwidth limits";
@@ -52,6 +57,9 @@ export class BandwidthLimits implements Reconciler {
   readonly #dirty: Set<string>;
   /** Interfaces we limit. */
   readonly #limited = new Set<string>();
+  /** The redirect devices in use, by workload interface and the other way round. */
+  readonly #deviceOf = new Map<string, string>();
+  readonly #ownerOf = new Map<string, string>();
   readonly #failing = new Set<string>();
   /** Set before and only looked at again. */
   readonly #rechecked = new Set<string>();
@@ -108,10 +116,12 @@ export class BandwidthLimits implements Reconciler {
   /** What an earlier run of ours left, also where no workload is any more; and what others changed. */
   #findOurs(): void {
     const links = new Map(this.#deps.links.list().map((link) => [link.name, link]));
+    this.#findOwners(links);
     const devices = new Set<string>();
     for (const name of this.#deps.registry.activeWorkloads.keys()) {
-      devices.add(redirectDeviceName(name));
-      if (links.get(name)?.alias === ALIAS || links.has(redirectDeviceName(name))) this.#limited.add(name);
+      const device = this.#device(name);
+      devices.add(device);
+      if (links.get(name)?.alias === ALIAS || links.has(device)) this.#limited.add(name);
       if (this.#hasRead && this.#limited.has(name) && !this.#dirty.has(name)) this.#rechecked.add(name);
       this.#dirty.add(name);
     }
@@ -122,15 +132,52 @@ export class BandwidthLimits implements Reconciler {
     this.#needsRead = false;
   }
 
+  /** Reads from the kernel which workload uses which device. */
+  #findOwners(links: ReadonlyMap<string, Link>): void {
+    const { control, registry } = this.#deps;
+    const devices = [...links.values()].filter(({ kind, name }) => kind === "ifb" && name.startsWith(REDIRECT_PREFIX));
+    if (devices.length === 0) return;
+    const byIndex = new Map(devices.map(({ index, name }) => [index, name]));
+    const { ingress } = control.limitedLinks();
+    for (const name of registry.activeWorkloads.keys()) {
+      const index = links.get(name)?.index ?? 0;
+      const device = ingress.has(index) ? byIndex.get(control.ingressRedirect(index) ?? 0) : undefined;
+      if (device !== undefined && !this.#deviceOf.has(name)) this.#claim(device, name);
+    }
+  }
+
+  /** The workload's device, or the name that it would get: the first that no other workload has. */
+  #device(name: string): string {
+    const claimed = this.#deviceOf.get(name);
+    if (claimed !== undefined) return claimed;
+    for (let attempt = 0; ; attempt++) {
+      const device = redirectDeviceName(name, attempt);
+      if (!this.#ownerOf.has(device)) return device;
+    }
+  }
+
+  #claim(device: string, name: string): void {
+    if (this.#ownerOf.has(device)) return;
+    this.#ownerOf.set(device, name);
+    this.#deviceOf.set(name, device);
+  }
+
+  #disclaim(name: string): void {
+    const device = this.#deviceOf.get(name);
+    if (device !== undefined) this.#ownerOf.delete(device);
+    this.#deviceOf.delete(name);
+  }
+
   /** @returns whether anything had to be written */
   #applyTo(name: string): boolean {
     const { control, links } = this.#deps;
     const wanted = this.#wanted(name);
     const link = links.get(name);
-    const device = links.get(redirectDeviceName(name));
+    const device = links.get(this.#device(name));
     if (link === undefined) {
       // The interface took its queues along; the device stayed.
       if (device !== undefined) this.#delete(device.index);
+      this.#disclaim(name);
       this.#limited.delete(name);
       return false;
     }
@@ -152,13 +199,15 @@ export class BandwidthLimits implements Reconciler {
       if (control.ingressRedirect(link.index) === device.index) control.deleteIngress(link.index);
       this.#delete(device.index);
     }
+    if (wanted.egress === undefined) this.#disclaim(name);
     if (wanted.ingress === undefined && wanted.egress === undefined) this.#limited.delete(name);
     return isChanged;
   }
 
   #redirect(link: Link, found: Link | undefined, bucket: TokenBucket): boolean {
     const { control } = this.#deps;
-    const name = redirectDeviceName(link.name);
+    const name = this.#device(link.name);
+    this.#claim(name, link.name);
     if (found === undefined) {
       this.#deps.links.create({ name, mtu: link.mtu, up: true, type: { kind: "ifb" } });
       const made = this.#deps.links.get(name);

@@ -109,6 +109,42 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
   await eventually(() => !host.namespace.run("ip", ["link"]).includes(device), 10_000);
 }, 120_000);
 
+test("two workloads whose redirect devices would have one name get one device each", async () => {
+  await using host = await DataplaneHost.create("nftables", { RouteRefreshInterval: "1" });
+  // A collision of the 36 bits of SHA-512 in the name, found by trying 500,000 interface names.
+  const [attacker, victim] = [host.addPod("128d1", 2), host.addPod("5193", 3)];
+  const name = redirectDeviceName(victim.interfaceName);
+  expect(redirectDeviceName(attacker.interfaceName)).toBe(name);
+  const limited = (pod: Pod, egressBandwidth: number) => host.endpoint(pod, { qosControls: { egressBandwidth } });
+  /** The rate of the device to which each workload's packets are redirected. */
+  const rates = () =>
+    [attacker, victim].map(({ interfaceName }) => {
+      const filter = host.namespace.run("tc", ["filter", "show", "dev", interfaceName, "ingress"]);
+      const device = /device (\w+)/.exec(filter)?.[1];
+      if (device === undefined) return undefined;
+      return /rate (\S+)/.exec(host.namespace.run("tc", ["qdisc", "show", "dev", device]))?.[1];
+    });
+  host.start();
+  await host.send(allowProfile, host.endpoint(attacker), limited(victim, 2_000_000), inSync);
+  expect(rates()).toEqual([undefined, "2Mbit"]);
+  await host.send(limited(attacker, 1_000_000));
+  expect(rates()).toEqual(["1Mbit", "2Mbit"]);
+  expect(host.namespace.run("ip", ["link", "show", name])).toContain(name); // the first keeps the name that Calico uses
+  // A restart finds both, in whatever order the workloads come.
+  await host.stop();
+  host.start();
+  await host.send(allowProfile, limited(attacker, 1_000_000), limited(victim, 2_000_000), inSync);
+  expect(rates()).toEqual(["1Mbit", "2Mbit"]);
+  // One of them gives its limit up: the other's device stays.
+  await host.send(host.endpoint(attacker));
+  expect(rates()).toEqual([undefined, "2Mbit"]);
+  const received = host.count(attacker.target, "udp dport 9");
+  flood(host, victim, attacker.v4, 1);
+  await eventually(() => received() === 1);
+  await host.send(host.endpoint(victim));
+  expect(host.namespace.run("ip", ["-d", "link"])).not.toContain("bwcali");
+}, 60_000);
+
 for (const backend of BACKENDS)
   describe(backend, () => {
     test("FD-078 packets over a workload's rate are dropped, both ways and in both families", async () => {
