@@ -9,6 +9,9 @@ import { isSlotted, type Slot, type SlotNumbers, takePorts } from "./rule-ports.
 
 /** A change of how rules are rendered must change their marks: raise this with it. */
 const RENDER_VERSION = "2";
+const MARK_BYTES = 16;
+/** Filled by each call; hashing 32,000 rules takes about 40 ms. */
+const digest = Buffer.alloc(32);
 /** The jump by map has no rule of the tree. */
 export const MAP_MARK = "map";
 
@@ -24,27 +27,29 @@ export interface PreparedChain {
 }
 
 /**
- * Bodies of rules that stand in more than one chain of a transaction: half of all rules are some two hundred different
- * ones.
+ * Encodings of rules that stand in more than one chain of a transaction: half of all rules are some two hundred different
+ * ones. The mark finds a candidate; only a rule with the same content shares its encoding.
  */
 export class SharedBodies {
   readonly #counts = new Map<string, number>();
-  readonly #bodies = new Map<string, readonly RuleBody[]>();
+  readonly #known = new Map<string, { readonly rule: Rule; readonly bodies: readonly RuleBody[] }>();
 
-  /** A rule of this mark will be asked for. */
-  expect(key: string): void {
-    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+  /** Announces one use of a rule with this mark. */
+  expect(mark: string): void {
+    this.#counts.set(mark, (this.#counts.get(mark) ?? 0) + 1);
   }
 
-  get(key: string, render: () => readonly RuleBody[]): readonly RuleBody[] {
-    const known = this.#bodies.get(key);
-    if (known !== undefined) return known;
-    if ((this.#counts.get(key) ?? 0) < 2) return render();
+  get(mark: string, rule: Rule, render: () => readonly RuleBody[]): readonly RuleBody[] {
+    const known = this.#known.get(mark);
+    if (known !== undefined) return saysTheSame(known.rule, rule) ? known.bodies : render();
+    if ((this.#counts.get(mark) ?? 0) < 2) return render();
     const bodies = render().map((body) => ({ ...body, isShared: true }));
-    this.#bodies.set(key, bodies);
+    this.#known.set(mark, { rule, bodies });
     return bodies;
   }
 }
+
+const saysTheSame = (a: Rule, b: Rule): boolean => a === b || Bun.deepEquals(wordsOf(a), wordsOf(b), true);
 
 /** Rendered when it is encoded: thousands of them at once would be most of the memory the agent ever needs. */
 export class LateRule implements RuleAt {
@@ -63,7 +68,7 @@ export class LateRule implements RuleAt {
   }
   get rule(): RuleBody {
     const { context, tree, mark, part } = this;
-    const body = this.shared.get(mark, () => renderRule(context, tree, mark))[part];
+    const body = this.shared.get(mark, tree, () => renderRule(context, tree, mark))[part];
     if (body === undefined) throw new RangeError(`a rule of ${this.chain} has no part ${part}`);
     return body;
   }
@@ -80,7 +85,7 @@ export function prepareChain(name: string, offered: Chain, slots: SlotNumbers): 
 /** Of rules that many chains share. */
 const knownMarks = new WeakMap<Rule, string>();
 
-/** What the rule says to packets. */
+/** What the rule says to packets, and its comments. */
 function wordsOf(rule: Rule): Rule {
   if (rule.ifRefused === undefined) return rule;
   const { ifRefused: _, ...words } = rule;
@@ -90,7 +95,10 @@ function wordsOf(rule: Rule): Rule {
 function markOfRule(rule: Rule): string {
   const known = knownMarks.get(rule);
   if (known !== undefined) return known;
-  const mark = Bun.hash(`${RENDER_VERSION} ${JSON.stringify(wordsOf(rule))}`).toString(36);
+  // A rule in the kernel with this mark is not written again, and rules contain text that users choose: the hash must
+  // resist collisions. 128 bits of it leave room for the rest of the comment.
+  Bun.CryptoHasher.hash("sha256", `${RENDER_VERSION} ${JSON.stringify(wordsOf(rule))}`, digest);
+  const mark = digest.toString("base64url", 0, MARK_BYTES);
   if (isSharedRule(rule)) knownMarks.set(rule, mark);
   return mark;
 }

@@ -18,6 +18,8 @@ export const PORTS_TYPE: SetType = { key: ["mark", "inet_service"] };
 /** More than so many stay in the rule, as ranges: a range is one comparison there and thousands of elements here. */
 const MOST_PORTS = 32;
 
+const digest = Buffer.alloc(32);
+
 export const isSlotted = (m: Match): m is SlottedPorts => m.kind === "ports" && "slot" in m;
 
 /**
@@ -58,14 +60,19 @@ function listPorts(ranges: readonly PortRange[]): readonly number[] | undefined 
   return [...numbers].sort((a, b) => a - b);
 }
 
-/** Gives each rule's side a number of its own: the same after a restart, unless two fall together. */
+/**
+ * Gives each rule's side a number of its own: the same after a restart, unless two sides start at the same number. A
+ * number always has one owner. The start is a cryptographic hash, because chains are named after policies: with a weak
+ * one, somebody could choose names that all start at the same number and make the search for a free one slow.
+ */
 export class SlotNumbers {
   readonly #owners = new Map<Slot, string>();
   readonly #byChain = new Map<string, Slot[]>();
 
   take(chain: string, place: string): Slot {
     const owner = `${chain} ${place}`;
-    let slot = Bun.hash.crc32(owner);
+    Bun.CryptoHasher.hash("sha256", owner, digest);
+    let slot = digest.readUInt32LE(0);
     while (this.#owners.has(slot)) slot = (slot + 1) >>> 0;
     this.#owners.set(slot, owner);
     const slots = this.#byChain.get(chain);

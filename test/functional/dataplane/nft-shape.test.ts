@@ -126,7 +126,7 @@ test("FD-088 FD-089 rules say whose they are and what their author noted, as far
   const comments = listed(host, "ip")
     .rules.filter(({ chain }) => chain === "filter-cali-pi-gnp/web")
     .map(({ comment }) => String(comment));
-  expect(comments[0]).toMatch(/^cali:\w+; GlobalNetworkPolicy web ingress; ticket=NET-7; why=ä+$/);
+  expect(comments[0]).toMatch(/^cali:[\w-]{22}; GlobalNetworkPolicy web ingress; ticket=NET-7; why=ä+$/);
   expect(Buffer.byteLength(comments[0] ?? "")).toBeLessThan(129);
   expect(comments[1]).toMatch(/^cali:\w+;$/);
 });
