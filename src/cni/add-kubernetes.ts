@@ -1,6 +1,6 @@
 // ADD for a pod. Every ADD gives new addresses (they belong to the container, not to the pod) and rebuilds the wire; the
 // old container's addresses go with its own DEL.
-import { type Also, containerHandle, UnknownHandle } from "../ipam/index.ts";
+import { type Also, containerHandle, StaleRelease, UnknownHandle } from "../ipam/index.ts";
 import { type IpAddress, type IpNetwork, type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
 import {
   type Attached,
@@ -148,21 +148,29 @@ const withoutRoutes = (addresses: readonly IpAddress[]): CniResult => ({
   routes: [],
 });
 
-/** The pod's own addresses, still held by its last container, would otherwise count as taken. */
+/**
+ * Releases the addresses that the pod's last container still holds; otherwise they would count as taken. In the Kubernetes
+ * datastore the endpoint's addresses and container ID come from the pod, whose annotations its author writes: only
+ * allocations whose attributes name this pod are released.
+ */
 async function releaseAddressesOf(context: CniContext, { endpoint }: StoredEndpoint): Promise<void> {
-  if (isLauncher(context.identity)) {
-    // By the container's name, not by the addresses': a machine keeps its own.
-    await context.ipam
-      .releaseByHandle(containerHandle(context.conf.name, endpoint.spec.containerID ?? ""))
-      .catch((error: unknown) => {
-        if (!(error instanceof UnknownHandle)) throw error;
-      });
-    return;
+  const { conf, identity, ipam, log } = context;
+  const owner = { namespace: identity.namespace, pod: identity.pod };
+  try {
+    if (isLauncher(identity)) {
+      // By handle, not by address: a virtual machine keeps its own addresses.
+      await ipam.releaseByHandleWith(containerHandle(conf.name, endpoint.spec.containerID ?? ""), { owner });
+      return;
+    }
+    const addresses = (endpoint.spec.ipNetworks ?? []).flatMap((text) => tryParseCidr(text)?.split("/")[0] ?? []);
+    if (addresses.length === 0) return;
+    const { error } = await ipam.release(addresses.map((address) => ({ address: address as IpAddress, owner })));
+    if (error !== undefined) throw error;
+  } catch (error) {
+    if (error instanceof UnknownHandle) return;
+    if (!(error instanceof StaleRelease)) throw error;
+    log.warn("did not release an address that the pod's endpoint names: it belongs to another workload", { error });
   }
-  const addresses = (endpoint.spec.ipNetworks ?? []).flatMap((text) => tryParseCidr(text)?.split("/")[0] ?? []);
-  if (addresses.length === 0) return;
-  const { error } = await context.ipam.release(addresses.map((address) => ({ address: address as IpAddress })));
-  if (error !== undefined) throw error;
 }
 
 /** Each address that reaches the pod from outside stands for its own address of that family. */

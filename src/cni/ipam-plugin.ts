@@ -10,6 +10,8 @@ import {
   type HandleRelease,
   Ipam,
   type IpamMemory,
+  type PodOwner,
+  StaleRelease,
   UnknownHandle,
 } from "../ipam/index.ts";
 import type { lockFile } from "../kernel/index.ts";
@@ -186,6 +188,16 @@ export const legacyHandle = (identity: EndpointIdentity): string =>
   identity.orchestrator === "k8s" ? `${identity.namespace}.${identity.pod}` : identity.containerId;
 
 /**
+ * The pod to which an address under the legacy handle must belong. A pod's author chooses `namespace.pod`, and other handles
+ * have the same form (`network.containerID`, a tunnel's with a node's domain name). The old versions recorded no attributes;
+ * their allocations are released only if the handle cannot be that of a container of this network.
+ */
+function legacyOwner(conf: NetConf, { orchestrator, namespace, pod }: EndpointIdentity): PodOwner | undefined {
+  // Outside Kubernetes the legacy handle is the container's ID, which the runtime chooses.
+  return orchestrator === "k8s" ? { namespace, pod, orNoAttributes: namespace !== conf.name } : undefined;
+}
+
+/**
  * Gives back all addresses of the container; having none is fine. A machine's it leaves to the machine.
  * @param also to be written with that, where the datastore can; the result tells what became of it
  */
@@ -194,20 +206,25 @@ export async function releaseAddresses(
   signal?: AbortSignal,
   also?: Also,
 ): Promise<HandleRelease["others"]> {
-  const { identity, ipam } = context;
-  const release = async (handle: string, also?: Also): Promise<HandleRelease["others"]> => {
+  const { conf, identity, ipam } = context;
+  const release = async (
+    handle: string,
+    options: { readonly also?: Also | undefined; readonly owner?: PodOwner | undefined },
+  ): Promise<HandleRelease["others"]> => {
     try {
-      return (await ipam.releaseByHandleWith(handle, also ?? (async () => []), signal)).others;
+      return (await ipam.releaseByHandleWith(handle, options, signal)).others;
     } catch (error) {
       if (error instanceof UnknownHandle) return "left";
-      throw error;
+      if (options.owner === undefined || !(error instanceof StaleRelease)) throw error;
+      context.log.warn("did not release a handle that holds another workload's address", { handle, error });
+      return "left";
     }
   };
   const outcome = await locked(context, async () => {
     // Both are looked up at once.
     const handles = [
-      release(legacyHandle(identity)),
-      release(containerHandle(context.conf.name, identity.containerId), also),
+      release(legacyHandle(identity), { owner: legacyOwner(conf, identity) }),
+      release(containerHandle(conf.name, identity.containerId), { also }),
     ];
     const [, others = "left"] = await Promise.all(handles);
     return others;

@@ -17,6 +17,7 @@ export type { Allocation } from "./queries.ts";
 export { Memory as IpamMemory } from "./memory.ts";
 export type { ReleaseRequest } from "./release.ts";
 export type { HandleRelease } from "./release-handle.ts";
+export type { PodOwner } from "./pod-owner.ts";
 export type { Also } from "./take.ts";
 export { LOAD_BALANCER } from "./surroundings.ts";
 export type { Utilization } from "./utilization.ts";

@@ -16,9 +16,8 @@ import { Memory } from "./memory.ts";
 import { changeOwners, type OwnedAddress, type OwnerChange, type Owners, setOwners } from "./owner-attributes.ts";
 import { type Allocation, addressesOfHandle, allocationOf } from "./queries.ts";
 import { type ReleaseRequest, type ReleaseResult, releaseAddresses } from "./release.ts";
-import { type HandleRelease, releaseByHandle } from "./release-handle.ts";
+import { type HandleRelease, type HandleReleaseOptions, releaseByHandle } from "./release-handle.ts";
 import type { SurroundingsRequest } from "./surroundings.ts";
-import type { Also } from "./take.ts";
 import { upgradeHost } from "./upgrade.ts";
 import { readUtilization, type UtilizationReport } from "./utilization.ts";
 
@@ -51,9 +50,9 @@ export class Ipam {
     return (await releaseByHandle(this.#context(signal), handleId)).released;
   }
 
-  /** The same, with other writes in the same moment where the datastore can; the result tells whether they were done. */
-  releaseByHandleWith(handleId: string, also: Also, signal?: AbortSignal): Promise<HandleRelease> {
-    return releaseByHandle(this.#context(signal), handleId, also);
+  /** The same under a condition, or with other writes in the same moment; the result tells whether they were done. */
+  releaseByHandleWith(handleId: string, options: HandleReleaseOptions, signal?: AbortSignal): Promise<HandleRelease> {
+    return releaseByHandle(this.#context(signal), handleId, options);
   }
 
   /** A block of its own for a host, with nothing taken from it. */

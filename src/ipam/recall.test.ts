@@ -90,9 +90,11 @@ test("what the caller wants written goes with the addresses, or is told not to h
     key: { type: "resource", kind: "Profile", name },
     revision,
   });
-  expect(await c.ipam.releaseByHandleWith("warm", async () => [remove("warm")])).toMatchObject({ others: "written" });
+  expect(await c.ipam.releaseByHandleWith("warm", { also: async () => [remove("warm")] })).toMatchObject({
+    others: "written",
+  });
   expect(c.handles()).not.toHaveProperty("warm");
-  expect(await c.ipam.releaseByHandleWith("warmer", async () => [remove("warmer")])).toEqual({
+  expect(await c.ipam.releaseByHandleWith("warmer", { also: async () => [remove("warmer")] })).toEqual({
     released: [],
     others: "refused",
   });

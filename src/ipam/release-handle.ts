@@ -7,6 +7,7 @@ import { readConfig } from "./config.ts";
 import { type Context, untilWon } from "./context.ts";
 import { UnknownHandle } from "./errors.ts";
 import { recount } from "./handles.ts";
+import { type PodOwner, requireOwner } from "./pod-owner.ts";
 import { readPools } from "./pools.ts";
 import type { StoredBlock, StoredHandle } from "./records.ts";
 import type { Also } from "./take.ts";
@@ -17,11 +18,19 @@ export interface HandleRelease {
   readonly others: "written" | "left" | "refused";
 }
 
-/**
- * Frees everything a handle holds. `UnknownHandle` when there is none.
- * @param also to be written in the same moment, where the datastore can
- */
-export function releaseByHandle(context: Context, handleId: string, also?: Also): Promise<HandleRelease> {
+export interface HandleReleaseOptions {
+  /** To be written in the same moment, where the datastore can. */
+  readonly also?: Also | undefined;
+  /** Refuse (`StaleRelease`) if the handle holds an address whose attributes do not name this pod. */
+  readonly owner?: PodOwner | undefined;
+}
+
+/** Frees everything a handle holds. `UnknownHandle` when there is none. */
+export function releaseByHandle(
+  context: Context,
+  handleId: string,
+  { also, owner }: HandleReleaseOptions = {},
+): Promise<HandleRelease> {
   return context.attempt((here) => {
     let cidrs: readonly Cidr[] = []; // where its addresses were when last seen
     return untilWon(here, `handle ${handleId}`, async () => {
@@ -32,14 +41,15 @@ export function releaseByHandle(context: Context, handleId: string, also?: Also)
       ]);
       if (handle === undefined) throw new UnknownHandle(handleId);
       const cooldownSeconds = config.ipCooldownSeconds ?? 0;
-      if (here.records.store.together === undefined) return releaseInSteps(here, handle, cooldownSeconds);
+      const release = { handle, owner, cooldownSeconds };
+      if (here.records.store.together === undefined) return releaseInSteps(here, release);
       const now = Object.keys(handle.value.block) as Cidr[];
       const isSame = now.length === cidrs.length && now.every((cidr, i) => cidr === cidrs[i]);
       const blocks = isSame ? seen : await Promise.all(now.map((cidr) => here.records.block(cidr)));
       cidrs = now;
-      const freed = blocks.flatMap((block) => (block && freedOf(here, block, handle, cooldownSeconds)) ?? []);
+      const freed = blocks.flatMap((block) => (block && freedOf(here, block, release)) ?? []);
       // A handle that names what it does not hold: an assignment died, or one is about to write.
-      if (freed.length === 0 || freed.length < now.length) return releaseInSteps(here, handle, cooldownSeconds);
+      if (freed.length === 0 || freed.length < now.length) return releaseInSteps(here, release);
       return releaseTogether(here, handle, freed, also);
     });
   });
@@ -68,14 +78,21 @@ async function releaseTogether(
   return { released, others: others.length > 0 ? "written" : "left" };
 }
 
-async function releaseInSteps(context: Context, handle: StoredHandle, cooldownSeconds: number): Promise<HandleRelease> {
+interface Release {
+  readonly handle: StoredHandle;
+  readonly owner: PodOwner | undefined;
+  readonly cooldownSeconds: number;
+}
+
+async function releaseInSteps(context: Context, release: Release): Promise<HandleRelease> {
+  const { handle } = release;
   const { handleId } = handle.key;
   const counts = new Map<Cidr, number>();
   const released: IpAddress[] = [];
   const emptied: Block[] = [];
   for (const text of Object.keys(handle.value.block)) {
     const cidr = text as Cidr;
-    const result = await releaseHeld(context, cidr, handle, cooldownSeconds);
+    const result = await releaseHeld(context, cidr, release);
     released.push(...(result?.addresses ?? []));
     if (result !== undefined && isEmpty(result.value)) emptied.push(result.value);
     // Nothing was there although the handle says so: an assignment that died, or one that is about to write.
@@ -100,14 +117,16 @@ interface Freed {
 function freedOf(
   context: Context,
   stored: StoredBlock,
-  handle: StoredHandle,
-  cooldownSeconds: number,
+  { handle, owner, cooldownSeconds }: Release,
 ): Freed | undefined {
   const { handleId } = handle.key;
   const block = stored.value;
-  const ordinals = block.allocations.flatMap((_, ordinal) =>
-    sameHandle(allocationAt(block, ordinal)?.handleId, handleId) ? [ordinal] : [],
-  );
+  const ordinals = block.allocations.flatMap((_, ordinal) => {
+    const held = allocationAt(block, ordinal);
+    if (held === undefined || !sameHandle(held.handleId, handleId)) return [];
+    if (owner !== undefined) requireOwner(addressAt(block, ordinal), held, owner);
+    return [ordinal];
+  });
   if (ordinals.length === 0) return undefined;
   const { nowMs } = context;
   const freed = free(block, ordinals, { cooldownSeconds, nowMs });
@@ -116,15 +135,10 @@ function freedOf(
 }
 
 /** Frees what a handle holds in one block; undefined when it holds nothing there. */
-async function releaseHeld(
-  context: Context,
-  cidr: Cidr,
-  handle: StoredHandle,
-  cooldownSeconds: number,
-): Promise<Freed | undefined> {
+async function releaseHeld(context: Context, cidr: Cidr, release: Release): Promise<Freed | undefined> {
   const { freed } = await untilWon(context, `block ${cidr}`, async () => {
     const stored = await context.records.block(cidr);
-    const freed = stored && freedOf(context, stored, handle, cooldownSeconds);
+    const freed = stored && freedOf(context, stored, release);
     if (freed === undefined) return { freed };
     return (await writeFreed(context, freed.stored, freed.value)) ? { freed } : undefined;
   });

@@ -10,6 +10,7 @@ import {
   UnknownHandle,
   UseNotAllowed,
 } from "./errors.ts";
+import type { PodOwner } from "./pod-owner.ts";
 import { TestCluster } from "./testing/bench.ts";
 
 async function cluster(): Promise<TestCluster> {
@@ -71,6 +72,43 @@ test("CI-063 release by address lowers the handle, and removes it with the last"
   await c.release("10.65.0.5");
   expect(c.handles()).toEqual({});
   expect(c.block("10.65.0.4/30").sequenceNumberForAllocation).toEqual({});
+});
+
+test("an address is released for a pod only if its attributes name this pod", async () => {
+  const c = await cluster();
+  const owner = { namespace: "ns1", pod: "a" };
+  const give = (text: string, attributes?: Record<string, string>) =>
+    c.ipam.assignAddress({
+      host: "n1",
+      handleId: text,
+      address: parseAddress(text),
+      ...(attributes === undefined ? {} : { attributes }),
+    });
+  await give("10.65.0.4", { node: "n1", namespace: "ns1", pod: "a" });
+  await give("10.65.0.5", { node: "n1", namespace: "ns2", pod: "a" });
+  await give("10.65.0.6", { node: "n1", type: "vxlanTunnelAddress" });
+  await give("10.65.0.7");
+  const outcome = async (text: string, condition: PodOwner) => {
+    const { error } = await c.ipam.release([{ address: parseAddress(text), owner: condition }]);
+    const byHandle = c.ipam.releaseByHandleWith(text, { owner: condition }).then(() => "released");
+    return [error, await byHandle.catch((reason: unknown) => reason)];
+  };
+  for (const text of ["10.65.0.5", "10.65.0.6", "10.65.0.7"])
+    expect(await outcome(text, owner)).toEqual([expect.any(StaleRelease), expect.any(StaleRelease)]);
+  for (const text of ["10.65.0.5", "10.65.0.6"])
+    expect(await outcome(text, { ...owner, orNoAttributes: true })).toEqual([
+      expect.any(StaleRelease),
+      expect.any(StaleRelease),
+    ]);
+  expect(Object.keys(c.handles())).toHaveLength(4);
+  // The allocations of one block are released together or not at all.
+  const both = ["10.65.0.4", "10.65.0.5"].map((text) => ({ address: parseAddress(text), owner }));
+  expect(await c.ipam.release(both)).toMatchObject({ released: [], error: expect.any(StaleRelease) });
+  expect(await c.ipam.release(both.slice(0, 1))).toMatchObject({ released: [parseAddress("10.65.0.4")] });
+  expect(await c.ipam.releaseByHandleWith("10.65.0.7", { owner: { ...owner, orNoAttributes: true } })).toMatchObject({
+    released: [parseAddress("10.65.0.7")],
+  });
+  expect(Object.keys(c.handles()).sort()).toEqual(["10.65.0.5", "10.65.0.6"]);
 });
 
 test("CI-063 addresses released together come back in their order, however they were named", async () => {

@@ -7,6 +7,7 @@ import { allocationAt, free, freeCold, heldBy, isCooling, isEmpty, ordinalOf, sa
 import { readConfig } from "./config.ts";
 import { type Context, untilWon } from "./context.ts";
 import { StaleRelease } from "./errors.ts";
+import { type PodOwner, requireOwner } from "./pod-owner.ts";
 import { type IpamPool, poolAround, readPools } from "./pools.ts";
 import type { StoredBlock, StoredHandle } from "./records.ts";
 
@@ -14,6 +15,8 @@ export interface ReleaseRequest {
   readonly address: IpAddress;
   /** Refuse when another handle holds it. */
   readonly handleId?: string;
+  /** Refuse unless the allocation's attributes name this pod. */
+  readonly owner?: PodOwner;
   /** Refuse when it was given again since. */
   readonly sequenceNumber?: bigint;
   /** Refuse while somebody is noted as its owner. */
@@ -106,7 +109,7 @@ function judge(block: Block, wanted: readonly ReleaseRequest[]) {
   const ordinals: number[] = [];
   const notAllocated: IpAddress[] = [];
   const holders = new Set<string>();
-  for (const { address, handleId, sequenceNumber, onlyUnowned } of wanted) {
+  for (const { address, handleId, owner, sequenceNumber, onlyUnowned } of wanted) {
     const ordinal = ordinalOf(block, address);
     const held = allocationAt(block, ordinal);
     if (held === undefined || isCooling(held)) {
@@ -118,6 +121,7 @@ function judge(block: Block, wanted: readonly ReleaseRequest[]) {
       throw new StaleRelease(address, "BadSequenceNumber", String(sequenceNumber), String(number));
     if (handleId !== undefined && !sameHandle(held.handleId, handleId))
       throw new StaleRelease(address, "BadHandle", handleId, held.handleId ?? "no handle");
+    if (owner !== undefined) requireOwner(address, held, owner);
     const owners = { ...held.alternateOwnerAttributes, ...held.secondary };
     if (onlyUnowned === true && Object.keys(owners).length > 0)
       throw new StaleRelease(address, "BadOwner", "nobody's", JSON.stringify(owners));

@@ -326,6 +326,33 @@ describe.skipIf(!canRun)("DEL", () => {
     expect(await host.allocations()).toEqual([]);
   });
 
+  test("CI-048 a pod whose namespace and name form another workload's handle does not release its address", async () => {
+    await using host = await CniHost.create();
+    const { Ipam } = await import("../../../src/ipam/index.ts");
+    const ipam = new Ipam({ datastore: host.store });
+    const hold = (handleId: string, attributes?: Record<string, string>) =>
+      ipam.autoAssign({
+        version: 4,
+        count: 1,
+        host: "n1",
+        use: "Workload",
+        handleId,
+        ...(attributes && { attributes }),
+      });
+    await hold("net1.victim", { node: "n1", namespace: "prod", pod: "db-0" });
+    await hold("net1.old"); // by a version that recorded no attributes
+    await hold("vxlan-tunnel-addr-n2.example.com", { node: "n2.example.com", type: "vxlanTunnelAddress" });
+    const before = await host.allocations();
+    for (const [namespace, pod] of [
+      ["net1", "victim"],
+      ["net1", "old"],
+      ["vxlan-tunnel-addr-n2", "example.com"],
+    ] as const)
+      expect((await host.del(host.pod(), k8s(namespace, pod))).code).toBe(0);
+    expect(await host.allocations()).toEqual(before);
+    expect(await host.handles()).toHaveLength(3);
+  });
+
   test("CI-015 a pod whose name begins like another's is another pod", async () => {
     await using host = await CniHost.create();
     const [a, b] = [host.pod("a"), host.pod("b")];

@@ -1,0 +1,137 @@
+// What the author of a pod can do to another pod's address and interface, with the real plugin on a real API server: in
+// the plugin's own process and through the node's CNI service.
+import { afterAll, beforeAll, expect } from "bun:test";
+import type { KubeObject } from "../../src/datastore/index.ts";
+import { podInterfaceName } from "../../src/model/kubernetes/pod.ts";
+import { canRun, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
+import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
+import { ServedHost } from "./served-host.ts";
+
+const NETWORK = "k8s-pod-network";
+const PREFIX = "cni.projectcalico.org";
+const CALICO = "/apis/crd.projectcalico.org/v1";
+
+let cluster: Cluster;
+let served: ServedHost;
+beforeAll(async () => {
+  if (!isAvailable || !canRun) return;
+  // A namespace may have the network's name: then `namespace.pod` can equal another container's handle.
+  cluster = await startCluster({ namespaces: ["ns1", "prod", "evil", NETWORK] });
+  served = await ServedHost.on(cluster);
+}, 600_000);
+afterAll(async () => {
+  await served?.[Symbol.asyncDispose]();
+  await cluster?.[Symbol.asyncDispose]();
+});
+
+interface Block extends KubeObject {
+  readonly spec: {
+    readonly allocations: readonly (number | null)[];
+    readonly attributes: readonly { readonly handle_id?: string; readonly secondary?: Record<string, string> }[];
+  };
+}
+
+/** The owner of every allocated address, by handle. */
+async function owners(): Promise<Readonly<Record<string, string>>> {
+  const { items } = await cluster.api.list(`${CALICO}/ipamblocks`);
+  const held = (items as Block[]).flatMap(({ spec }) =>
+    spec.allocations.flatMap((index) => (index === null ? [] : (spec.attributes[index] ?? {}))),
+  );
+  return Object.fromEntries(
+    held.map(({ handle_id, secondary }) => [String(handle_id), `${secondary?.["namespace"]}/${secondary?.["pod"]}`]),
+  );
+}
+
+class Tenancy {
+  readonly #made: { readonly pod: Pod; readonly namespace: string; readonly name: string }[] = [];
+  /** @param conf the plugin's configuration: with or without the socket of the service */
+  constructor(readonly conf: Readonly<Record<string, unknown>>) {}
+
+  async create(namespace: string, name: string, annotations: Readonly<Record<string, string>> = {}): Promise<void> {
+    const prefixed = Object.fromEntries(Object.entries(annotations).map(([key, value]) => [`${PREFIX}/${key}`, value]));
+    await cluster.put(`/api/v1/namespaces/${namespace}/pods`, {
+      metadata: { name, annotations: prefixed },
+      spec: { nodeName: "n1", containers: [{ name: "c", image: "i" }] },
+    });
+  }
+  async add(namespace: string, name: string, containerId: string): Promise<PluginRun> {
+    const pod = served.host.pod(containerId);
+    this.#made.push({ pod, namespace, name });
+    return served.host.add(pod, { conf: this.conf, ...k8s(namespace, name) });
+  }
+  del(containerId: string): Promise<PluginRun> {
+    const found = this.#made.find(({ pod }) => pod.containerId === containerId);
+    if (found === undefined) throw new Error(`no container ${containerId}`);
+    return served.host.del(found.pod, { conf: this.conf, ...k8s(found.namespace, found.name) });
+  }
+  /** A victim's address: `prod/NAME` starts in a container of its own. */
+  async victim(name: string, containerId: string): Promise<string> {
+    await this.create("prod", name);
+    return addressOf(await this.add("prod", name, containerId));
+  }
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { pod, namespace, name } of this.#made) {
+      await served.host.del(pod, { conf: this.conf, ...k8s(namespace, name) });
+      await cluster.delete(`/api/v1/namespaces/${namespace}/pods/${name}?gracePeriodSeconds=0`).catch(() => {});
+    }
+  }
+}
+
+function addressOf(run: PluginRun): string {
+  const [ip] = (run.json["ips"] ?? []) as { address: string }[];
+  if (ip === undefined) throw new Error(`no address: ${run.stdout}${run.stderr}`);
+  return ip.address.replace(/\/.*/, "");
+}
+
+for (const where of ["the plugin", "the service"] as const) {
+  const open = () => {
+    const { service_socket: _, ...own } = served.conf;
+    return new Tenancy(where === "the service" ? served.conf : own);
+  };
+  const id = (name: string) => `${name}${where === "the service" ? "s" : "p"}`;
+
+  for (const isLocal of [true, false])
+    suite(`${where}: annotations that name an address of a pod on ${isLocal ? "the same" : "another"} node do not release it`, async () => {
+      if (!canRun) return;
+      await using pods = open();
+      const address = await pods.victim("db-0", id("victim"));
+      // A victim on another node has no interface here.
+      if (!isLocal) served.host.kernel.links.delete(podInterfaceName("prod", "db-0"));
+      const claim = { podIP: `${address}/32`, podIPs: `${address}/32`, ipAddrs: JSON.stringify([address]) };
+      await pods.create("evil", "thief", claim);
+      const stolen = await pods.add("evil", "thief", id("thief"));
+      expect({ code: stolen.code, msg: String(stolen.json["msg"]) }).toEqual({
+        code: 1,
+        msg: expect.stringContaining(`resource already exists: ${address}`),
+      });
+      expect(await owners()).toEqual({ [`${NETWORK}.${id("victim")}`]: "prod/db-0" });
+    }, 60_000);
+
+  suite(`${where}: DEL of a pod whose namespace and name form another container's handle releases only its own address`, async () => {
+    if (!canRun) return;
+    await using pods = open();
+    await pods.victim("db-0", id("victim"));
+    await pods.create(NETWORK, id("victim"));
+    expect((await pods.add(NETWORK, id("victim"), id("other"))).code).toBe(0);
+    expect((await pods.del(id("other"))).code).toBe(0);
+    expect(await owners()).toEqual({ [`${NETWORK}.${id("victim")}`]: "prod/db-0" });
+  }, 60_000);
+
+  suite(`${where}: a virt-launcher pod that names another pod's container does not release its address`, async () => {
+    if (!canRun) return;
+    await using pods = open();
+    const address = await pods.victim("db-0", id("victim"));
+    await pods.create("evil", "virt-launcher-thief", { containerID: id("victim"), ipAddrs: JSON.stringify([address]) });
+    expect(await pods.add("evil", "virt-launcher-thief", id("thief"))).toMatchObject({ code: 1 });
+    expect(await owners()).toEqual({ [`${NETWORK}.${id("victim")}`]: "prod/db-0" });
+  }, 60_000);
+
+  suite(`${where}: a pod's new container still gets the address that its last container holds`, async () => {
+    if (!canRun) return;
+    await using pods = open();
+    await pods.create("prod", "fixed", { ipAddrs: '["10.65.7.7"]' });
+    expect(addressOf(await pods.add("prod", "fixed", id("first")))).toBe("10.65.7.7");
+    expect(addressOf(await pods.add("prod", "fixed", id("second")))).toBe("10.65.7.7");
+    expect(await owners()).toEqual({ [`${NETWORK}.${id("second")}`]: "prod/fixed" });
+  }, 60_000);
+}
