@@ -39,7 +39,7 @@ import { ConfigBatcher, type ConfigLayers, type RawConfig } from "./config-batch
 import { type EndpointKey, endpointKeyText, policyId, policyKeyText, workloadEndpointId } from "./ids.ts";
 import type { IpSetSpec, MemberListener } from "./ipsets/ip-set.ts";
 import { MemberIndex } from "./ipsets/member-index.ts";
-import { endpointAddresses, splitWholeSpace } from "./ipsets/nets.ts";
+import { endpointAddresses, splitWholeSpaces } from "./ipsets/nets.ts";
 import { ServiceIndex } from "./ipsets/service-index.ts";
 import type { LabelIndexStats } from "./labels/index.ts";
 import type { DataplaneMessage } from "./messages.ts";
@@ -306,7 +306,7 @@ export class CalculationGraph {
 
   #setNetworkSet(id: string, set: NetworkSet | undefined): void {
     if (set === undefined) this.#members.deleteItem(id);
-    else this.#members.setItem(id, { ...set, nets: set.nets.flatMap(splitWholeSpace), ports: [] });
+    else this.#members.setItem(id, { ...set, nets: splitWholeSpaces(set.nets), ports: [] });
   }
 
   #setPolicy(key: PolicyKey, policy: Policy | undefined): void {

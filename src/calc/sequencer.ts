@@ -61,7 +61,7 @@ class IpSetSlot {
     if (whole !== undefined) whole.members.add(member);
     else {
       const change = this.#change(id);
-      if (!change.removed.delete(member)) change.added.add(member);
+      if (change.removed.size === 0 || !change.removed.delete(member)) change.added.add(member);
     }
   }
 
@@ -70,7 +70,7 @@ class IpSetSlot {
     if (whole !== undefined) whole.members.delete(member);
     else {
       const change = this.#change(id);
-      if (!change.added.delete(member)) change.removed.add(member);
+      if (change.added.size === 0 || !change.added.delete(member)) change.removed.add(member);
     }
   }
 

@@ -36,10 +36,10 @@ export function parseAddress(text: string): IpAddress {
 export function tryParseAddress(text: unknown): IpAddress | undefined {
   if (typeof text !== "string") return undefined;
   if (text.includes(":")) {
-    const value = parseV6(text);
-    if (value === undefined) return undefined;
+    const groups = parseV6(text);
+    if (groups === undefined) return undefined;
     // An IPv4-mapped address is the IPv4 address, as everywhere in the field.
-    return value >> 32n === 0xffffn ? formatV4(Number(value & 0xffffffffn)) : formatV6(value);
+    return isMappedV4(groups) ? formatV4(wordOf(groups, 6)) : formatGroups(groups);
   }
   const value = parseV4(text);
   return value === undefined ? undefined : formatV4(value);
@@ -53,6 +53,7 @@ export function parseCidr(text: string): Cidr {
 }
 
 export function tryParseCidr(text: unknown): Cidr | undefined {
+  if (typeof text === "string" && isCanonicalV4Cidr(text)) return text as Cidr;
   const network = tryParseNetwork(text);
   return network === undefined ? undefined : maskCidr(network.address, network.length);
 }
@@ -94,15 +95,14 @@ export function cidrLength(cidr: Cidr): number {
 
 /** The prefix of that length around an address. */
 export function maskCidr(address: IpAddress, length: number): Cidr {
-  const version = ipVersion(address);
-  const bits = addressBits(version);
-  if (version === 4) {
+  if (ipVersion(address) === 4) {
     const value = parseV4(address) ?? 0;
     const mask = length === 0 ? 0 : (-1 << (32 - length)) >>> 0;
     return `${formatV4((value & mask) >>> 0)}/${length}` as Cidr;
   }
-  const host = BigInt(bits - length);
-  return `${formatV6((addressToBigInt(address) >> host) << host)}/${length}` as Cidr;
+  const groups = parseV6(address) ?? NO_GROUPS;
+  const masked = groups.map((group, i) => group & (0xffff0000 >> Math.min(16, Math.max(0, length - 16 * i))));
+  return `${formatGroups(masked)}/${length}` as Cidr;
 }
 
 /** The address as /32 or /128. */
@@ -111,7 +111,19 @@ export function hostCidr(address: IpAddress): Cidr {
 }
 
 export function addressToBigInt(address: IpAddress): bigint {
-  return address.includes(":") ? (parseV6(address) ?? 0n) : BigInt(parseV4(address) ?? 0);
+  if (!address.includes(":")) return BigInt(parseV4(address) ?? 0);
+  const groups = parseV6(address) ?? NO_GROUPS;
+  const [first = 0n, second = 0n, third = 0n, last = 0n] = [0, 2, 4, 6].map((i) => BigInt(wordOf(groups, i)));
+  return (((((first << 32n) | second) << 32n) | third) << 32n) | last;
+}
+
+/** An IPv4 address as a number below 2^32. */
+export function addressToNumber(address: IpAddress): number {
+  return parseV4(address) ?? 0;
+}
+
+export function addressFromNumber(value: number): IpAddress {
+  return formatV4(value);
 }
 
 export function addressFromBigInt(value: bigint, version: IpVersion): IpAddress {
@@ -132,8 +144,10 @@ export function addressBytes(address: IpAddress): Uint8Array {
     return Uint8Array.of(value >>> 24, (value >>> 16) & 255, (value >>> 8) & 255, value & 255);
   }
   const bytes = new Uint8Array(16);
-  let value = addressToBigInt(address);
-  for (let i = 15; i >= 0; i--, value >>= 8n) bytes[i] = Number(value & 255n);
+  for (const [i, group] of (parseV6(address) ?? NO_GROUPS).entries()) {
+    bytes[2 * i] = group >>> 8;
+    bytes[2 * i + 1] = group & 255;
+  }
   return bytes;
 }
 
@@ -165,11 +179,11 @@ export function cidrSize(cidr: Cidr): bigint {
   return 1n << BigInt(addressBits(ipVersion(cidr)) - cidrLength(cidr));
 }
 
-function parseV4(text: string): number | undefined {
+function parseV4(text: string, length = text.length): number | undefined {
   let value = 0;
   let part = -1;
   let dots = 0;
-  for (let i = 0; i < text.length; i++) {
+  for (let i = 0; i < length; i++) {
     const code = text.charCodeAt(i);
     if (code === 46) {
       if (part < 0 || ++dots > 3) return undefined;
@@ -184,35 +198,66 @@ function parseV4(text: string): number | undefined {
   return dots === 3 && part >= 0 ? value * 256 + part : undefined;
 }
 
-function parseV6(text: string): bigint | undefined {
-  const halves = text.split("::");
-  if (halves.length > 2) return undefined;
-  const head = groupsOf(halves[0] ?? "", halves.length === 1);
-  const tail = halves.length === 2 ? groupsOf(halves[1] ?? "", true) : [];
-  if (head === undefined || tail === undefined) return undefined;
-  const missing = 8 - head.length - tail.length;
-  if (halves.length === 2 ? missing < 1 : missing !== 0) return undefined;
-  let value = 0n;
-  for (const group of [...head, ...Array<number>(missing).fill(0), ...tail]) value = (value << 16n) | BigInt(group);
-  return value;
+/** True if parsing and formatting the prefix would return the same text: large lists hold few other prefixes. */
+function isCanonicalV4Cidr(text: string): boolean {
+  const slash = text.indexOf("/");
+  const digits = text.length - slash - 1;
+  if (slash < 0 || digits < 1 || digits > 2) return false;
+  const tens = digits === 2 ? text.charCodeAt(slash + 1) - 48 : 0;
+  const units = text.charCodeAt(text.length - 1) - 48;
+  const length = tens * 10 + units;
+  if (tens < 0 || tens > 9 || units < 0 || units > 9 || length > 32 || (digits === 2 && tens === 0)) return false;
+  const value = parseV4(text, slash);
+  return value !== undefined && value % 2 ** (32 - length) === 0;
 }
 
-function groupsOf(text: string, mayEndInV4: boolean): number[] | undefined {
-  if (text === "") return [];
-  const parts = text.split(":");
+/** The eight groups of an IPv6 address; the last two may be written as an IPv4 address. */
+function parseV6(text: string): number[] | undefined {
   const groups: number[] = [];
-  for (const [i, part] of parts.entries()) {
-    if (mayEndInV4 && i === parts.length - 1 && part.includes(".")) {
-      const v4 = parseV4(part);
+  let gap = -1; // the number of groups before `::`
+  let at = 0;
+  if (text.startsWith("::")) {
+    gap = 0;
+    at = 2;
+  }
+  while (at < text.length) {
+    const start = at;
+    let value = 0;
+    for (let digit = hexDigit(text, at); digit >= 0; digit = hexDigit(text, ++at)) value = value * 16 + digit;
+    if (text.charCodeAt(at) === 46) {
+      const v4 = parseV4(text.slice(start));
       if (v4 === undefined) return undefined;
       groups.push(v4 >>> 16, v4 & 0xffff);
-    } else {
-      if (!/^[0-9a-fA-F]{1,4}$/.test(part)) return undefined;
-      groups.push(Number.parseInt(part, 16));
+      break;
     }
+    if (at === start || at > start + 4) return undefined;
+    groups.push(value);
+    if (at === text.length) break;
+    if (text.charCodeAt(at++) !== 58 || at === text.length || groups.length > 7) return undefined;
+    if (text.charCodeAt(at) !== 58) continue;
+    if (gap >= 0) return undefined;
+    gap = groups.length;
+    at++;
   }
+  const missing = 8 - groups.length;
+  if (gap < 0 ? missing !== 0 : missing < 1) return undefined;
+  if (missing > 0) groups.splice(gap, 0, ...NO_GROUPS.slice(0, missing));
   return groups;
 }
+
+const NO_GROUPS: readonly number[] = [0, 0, 0, 0, 0, 0, 0, 0];
+/** -1 for what is none. */
+function hexDigit(text: string, at: number): number {
+  const code = text.charCodeAt(at);
+  if (code >= 48 && code <= 57) return code - 48;
+  const letter = code | 32;
+  return letter >= 97 && letter <= 102 ? letter - 87 : -1;
+}
+
+const isMappedV4 = (groups: readonly number[]): boolean =>
+  groups[5] === 0xffff && groups.every((group, i) => i >= 5 || group === 0);
+/** Two groups as a number below 2^32. */
+const wordOf = (groups: readonly number[], i: number): number => (groups[i] ?? 0) * 0x10000 + (groups[i + 1] ?? 0);
 
 function formatV4(value: number): IpAddress {
   return `${value >>> 24}.${(value >>> 16) & 255}.${(value >>> 8) & 255}.${value & 255}` as IpAddress;

@@ -2,7 +2,7 @@
 // selector a local rule uses. Members are counted, so that an address shared by two endpoints stays until both are gone,
 // and what did not change never flaps: what comes is added before what goes is removed.
 import { type Cidr, cidrAddress } from "../../lib/ip.ts";
-import { sameList } from "../../lib/same-list.ts";
+import { differingParts, sameList } from "../../lib/same-list.ts";
 import type { EndpointPort, Labels } from "../../model/index.ts";
 import { LabelIndex, type LabelIndexStats, LabelItem, SelectorEntry } from "../labels/index.ts";
 import type { IpSetId } from "../messages.ts";
@@ -128,8 +128,10 @@ export class MemberIndex {
     for (const selector of (item.labelClass?.matches ??
       NO_MATCHES) as readonly SelectorEntry[] as readonly SetSelector[])
       for (const set of selector.sets) {
-        for (const member of contribution(set, item)) set.members.add(member);
-        for (const member of contribution(set, before)) set.members.remove(member);
+        // One entry of a large network set usually changes at a time.
+        const { a: removed, b: added } = differingParts(contribution(set, before), contribution(set, item));
+        for (const member of added) set.members.add(member);
+        for (const member of removed) set.members.remove(member);
       }
   }
 }

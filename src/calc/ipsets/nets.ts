@@ -1,5 +1,5 @@
 // Networks of endpoints and network sets in the form in which they are members of IP sets.
-import { type Cidr, cidrAddress, cidrLength, hostCidr, ipVersion } from "../../lib/ip.ts";
+import { type Cidr, cidrAddress, hostCidr, type IpVersion, ipVersion } from "../../lib/ip.ts";
 
 /** An endpoint's networks as single addresses; the lists are kept as they are where they hold nothing else. */
 export function endpointAddresses(v4: readonly Cidr[], v6: readonly Cidr[]): readonly Cidr[] {
@@ -8,8 +8,15 @@ export function endpointAddresses(v4: readonly Cidr[], v6: readonly Cidr[]): rea
   return single6.length === 0 ? single4 : single4.length === 0 ? single6 : [...single4, ...single6];
 }
 
-/** A set of prefixes cannot hold the whole space as one: two halves can. */
-export function splitWholeSpace(cidr: Cidr): readonly Cidr[] {
-  if (cidrLength(cidr) > 0) return [cidr];
-  return (ipVersion(cidr) === 4 ? ["0.0.0.0/1", "128.0.0.0/1"] : ["::/1", "8000::/1"]) as Cidr[];
+/** The prefixes, with two halves in place of a whole address space: a set cannot contain that as one prefix. */
+export function splitWholeSpaces(cidrs: readonly Cidr[]): readonly Cidr[] {
+  return cidrs.some(isWholeSpace)
+    ? cidrs.flatMap((cidr) => (isWholeSpace(cidr) ? HALVES[ipVersion(cidr)] : [cidr]))
+    : cidrs;
 }
+
+const isWholeSpace = (cidr: Cidr): boolean => cidr.endsWith("/0");
+const HALVES: Readonly<Record<IpVersion, readonly Cidr[]>> = {
+  4: ["0.0.0.0/1", "128.0.0.0/1"] as Cidr[],
+  6: ["::/1", "8000::/1"] as Cidr[],
+};

@@ -1,5 +1,5 @@
 // Workload endpoints, host endpoints and network sets as calculations need them.
-import { type Cidr, hostCidr, type IpAddress, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
+import { type Cidr, type IpAddress, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
 import { JsonReader } from "../../lib/json-reader.ts";
 import type { EndpointPort, HostEndpoint, NatEntry, NetworkSet, QosControls, WorkloadEndpoint } from "../derived.ts";
 import { isInterfaceName } from "../formats.ts";
@@ -261,13 +261,12 @@ export const globalNetworkSetProcessor = (): UpdateProcessor =>
  */
 function convertNets(resource: Resource, report: ReportProblem): NetworkSet {
   const spec = new JsonReader(resource.spec, "spec");
-  const net = (item: unknown): Cidr => {
-    const text = typeof item === "string" ? item : "";
-    const address = tryParseAddress(text);
-    if (address !== undefined) return hostCidr(address);
-    return tryParseCidr(text) ?? spec.fail("nets", `CIDRs, not ${JSON.stringify(item)}`);
-  };
-  const nets = eachOrReport(spec.list("nets"), (item) => [net(item)], report);
+  const nets: Cidr[] = [];
+  for (const item of spec.list("nets")) {
+    const net = tryParseCidr(item);
+    if (net !== undefined) nets.push(net);
+    else eachOrReport([item], () => spec.fail("nets", `CIDRs, not ${JSON.stringify(item)}`), report);
+  }
   return { nets, labels: resource.metadata.labels ?? {}, profileIds: [] };
 }
 
