@@ -108,6 +108,19 @@ test("FD-070 forwarded traffic past a host is open without policy, and has no pr
   expect(text({ ...forward, tiers }).at(-1)).toContain("End of tier default. Drop");
 });
 
+for (const use of ["normal", "forward"] as const)
+  test(`FD-070 ${use}: with flow logs on, a tier whose policies are all staged logs that it passes`, () => {
+    const tiers = [{ name: "default", chains: [], endsInDrop: false }];
+    const log = (prefix: string) =>
+      `${NOT_PASSED} --jump NFLOG --nflog-group 1 --nflog-prefix ${prefix} --nflog-size 80`;
+    const lines = text({ use, isWorkload: false, tiers }, { flowLogs: true });
+    expect(lines.slice(3, 5)).toEqual([
+      `${comment("Start of tier default")} --jump MARK --set-mark 0/0x20000`,
+      log("PPI|default"),
+    ]);
+    expect(text({ use, isWorkload: false, tiers }).join("\n")).not.toContain("NFLOG");
+  });
+
 test("FD-070 before tracking an accepted packet goes untracked; neither there nor before NAT does a tier end in a drop", () => {
   const tiers = [{ name: "default", chains: ["cali-pi-a"], endsInDrop: true }];
   const more = { isWorkload: false, failsafeChain: "cali-failsafe-in", tiers } as const;

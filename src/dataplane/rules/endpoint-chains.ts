@@ -168,7 +168,8 @@ function tierEndRules(config: RulesConfig, direction: Direction, tier: TierChain
           },
         ]
       : [];
-  if (!tier.endsInDrop) return tier.chains.length > 0 ? tell("pass") : [];
+  // Also if all policies of the tier are staged: the flow log then shows that they would have decided here.
+  if (!tier.endsInDrop) return tell("pass");
   const end = sharedOf(config).get(`end ${tier.name}`, () => ({
     match: undecided,
     action: denyAction(config),

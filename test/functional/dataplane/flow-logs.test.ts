@@ -1,6 +1,7 @@
 // What rules tell a flow log: which rule, tier or profile had the word on a packet, in both directions.
 import { describe, expect, test } from "bun:test";
-import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+import type { IpAddress } from "../../../src/lib/ip.ts";
+import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
 import { NflogListener } from "./nflog-listener.ts";
 
 const tcp = { name: "tcp" };
@@ -47,5 +48,20 @@ for (const backend of BACKENDS)
       host.start({});
       await host.send(allowProfile, host.endpoint(a), host.endpoint(b), inSync);
       expect(await probe(b, 80)).toEqual([]);
+    });
+
+    test("FD-170 a staged policy for forwarded traffic past a host endpoint logs the end of its tier", async () => {
+      await using host = await DataplaneHost.create(backend, { FlowLogsLocalReporter: "Enabled" });
+      const a = host.addPod("a", 2);
+      host.prober.listen(a.target, "tcp", 80);
+      host.start();
+      const staged = { kind: "StagedGlobalNetworkPolicy", namespace: "", name: "preview" } as const;
+      const forwardTiers = [tier([], [], { ingressPolicies: [staged], egressPolicies: [staged] })];
+      await host.send(allowProfile, host.endpoint(a), hostEndpoint("eth0", { forwardTiers }), inSync);
+      using log = host.inside(() => new NflogListener([1, 2]));
+      expect(await host.probe([{ from: host.outside, to: a.v4, port: 80 }])).toEqual(["reached"]);
+      expect(log.take()).toEqual(["PPI|default", "ARI0|allow"]);
+      expect(await host.probe([{ from: a.target, to: "192.0.2.99" as IpAddress, port: 80 }], 120)).toHaveLength(1);
+      expect(log.take()).toEqual(["ARE0|allow", "PPE|default"]);
     });
   });
