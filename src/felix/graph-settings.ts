@@ -31,7 +31,8 @@ export function planGraph(config: FelixConfig, pools: readonly Pool[]): GraphPla
     settings: {
       ...forced,
       host: config.FelixHostname,
-      withoutOverlaps: config.NFTablesMode !== "Disabled",
+      // As Calico does for an external dataplane driver. The internal dataplane leaves out covered prefixes itself.
+      withoutOverlaps: config.NFTablesMode !== "Disabled" && !config.UseInternalDataplaneDriver,
       routes: !needsRoutes ? "none" : config.RouteSource === "WorkloadIPs" ? "workloads" : "ipam",
       vteps: vxlan,
       ambientMesh: config.IstioAmbientMode === "Enabled",

@@ -21,6 +21,7 @@ export { type LegacyOutlines, LegacyTables } from "./legacy-tables.ts";
 export { Nft, NftError, type NftRuleset } from "./nft.ts";
 export {
   type BaseChain,
+  type ElementList,
   type NftChange,
   type RuleBody,
   type TableRef,

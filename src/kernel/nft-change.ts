@@ -26,6 +26,12 @@ export interface RuleBody {
   readonly isShared?: boolean;
 }
 
+/** Elements of a set, which may be made only when they are encoded. */
+export interface ElementList extends Iterable<SetElement> {
+  /** Number of elements, or of the ranges that they describe. */
+  readonly length: number;
+}
+
 export type NftChange =
   | { readonly op: "addTable" | "deleteTable" | "deleteTableIfThere"; readonly table: TableRef }
   | { readonly op: "addChain"; readonly table: TableRef; readonly chain: string; readonly base?: BaseChain }
@@ -53,7 +59,7 @@ export type NftChange =
       readonly op: "addElements" | "deleteElements";
       readonly table: TableRef;
       readonly set: string;
-      readonly elements: readonly SetElement[];
+      readonly elements: ElementList;
     }
   | {
       readonly op: "addFlowtable";

@@ -48,11 +48,19 @@ const NFT_SET_CONCAT = 0x80;
 const NFT_DATA_VERDICT = 0xffffff00;
 const NFT_SET_ELEM_INTERVAL_END = 1;
 
+const ELEMENT_MESSAGE = { addElements: NFT_MSG.newElement, deleteElements: NFT_MSG.deleteElement } as const;
 /** Elements of one message share an attribute, whose length has 16 bits. */
 const MAX_ELEMENT_BYTES = 60_000;
 
 /** `nft` shows no more of a rule's comment, terminator included. */
 const MAX_COMMENT_BYTES = 128;
+
+export interface EncodeOptions {
+  /** Refuse the batch (ERESTART) if the ruleset is no longer this one. */
+  readonly generation?: number;
+  /** Without the mark at its end: the kernel looks at everything, and then takes it back. */
+  readonly isTrial?: boolean;
+}
 
 export class BatchEncoder {
   readonly #w: NetlinkWriter;
@@ -68,14 +76,15 @@ export class BatchEncoder {
     this.#w = writer;
   }
 
-  /**
-   * @param generation refuse the batch (ERESTART) if the ruleset is no longer this one
-   * @param isTrial without the mark at its end: the kernel looks at everything, and then takes it back
-   */
-  encode(
+  encode(changes: readonly NftChange[], options: EncodeOptions = {}): void {
+    for (const _ of this.encodeInSteps(changes, options));
+  }
+
+  /** `encode` in steps of at most 60 kB, for callers that let other tasks run in between. */
+  *encodeInSteps(
     changes: readonly NftChange[],
-    { generation, isTrial = false }: { readonly generation?: number; readonly isTrial?: boolean } = {},
-  ): void {
+    { generation, isTrial = false }: EncodeOptions = {},
+  ): Generator<undefined> {
     this.#mark(NFNL_MSG_BATCH_BEGIN, generation);
     this.changeOfMessage.push(-1);
     for (let i = 0; i < changes.length; i++) {
@@ -83,7 +92,10 @@ export class BatchEncoder {
       if (change === undefined) continue;
       const before = this.#w.messages;
       this.changes = i;
-      this.#change(change);
+      if ("elements" in change)
+        yield* this.#elements(ELEMENT_MESSAGE[change.op], change.table, change.set, change.elements, 0);
+      else this.#change(change);
+      yield;
       for (let n = before; n < this.#w.messages; n++) this.changeOfMessage.push(i);
     }
     if (isTrial) return;
@@ -110,7 +122,7 @@ export class BatchEncoder {
     });
   }
 
-  #change(change: NftChange): void {
+  #change(change: Exclude<NftChange, { readonly elements: unknown }>): void {
     const w = this.#w;
     switch (change.op) {
       case "addTable":
@@ -148,10 +160,6 @@ export class BatchEncoder {
         return this.#message(NFT_MSG.deleteSet, 0, change.table, () => w.string(2, change.set)); // NFTA_SET_NAME
       case "flushSet":
         return this.#message(NFT_MSG.deleteElement, 0, change.table, () => w.string(2, change.set));
-      case "addElements":
-        return this.#elements(NFT_MSG.newElement, change.table, change.set, change.elements, 0);
-      case "deleteElements":
-        return this.#elements(NFT_MSG.deleteElement, change.table, change.set, change.elements, 0);
       case "addFlowtable":
         return this.#message(NFT_MSG.newFlowtable, NLM_F_CREATE, change.table, () => {
           w.string(2, change.flowtable); // NFTA_FLOWTABLE_NAME
@@ -181,7 +189,8 @@ export class BatchEncoder {
         (ids ??= new Map()).set(expression.set, id);
         const { type, elements } = expression.set;
         this.#set(at.table, type.value === undefined ? "__set%d" : "__map%d", type, id, elements.length);
-        this.#elements(NFT_MSG.newElement, at.table, type.value === undefined ? "__set%d" : "__map%d", elements, id);
+        const name = type.value === undefined ? "__set%d" : "__map%d";
+        for (const _ of this.#elements(NFT_MSG.newElement, at.table, name, elements, id));
       }
     const start = w.beginMessage((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG.newRule, flags);
     putFamily(w, at.table.family);
@@ -245,21 +254,29 @@ export class BatchEncoder {
     });
   }
 
-  #elements(message: number, table: TableRef, set: string, elements: readonly SetElement[], id: number): void {
+  *#elements(
+    message: number,
+    table: TableRef,
+    set: string,
+    elements: Iterable<SetElement>,
+    id: number,
+  ): Generator<undefined> {
     const w = this.#w;
     const flags = message === NFT_MSG.newElement ? NLM_F_CREATE : 0;
-    for (let next = 0; next < elements.length; )
+    const iterator = elements[Symbol.iterator]();
+    let next = iterator.next();
+    while (next.done !== true) {
       this.#message(message, flags, table, () => {
         w.string(2, set); // NFTA_SET_ELEM_LIST_SET
         if (id !== 0) w.be32(4, id); // NFTA_SET_ELEM_LIST_SET_ID
         const start = w.length;
         const list = w.beginNest(3); // NFTA_SET_ELEM_LIST_ELEMENTS
-        for (; next < elements.length && w.length - start < MAX_ELEMENT_BYTES; next++) {
-          const element = elements[next];
-          if (element !== undefined) writeElement(w, element);
-        }
+        for (; next.done !== true && w.length - start < MAX_ELEMENT_BYTES; next = iterator.next())
+          writeElement(w, next.value);
         w.endNest(list);
       });
+      yield;
+    }
   }
 }
 

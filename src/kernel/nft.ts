@@ -4,6 +4,7 @@
 // The kernel counts generations: each transaction anyone commits makes a new one. `generation()` tells in one message
 // whether the ruleset is still what we last saw, and a commit can insist on it.
 import { describeError } from "../lib/log.ts";
+import { nextTurn } from "../lib/retry.ts";
 import { NetlinkError } from "./netlink-error.ts";
 import type { NetlinkMessage } from "./netlink-reader.ts";
 import { type BatchFault, NETLINK_NETFILTER, NetlinkSocket } from "./netlink-socket.ts";
@@ -23,7 +24,7 @@ import {
   parseSet,
   parseTable,
 } from "./nft-dump.ts";
-import { BatchEncoder, NFNL_SUBSYS_NFTABLES, NFT_MSG, putFamily } from "./nft-encode.ts";
+import { BatchEncoder, type EncodeOptions, NFNL_SUBSYS_NFTABLES, NFT_MSG, putFamily } from "./nft-encode.ts";
 
 /** Resizing a table of a million members may take the kernel a second or more. */
 const LIST_ATTEMPTS = 500;
@@ -60,10 +61,11 @@ export interface NftRuleset {
   /** All of the changes or none. */
   commit(changes: readonly NftChange[], options?: { readonly generation?: number }): void;
   /**
-   * A transaction made ready now and sent later by another thread, so that ours goes on while the kernel works through
-   * thousands of changes. One after the other: the next is made ready once this one is under way, and sent once it is done.
+   * A transaction for thousands of changes, which does not block the event loop: it is encoded in steps, other tasks run in
+   * between, and another thread sends it. One at a time: encode the next one after `send` of this one was called, and
+   * call its `send` after this one has ended.
    */
-  commitAside(changes: readonly NftChange[], options?: { readonly generation?: number }): PendingCommit;
+  commitAside(changes: readonly NftChange[], options?: { readonly generation?: number }): Promise<PendingCommit>;
   /** Throws as `commit` would, and does nothing: the ruleset stays what it is, and nobody hears of it. */
   tryOut(changes: readonly NftChange[]): void;
   /** Grows with every transaction on this host's ruleset, ours or not. */
@@ -89,37 +91,33 @@ export class Nft implements NftRuleset, Disposable {
   }
 
   commit(changes: readonly NftChange[], options: { readonly generation?: number } = {}): void {
-    const { writer, encoder, what } = this.#encode(this.#socket.batch(), changes, options);
+    const batch = new Batch(this.#socket.batch(), changes, options);
+    batch.encode();
+    const { writer, encoder, what } = batch;
     throwFault(changes, encoder, what, this.#socket.sendBatch(writer, what));
   }
 
-  commitAside(changes: readonly NftChange[], options: { readonly generation?: number } = {}): PendingCommit {
-    const { writer, encoder, what } = this.#encode(this.#aside.batchAside(), changes, options);
+  async commitAside(
+    changes: readonly NftChange[],
+    options: { readonly generation?: number } = {},
+  ): Promise<PendingCommit> {
+    const batch = new Batch(this.#aside.batchAside(), changes, options);
+    const steps = batch.encodeInSteps();
+    for (let end = performance.now() + SLICE_MS; steps.next().done !== true; ) {
+      if (performance.now() < end) continue;
+      await nextTurn();
+      end = performance.now() + SLICE_MS;
+    }
+    const { writer, encoder, what } = batch;
     const send = async () => throwFault(changes, encoder, what, await this.#aside.sendBatchAside(writer, what));
     return { send };
   }
 
   tryOut(changes: readonly NftChange[]): void {
-    const { writer, encoder, what } = this.#encode(this.#socket.batch(), changes, { isTrial: true });
+    const batch = new Batch(this.#socket.batch(), changes, { isTrial: true });
+    batch.encode();
+    const { writer, encoder, what } = batch;
     throwFault(changes, encoder, what, this.#socket.sendBatch(writer, what));
-  }
-
-  #encode(
-    writer: NetlinkWriter,
-    changes: readonly NftChange[],
-    how: { readonly generation?: number; readonly isTrial?: boolean },
-  ) {
-    const encoder = new BatchEncoder(writer);
-    if (changes.length > 0) {
-      writer.expect(changes.length * BYTES_OF_A_CHANGE);
-      try {
-        encoder.encode(changes, how);
-      } catch (error) {
-        const change = changes[encoder.changes];
-        throw new NftError(change, `encode ${nameChange(change)}`, "EINVAL", { message: describeError(error) });
-      }
-    }
-    return { writer, encoder, what: `commit ${changes.length} nftables changes` };
   }
 
   generation(): number {
@@ -221,6 +219,37 @@ export class Nft implements NftRuleset, Disposable {
   }
 }
 
+/** The changes of one transaction while they are encoded. */
+class Batch {
+  readonly encoder: BatchEncoder;
+  readonly what: string;
+
+  constructor(
+    readonly writer: NetlinkWriter,
+    readonly changes: readonly NftChange[],
+    readonly options: EncodeOptions,
+  ) {
+    this.encoder = new BatchEncoder(writer);
+    this.what = `commit ${changes.length} nftables changes`;
+  }
+
+  encode(): void {
+    for (const _ of this.encodeInSteps());
+  }
+
+  *encodeInSteps(): Generator<undefined> {
+    const { changes, encoder } = this;
+    if (changes.length === 0) return;
+    this.writer.expect(changes.length * BYTES_OF_A_CHANGE);
+    try {
+      yield* encoder.encodeInSteps(changes, this.options);
+    } catch (error) {
+      const change = changes[encoder.changes];
+      throw new NftError(change, `encode ${nameChange(change)}`, "EINVAL", { message: describeError(error) });
+    }
+  }
+}
+
 const type = (message: number): number => (NFNL_SUBSYS_NFTABLES << 8) | message;
 
 function throwFault(
@@ -252,5 +281,7 @@ function nameChange(change: NftChange | undefined): string {
   }
 }
 
+/** How long changes are encoded before other tasks of the event loop run. */
+const SLICE_MS = 10;
 /** About what a rule takes; too little only means that the buffer grows. */
 const BYTES_OF_A_CHANGE = 400;

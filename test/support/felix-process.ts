@@ -43,9 +43,18 @@ export class FelixProcess implements AsyncDisposable {
     return felix;
   }
 
-  async put(kind: KindName, name: string, spec: object): Promise<void> {
-    const value: Resource = { apiVersion: "projectcalico.org/v3", kind, metadata: { name }, spec };
-    await this.#store.apply({ key: { type: "resource", kind, name }, value });
+  async put(
+    kind: KindName,
+    name: string,
+    spec: object,
+    more: { readonly namespace?: string; readonly labels?: Readonly<Record<string, string>> } = {},
+  ): Promise<void> {
+    const value: Resource = { apiVersion: "projectcalico.org/v3", kind, metadata: { name, ...more }, spec };
+    const { namespace } = more;
+    await this.#store.apply({
+      key: { type: "resource", kind, name, ...(namespace === undefined ? {} : { namespace }) },
+      value,
+    });
   }
   async get(kind: KindName, name: string): Promise<Resource | undefined> {
     return (await this.#store.get({ type: "resource", kind, name }))?.value;
@@ -94,6 +103,9 @@ export class FelixProcess implements AsyncDisposable {
     this.#exit = new Promise((resolve) => child.on("exit", (code) => resolve(code)));
   }
 
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
   get isRunning(): boolean {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }

@@ -8,7 +8,7 @@ import type { IpsetChange, IpsetStore } from "../../kernel/index.ts";
 import { hasErrno } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
-import { delay } from "../../lib/retry.ts";
+import { delay, nextTurn } from "../../lib/retry.ts";
 import { type ApplyOutcome, FatalDataplaneError, type SetReconciler } from "../manager.ts";
 import type { IpSets, MemberType } from "../rules/layer-table.ts";
 import { MemberDelta } from "../rules/member-delta.ts";
@@ -47,6 +47,8 @@ export interface IpsetSetsOptions {
 const ATTEMPTS = 10;
 const ATTEMPTS_BEFORE_RESYNC = 5;
 const RECHECK_BUDGET_MS = 100;
+/** About 20 ms of encoding and of the kernel's work. */
+const PART_MEMBERS = 10_000;
 
 export class IpsetSets implements IpSets, SetReconciler {
   readonly name: string;
@@ -144,8 +146,8 @@ export class IpsetSets implements IpSets, SetReconciler {
       try {
         if (attempt === ATTEMPTS_BEFORE_RESYNC) this.#resync = "full";
         this.#readBack();
-        this.#write(this.#refused.without(this.#dirty));
-        this.#retryRefused();
+        await this.#write(this.#refused.without(this.#dirty));
+        await this.#retryRefused();
         return this.#outcome();
       } catch (error) {
         // After the first failure they were read again: what is refused now is not for the moment.
@@ -269,7 +271,7 @@ export class IpsetSets implements IpSets, SetReconciler {
     foundAs(set, listed, { version: this.version, maxElements: this.#options.maxElements });
   }
 
-  #write(ids: readonly SetId[]): void {
+  async #write(ids: readonly SetId[]): Promise<void> {
     const written: Written = { owners: new Map(), fills: [], swaps: [] };
     this.#lastWrite = written;
     for (const id of ids) {
@@ -285,8 +287,8 @@ export class IpsetSets implements IpSets, SetReconciler {
     }
     const touched = [...new Set(written.owners.values())].flatMap((id) => this.#wanted.get(id) ?? []);
     try {
-      this.#send(written.fills);
-      this.#send(written.swaps);
+      await this.#send(written.fills);
+      await this.#send(written.swaps);
     } catch (error) {
       // Some of it may have been done: those sets are read again before the next write.
       for (const set of touched) {
@@ -303,11 +305,17 @@ export class IpsetSets implements IpSets, SetReconciler {
     for (const id of ids) this.#dirty.delete(id);
   }
 
-  #send(changes: readonly IpsetChange[]): void {
+  /** In parts of at most some thousand members, between which other tasks of the event loop run. */
+  async #send(changes: readonly IpsetChange[]): Promise<void> {
     if (changes.length === 0) return;
     let isTaken = false;
     try {
-      this.#options.store.apply(changes);
+      const [first = [], ...others] = partsOf(changes);
+      this.#options.store.apply(first);
+      for (const part of others) {
+        await nextTurn();
+        this.#options.store.apply(part);
+      }
       isTaken = true;
     } finally {
       this.#options.onCall?.(isTaken, changes.length);
@@ -324,10 +332,10 @@ export class IpsetSets implements IpSets, SetReconciler {
   }
 
   /** Each by itself: one that is taken waits for no other. */
-  #retryRefused(): void {
+  async #retryRefused(): Promise<void> {
     for (const id of this.#refused.due(this.#dirty))
       try {
-        this.#write([id]);
+        await this.#write([id]);
         this.#refused.delete(id);
       } catch (error) {
         if (!this.#setAside(error)) throw error;
@@ -360,6 +368,29 @@ export class IpsetSets implements IpSets, SetReconciler {
     if (members.surplus.size > 0) fills.push({ op: "delete", name, type, members: [...members.surplus] });
     if (members.missing.size > 0) fills.push({ op: "add", name, type, members: [...members.missing] });
   }
+}
+
+/** The changes in order; a part holds at most PART_MEMBERS members. */
+function partsOf(changes: readonly IpsetChange[]): IpsetChange[][] {
+  const parts: IpsetChange[][] = [[]];
+  let room = PART_MEMBERS;
+  for (const change of changes) {
+    if (change.op !== "add" && change.op !== "delete") {
+      parts.at(-1)?.push(change);
+      continue;
+    }
+    for (let done = 0; done < change.members.length; ) {
+      if (room === 0) {
+        parts.push([]);
+        room = PART_MEMBERS;
+      }
+      const members = change.members.slice(done, done + room);
+      parts.at(-1)?.push({ ...change, members });
+      done += members.length;
+      room -= members.length;
+    }
+  }
+  return parts;
 }
 
 /** Some rule matches by it. */

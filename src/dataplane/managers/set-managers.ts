@@ -1,25 +1,77 @@
 // Managers that keep sets of addresses: those policies ask for, and those our own rules name.
 import type { Cidr, IpAddress } from "../../lib/ip.ts";
 import { cidrAddress, hostCidr, ipVersion, tryParseAddress, tryParseCidr, tryParseNetwork } from "../../lib/ip.ts";
+import { nextTurn } from "../../lib/retry.ts";
 import type { Manager, ManagerMessage } from "../manager.ts";
 import { SET } from "../rules/config.ts";
 import type { IpSets, MemberType } from "../rules/layer-table.ts";
+import type { SetId } from "../rules/rule.ts";
 
-/** Sets of selectors, named ports and services, as the calculation graph sends them. */
+type PolicySetMessage = Extract<ManagerMessage, { readonly type: "ipSetUpdate" | "ipSetDeltaUpdate" | "ipSetRemove" }>;
+
+/** Number of members that are handled before the clock is read. */
+const SLICE_MEMBERS = 500;
+const SLICE_MS = 10;
+
+/**
+ * Sets of selectors, named ports and services, as the calculation graph sends them. Those with hundreds of thousands of
+ * members are handled in slices, between which other tasks of the event loop run; the sets are written after all of them.
+ */
 export class PolicySetsManager implements Manager {
   readonly name = "IP sets";
   readonly #sets: readonly IpSets[];
+  #queue: PolicySetMessage[] = [];
+  #sliceEndMs = 0;
+
   constructor(sets: readonly IpSets[]) {
     this.#sets = sets;
   }
 
   onUpdate(message: ManagerMessage): void {
-    if (message.type === "ipSetUpdate")
-      for (const sets of this.#sets) sets.replace(message.id, message.setType, message.members);
-    else if (message.type === "ipSetDeltaUpdate")
-      for (const sets of this.#sets) sets.change(message.id, message.added, message.removed);
-    else if (message.type === "ipSetRemove") for (const sets of this.#sets) sets.remove(message.id);
+    if (message.type === "ipSetUpdate" || message.type === "ipSetDeltaUpdate" || message.type === "ipSetRemove")
+      this.#queue.push(message);
   }
+
+  async apply(): Promise<void> {
+    const queue = this.#queue;
+    this.#queue = [];
+    this.#sliceEndMs = performance.now() + SLICE_MS;
+    for (const message of queue) for (const sets of this.#sets) await this.#handle(message, sets);
+  }
+
+  async #handle(message: PolicySetMessage, sets: IpSets): Promise<void> {
+    const { id } = message;
+    if (message.type === "ipSetRemove") return sets.remove(id);
+    if (message.type === "ipSetDeltaUpdate") {
+      for (const removed of slicesOf(message.removed)) {
+        sets.change(id, [], removed);
+        await this.#pause();
+      }
+      return this.#add(id, message.added, sets);
+    }
+    const { members, setType } = message;
+    if (members.length > SLICE_MEMBERS) sets.remove(id); // else all former members would be deleted in one slice
+    sets.replace(id, setType, members.slice(0, SLICE_MEMBERS));
+    return this.#add(id, members.slice(SLICE_MEMBERS), sets);
+  }
+
+  async #add(id: SetId, members: readonly string[], sets: IpSets): Promise<void> {
+    for (const added of slicesOf(members)) {
+      sets.change(id, added, []);
+      await this.#pause();
+    }
+  }
+
+  /** Lets other tasks run if this slice has taken long. */
+  async #pause(): Promise<void> {
+    if (performance.now() < this.#sliceEndMs) return;
+    await nextTurn();
+    this.#sliceEndMs = performance.now() + SLICE_MS;
+  }
+}
+
+function* slicesOf(members: readonly string[]): Generator<readonly string[]> {
+  for (let i = 0; i < members.length; i += SLICE_MEMBERS) yield members.slice(i, i + SLICE_MEMBERS);
 }
 
 /** A set that is computed from remembered state and written whole when that changed. */

@@ -19,9 +19,9 @@ import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts
 import { type Chain, type Layer, LAYERS, type Rule, type SetId } from "../rules/rule.ts";
 import { type BaseChains, sameBase } from "./base-chains.ts";
 import { Flowtable } from "./flowtable.ts";
-import { NftSets } from "./nft-sets.ts";
+import { NftSets, type ReadOptions } from "./nft-sets.ts";
 import { kernelRules, LateRule, MAP_MARK, SharedBodies } from "./prepared-chain.ts";
-import { nftChainName, nftSetName, type RenderContext } from "./render.ts";
+import { nftChainName, type RenderContext } from "./render.ts";
 import { PORTS_SET, PORTS_TYPE, RulePorts } from "./rule-ports.ts";
 import { VerdictMap } from "./verdict-map.ts";
 import { WantedChains } from "./wanted-chains.ts";
@@ -137,7 +137,7 @@ export class NftPlane implements RulePlane {
 
   /** The kernel's names of the sets that are aside. */
   setsAside(): string[] {
-    return [...this.wanted.setsAside].map((set) => nftSetName(this.version, set));
+    return [...this.wanted.setsAside].map((set) => this.sets.nameOf(set));
   }
 
   /** The rules and sets as they were wanted, to be tried again. */
@@ -155,6 +155,7 @@ export class NftPlane implements RulePlane {
     readonly sets: readonly DumpedSet[];
     readonly elementsOf: (set: string) => readonly DumpedElement[];
     readonly flowtables?: readonly DumpedFlowtable[];
+    readonly options?: ReadOptions;
   }): void {
     this.#flowtable.found(kernel.flowtables?.find(({ name }) => name === FLOWTABLE)?.devices);
     this.#isTableAbsent = kernel.table === "absent";
@@ -172,8 +173,8 @@ export class NftPlane implements RulePlane {
     for (const name of new Set([...this.wanted.names(), ...marks.keys()])) this.#dirty.add(name);
     const named = kernel.sets.filter((set) => (set.flags & NFT_SET_ANONYMOUS) === 0 && set.name !== PORTS_SET);
     this.#foundPorts(kernel);
-    for (const name of this.wanted.names()) this.wanted.needed(name); // a set that must be made anew asks who uses it
-    this.sets.found(named, kernel.elementsOf);
+    for (const name of this.wanted.names()) this.wanted.needed(name); // so that the users of every set are known
+    this.sets.found(named, kernel.elementsOf, kernel.options);
     const isMap = (set: DumpedSet) => (set.flags & NFT_SET_MAP) !== 0;
     for (const [name, map] of this.#maps)
       map.found(named.some((set) => set.name === name && isMap(set)) ? kernel.elementsOf(name) : undefined);
@@ -227,6 +228,7 @@ export class NftPlane implements RulePlane {
     }
     if (!this.hasChanges) return { body: changes, hooks };
     if (!this.#isTablePresent) changes.push({ op: "addTable", table });
+    this.sets.renameUsers();
     this.#dropUnchanged();
 
     const rewritten: string[] = [];
@@ -274,7 +276,8 @@ export class NftPlane implements RulePlane {
     const layer = this.wanted.layerOf(name);
     const prepared = this.wanted.needed(name);
     if (layer === undefined || prepared === undefined) return;
-    const context: RenderContext = { config: this.#config, version: this.version, layer };
+    const setName = (set: SetId) => this.sets.nameOf(set);
+    const context: RenderContext = { config: this.#config, version: this.version, layer, setName };
     const shared = sharedBy[layer];
     const { chain, ruleMarks: marks } = prepared;
     const append = (rules: readonly Rule[], first: number) => {

@@ -5,6 +5,7 @@ import { describeError, type Logger } from "../../lib/log.ts";
 import { delay } from "../../lib/retry.ts";
 import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
 import type { NftPlane } from "./nft-plane.ts";
+import { LateRule } from "./prepared-chain.ts";
 import type { Refused } from "../rules/refused.ts";
 import { Refusals } from "./refusals.ts";
 
@@ -29,6 +30,8 @@ const LOOK_MS = 10_000;
 const OVERTAKEN_LIMIT = 3;
 /** From so many changes on the kernel is worth not waiting for. */
 const MANY_CHANGES = 2000;
+/** From so many elements on a transaction is sent by another thread: the kernel takes 3 µs for each. */
+const MANY_ELEMENTS = 10_000;
 const PIECES = 4;
 const OPTIONAL_RETRY_MS = 60_000;
 
@@ -124,18 +127,18 @@ export class NftTables implements Reconciler {
     let pending: Promise<void> | undefined;
     for (const changes of parts) {
       const at = insists && this.#generation !== undefined ? { generation: this.#generation } : {};
-      if (parts.length === 1) ruleset.commit(changes, at);
+      if (parts.length === 1 && !isLarge(changes)) ruleset.commit(changes, at);
       else {
-        const next = ruleset.commitAside(changes, at);
+        const next = await ruleset.commitAside(changes, at);
         await pending;
         pending = next.send();
         pending.catch(() => {}); // looked at in its turn
       }
       // Ours makes one generation.
       if (this.#generation !== undefined) this.#generation = nextGeneration(this.#generation);
-      this.#options.onCommit?.(true, changes.length);
     }
     if (pending !== undefined) await pending;
+    for (const changes of parts) this.#options.onCommit?.(true, changes.length);
     if (parts.length > 0) {
       const now = ruleset.generation();
       if (now !== this.#generation) this.#needsRead = this.#generation !== undefined; // somebody else's came after
@@ -183,9 +186,11 @@ export class NftTables implements Reconciler {
 
   #read(isRetry: boolean): void {
     const { planes, ruleset, onRead } = this.#options;
+    const before = this.#generation;
     this.#generation = ruleset.generation();
+    const isUntouched = before === this.#generation && !this.#hasForeignWrite;
     try {
-      for (const plane of planes) this.#readPlane(plane, isRetry);
+      for (const plane of planes) this.#readPlane(plane, isRetry, isUntouched);
       onRead?.(true);
     } catch (error) {
       onRead?.(false);
@@ -196,8 +201,8 @@ export class NftTables implements Reconciler {
     this.#readAt = this.#lookedAt = performance.now();
   }
 
-  #readPlane(plane: NftPlane, isRetry: boolean): void {
-    const { ruleset } = this.#options;
+  #readPlane(plane: NftPlane, isRetry: boolean, isUntouched: boolean): void {
+    const { ruleset, refreshMs } = this.#options;
     const { table } = plane;
     const hadChanges = plane.hasChanges;
     const found = ruleset.tables(table.family).find(({ name }) => name === table.name);
@@ -212,6 +217,7 @@ export class NftTables implements Reconciler {
       sets: ruleset.sets(table),
       elementsOf: (set) => ruleset.elements(table, set),
       flowtables: ruleset.flowtables(table),
+      options: { isUntouched, trustMs: refreshMs },
     });
     this.#tell(plane, hadChanges || isRetry);
   }
@@ -221,6 +227,23 @@ export class NftTables implements Reconciler {
     if (!isOurDoing && hasChanges && this.#readAt > 0)
       this.#log.warn("somebody changed our nftables rules; repairing", { table: `${table.family} ${table.name}` });
   }
+}
+
+/** True if encoding or programming the changes would block the event loop for a long time. */
+function isLarge(changes: readonly NftChange[]): boolean {
+  let size = 0;
+  for (const change of changes) {
+    size += sizeOf(change);
+    if (size >= MANY_ELEMENTS) return true;
+  }
+  return false;
+}
+
+/** Elements that the change adds or deletes, also those of lists of prefixes inside rules. */
+function sizeOf(change: NftChange): number {
+  if ("elements" in change) return change.elements.length;
+  if (!(change instanceof LateRule)) return 1;
+  return (change.tree.match ?? []).reduce((size, m) => size + (m.kind === "nets" ? m.nets.length : 0), 1);
 }
 
 const nextGeneration = (generation: number): number => (generation + 1) >>> 0 || 1;

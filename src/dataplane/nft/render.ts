@@ -2,20 +2,22 @@
 // rule here: lists become sets inside the rule, a decision its own statements.
 import { type Expression, nftMatch as nft, prefixElements, type RuleBody } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip.ts";
+import { outermost } from "../../lib/prefix-cover.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import type { RulesConfig } from "../rules/config.ts";
 import { setName } from "../rules/names.ts";
-import { type Action, type Layer, type Match, protocolNumber, type Rule } from "../rules/rule.ts";
-import { outermost } from "./prefix-cover.ts";
+import { type Action, type Layer, type Match, protocolNumber, type Rule, type SetId } from "../rules/rule.ts";
 import { isSlotted, PORTS_SET } from "./rule-ports.ts";
 
 export interface RenderContext {
   readonly config: RulesConfig;
   readonly version: IpVersion;
   readonly layer: Layer;
+  /** The kernel's name of a set. */
+  readonly setName: (set: SetId) => string;
 }
 
-/** The kernel's name of a set; a colon would end it in nft's language. */
+/** Calico's name of a set; a colon would end it in nft's language. */
 export const nftSetName = (version: IpVersion, id: string): string => setName(version, id).replaceAll(":", "-");
 /** All layers share one table: a chain's name says which it is of. */
 export const nftChainName = (layer: Layer, name: string): string => `${layer}-${name}`;
@@ -85,7 +87,11 @@ function choicesOf(m: Match, areExclusive: boolean): Match[][] {
 
 const negate = (m: Match): Match => ({ ...m, negated: true }) as Match;
 
-function renderMatch({ version }: RenderContext, m: Match, protocol: number | undefined): readonly Expression[] {
+function renderMatch(
+  { version, setName: nameOf }: RenderContext,
+  m: Match,
+  protocol: number | undefined,
+): readonly Expression[] {
   const needProtocol = (number: number) => (number === protocol ? [] : nft.protocol(number));
   switch (m.kind) {
     case "interface":
@@ -105,9 +111,9 @@ function renderMatch({ version }: RenderContext, m: Match, protocol: number | un
     case "address":
       return nft.address(m.side, m.address);
     case "ipSet":
-      return nft.addressInSet(version, m.side, nftSetName(version, m.set), m.negated);
+      return nft.addressInSet(version, m.side, nameOf(m.set), m.negated);
     case "ipPortSet":
-      return nft.addressAndPortInSet(version, m.side, nftSetName(version, m.set), m.negated);
+      return nft.addressAndPortInSet(version, m.side, nameOf(m.set), m.negated);
     case "ports": {
       const numbers = isSlotted(m)
         ? nft.constantAndPortInSet(m.slot, m.side, PORTS_SET, m.negated)

@@ -95,7 +95,7 @@ test("a rule that is refused in a piece closes its own place only", async () => 
           if (refused[0] === undefined) return Reflect.apply(value as typeof of.commitAside, of, args);
           const error = new NftError(refused[0], "add rule", "EINVAL", {}, refused);
           if (name === "commit") throw error;
-          return { send: () => Promise.reject(error) };
+          return Promise.resolve({ send: () => Promise.reject(error) });
         };
       },
     });

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Backend } from "../dataplane/host.ts";
 import { FELIX, stateFile } from "../dataplane/recordings.ts";
 import type { TestNamespace } from "../kernel/namespace.ts";
+import { startCalicoNftables } from "./calico-start.ts";
 
 /** Chains and sets that are like those of an empty node are one line there: the text is found in that one. */
 const EMPTY = "empty-node";
@@ -24,13 +25,10 @@ export function loadOriginal(space: TestNamespace, state: string, mode: Backend)
   writeOriginal(space, state, mode);
 }
 
-/** The rules alone, over whatever stands there, in one transaction per table as the original does it. */
+/** The rules alone, over whatever stands there, with the operations that Calico sends when it starts. */
 export function writeOriginal(space: TestNamespace, state: string, mode: Backend): void {
   if (mode === "nftables") {
-    const rules = wholeNft(need(state, "nft-ruleset"), need(EMPTY, "nft-ruleset"));
-    const tables = [...rules.matchAll(/^table (\S+ \S+) \{/gm)].map(([, name]) => name ?? "");
-    const replaced = tables.map((table) => `table ${table}\ndelete table ${table}\n`).join("");
-    space.run("nft", ["-f", "-"], replaced + rules);
+    startCalicoNftables(space, wholeNft(need(state, "nft-ruleset"), need(EMPTY, "nft-ruleset")));
     return;
   }
   space.run("ipset", ["restore", "-exist"], wholeSets(need(state, "ipset-save"), need(EMPTY, "ipset-save")));
