@@ -21,6 +21,8 @@ export async function run(call: Call): Promise<number> {
   if (filename === undefined) throw new UsageFailure("--filename is missing");
   const print = printerFor(flags.value("output") ?? "yaml");
   const converted: V3Document[] = [];
+  /** What each new name was made from. */
+  const origins = new Map<string, string>();
   for (const { file, text } of readSources(filename, { recursive: false }, world))
     for (const { number, root } of parseYaml(text, file, world.err))
       for (const node of objectsOf(root)) {
@@ -32,6 +34,16 @@ export async function run(call: Call): Promise<number> {
         });
         const document = convert(node, place, world.err);
         if (!flags.has("ignore-validation")) await validate(document, place);
+        const { name, namespace } = document.metadata;
+        const key = JSON.stringify([document.kind, namespace, name]);
+        const origin = JSON.stringify((toValue(node) as Record<string, unknown>)["metadata"]);
+        // Converted names end in 32 bits of a hash, as in Calico.
+        if ((origins.get(key) ?? origin) !== origin)
+          throw failure(
+            place("metadata.name"),
+            `becomes ${String(name)}, as another ${document.kind} does: rename one`,
+          );
+        origins.set(key, origin);
         converted.push(document);
       }
   if (converted.length === 0) throw new Failure(`No resources specified in file ${filename}`);

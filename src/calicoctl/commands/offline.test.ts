@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { chmodSync, readdirSync } from "node:fs";
 import { spawnSync } from "node:child_process";
-import { normalizeName } from "../convert/names.ts";
+import { convertName, normalizeName } from "../convert/names.ts";
 import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
 
 test("TC-C10 validate says what a write would, without a datastore", async () => {
@@ -108,6 +108,26 @@ test("TC-C11 convert refuses what it cannot, with its line", async () => {
   expect((await line.pipe(invalid, "convert", "-f", "-", "-o", "foo")).err).toContain(
     "unrecognized output format 'foo'",
   );
+});
+
+test("TC-C11 convert refuses two resources whose names become one", async () => {
+  using line = new CommandLine();
+  // Names that differ in case alone end in 32 bits of a SHA-1: some two of 2^18 such names are equal there.
+  const letters = "abcdefghijklmnopqr";
+  const byName = new Map<string, string>();
+  let pair: readonly [string, string] | undefined;
+  for (let bits = 1; pair === undefined && bits < 2 ** letters.length; bits++) {
+    const name = [...letters].map((letter, i) => ((bits >> i) & 1 ? letter.toUpperCase() : letter)).join("");
+    const other = byName.get(convertName(name));
+    if (other !== undefined) pair = [other, name];
+    byName.set(convertName(name), name);
+  }
+  if (pair === undefined) throw new Error("no collision found");
+  const profile = (name: string) => `apiVersion: v1\nkind: profile\nmetadata: {name: ${name}, labels: {a: b}}\n`;
+  const answer = await line.pipe(pair.map(profile).join("---\n"), "convert", "-f", "-");
+  expect(answer).toMatchObject({ code: 1, out: "" });
+  expect(answer.err).toMatch(/document 2.*becomes abcdefghijklmnopqr-[0-9a-f]{8}, as another Profile does: rename one/);
+  expect((await line.pipe([...pair].map(() => profile("one")).join("---\n"), "convert", "-f", "-")).code).toBe(0);
 });
 
 const refusedByV1: [string, string, object, object][] = [
