@@ -137,6 +137,7 @@ export function openRules(kernel: RulesKernel) {
     hostname: "host0",
     externalNodes: [],
     floatingIps: false,
+    logger: silentLogger,
   });
   const { signal } = new AbortController();
   return {

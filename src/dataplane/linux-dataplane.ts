@@ -111,6 +111,7 @@ export class LinuxDataplane implements DataplaneDriver {
       hostname: facts.hostname,
       externalNodes: parameters.ExternalNodesCIDRList,
       floatingIps,
+      logger,
       isExcludedInterface: isExcluded,
       ...(rules.arp === undefined ? {} : { arp: rules.arp }),
     });

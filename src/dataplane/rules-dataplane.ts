@@ -1,5 +1,6 @@
 // The managers that write rules, wired to planes of one renderer.
 import type { Cidr } from "../lib/ip.ts";
+import type { Logger } from "../lib/log.ts";
 import type { Manager } from "./manager.ts";
 import { ArpRules } from "./managers/arp-rules.ts";
 import { ChainPlacer } from "./managers/chain-placer.ts";
@@ -24,6 +25,7 @@ import { WorkloadRules } from "./managers/workload-rules.ts";
 import { isWorkloadInterface, type RulesConfig, SET, vxlanEnabledFor } from "./rules/config.ts";
 import { installStaticChains } from "./rules/install.ts";
 import type { LayerTable, RulePlane } from "./rules/layer-table.ts";
+import { SetNameOwners } from "./rules/name-owners.ts";
 import { ChainNames, NFT_CHAIN_LENGTH } from "./rules/names.ts";
 
 export interface RuleManagersOptions {
@@ -33,6 +35,7 @@ export interface RuleManagersOptions {
   readonly hostname: string;
   readonly externalNodes: readonly Cidr[];
   readonly floatingIps: boolean;
+  readonly logger: Logger;
   /** Where ARP is looked at. */
   readonly arp?: LayerTable;
   /** Interfaces that are never a host endpoint's. */
@@ -57,9 +60,15 @@ export function createRuleManagers(options: RuleManagersOptions): RuleManagers {
   const setsOf = (version: 4 | 6) => sets.filter((s) => s.version === version);
   installStaticChains(config, planes);
 
-  const managers: Manager[] = [registry, selectors, new PolicySetsManager(sets), new ThisHostSet(sets, isWorkload)];
+  const setOwners = new SetNameOwners();
+  const managers: Manager[] = [
+    registry,
+    selectors,
+    new PolicySetsManager(sets, setOwners),
+    new ThisHostSet(sets, isWorkload),
+  ];
   managers.push(
-    new PolicyManager({ config, names, planes }),
+    new PolicyManager({ config, names, planes, setOwners, logger: options.logger }),
     new WorkloadRules(endpointDeps),
     new KnownSources(planes, endpointDeps.registry),
     new HostRules(endpointDeps),

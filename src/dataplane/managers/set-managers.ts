@@ -5,6 +5,7 @@ import { nextTurn } from "../../lib/retry.ts";
 import type { Manager, ManagerMessage } from "../manager.ts";
 import { SET } from "../rules/config.ts";
 import type { IpSets, MemberType } from "../rules/layer-table.ts";
+import type { SetNameOwners } from "../rules/name-owners.ts";
 import type { SetId } from "../rules/rule.ts";
 
 type PolicySetMessage = Extract<ManagerMessage, { readonly type: "ipSetUpdate" | "ipSetDeltaUpdate" | "ipSetRemove" }>;
@@ -20,15 +21,21 @@ const SLICE_MS = 10;
 export class PolicySetsManager implements Manager {
   readonly name = "IP sets";
   readonly #sets: readonly IpSets[];
+  readonly #owners: SetNameOwners;
   #queue: PolicySetMessage[] = [];
   #sliceEndMs = 0;
 
-  constructor(sets: readonly IpSets[]) {
+  constructor(sets: readonly IpSets[], owners: SetNameOwners) {
     this.#sets = sets;
+    this.#owners = owners;
   }
 
   onUpdate(message: ManagerMessage): void {
-    if (message.type === "ipSetUpdate" || message.type === "ipSetDeltaUpdate" || message.type === "ipSetRemove")
+    if (
+      (message.type === "ipSetUpdate" && this.#owners.claim(message.id)) ||
+      (message.type === "ipSetDeltaUpdate" && !this.#owners.isRejected(message.id)) ||
+      (message.type === "ipSetRemove" && this.#owners.release(message.id))
+    )
       this.#queue.push(message);
   }
 

@@ -138,6 +138,7 @@ for (const state of recordedStates()) {
       hostname: "node-a",
       externalNodes: [],
       floatingIps: parameter(messages, "FloatingIPs") === "Enabled",
+      logger: silentLogger,
     });
     for (const message of [...recordedInterfaces(messages), ...messages])
       for (const manager of managers) manager.onUpdate(message);

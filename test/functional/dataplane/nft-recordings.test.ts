@@ -31,6 +31,7 @@ async function program(ruleset: Nft, state: string): Promise<number[]> {
     hostname: "node-a",
     externalNodes: [],
     floatingIps: true,
+    logger: silentLogger,
   });
   for (const message of [...recordedInterfaces(messages), ...messages])
     for (const manager of managers) manager.onUpdate(message);

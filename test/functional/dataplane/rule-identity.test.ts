@@ -1,8 +1,9 @@
 // Rules are recognised by a hash of what they say, which includes annotations: text that users choose. Rules that say
 // different things stay different, whatever somebody writes into their annotations.
 import { describe, expect, test } from "bun:test";
+import type { DataplaneMessage } from "../../../src/calc/index.ts";
+import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, policyId, rule, tier } from "./host.ts";
 import { collidingTexts } from "./wyhash-collision.ts";
-import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
 const ruleText = (decision: "allow" | "deny"): string =>
   `2 {"match":[],"action":{"kind":"decide","decision":"${decision}"},"annotations":["note=`;
@@ -42,5 +43,48 @@ for (const backend of BACKENDS)
       );
       const probes = [b, c].flatMap((to) => [to.v4, to.v6].map((address) => ({ from: a.target, to: address })));
       expect(await host.probe(probes)).toEqual(["silent", "silent", "reached", "reached"]);
+    });
+
+    test("a policy whose set has the kernel name of another set denies everything, the other is not affected", async () => {
+      await using host = await DataplaneHost.create(backend);
+      const [a, b, c, d] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4), host.addPod("d", 5)];
+      for (const pod of [b, c, d]) host.prober.listen(pod.target, "tcp", 80);
+      // The kernel's name holds 15 characters of the hash after this prefix.
+      const [first, second] = ["svcnoport:AAAAAAAAAAAAAAA1", "svcnoport:AAAAAAAAAAAAAAA2"];
+      const members = (pod: typeof a) => [`${pod.v4}/32`, `${pod.v6}/128`];
+      const set = (id: string, pod: typeof a): DataplaneMessage => ({
+        ...{ type: "ipSetUpdate", id, setType: "net", members: members(pod) },
+      });
+      host.start();
+      await host.send(
+        allowProfile,
+        set(first, a),
+        policy("first", [rule({ srcIpSetIds: [first] })]),
+        host.endpoint(a),
+        host.endpoint(b, { tiers: [tier(["first"])] }),
+        inSync,
+      );
+      await host.send(
+        set(second, d),
+        policy("allows", [rule({ srcIpSetIds: [second] })]),
+        policy("denies", [rule({ action: "deny", srcIpSetIds: [second] }), rule()]),
+        host.endpoint(c, { tiers: [tier(["allows"])] }),
+        host.endpoint(d, { tiers: [tier(["denies"])] }),
+      );
+      const from = (source: typeof a, ...to: readonly (typeof a)[]) =>
+        to.flatMap((pod) => [pod.v4, pod.v6].map((address) => ({ from: source.target, to: address })));
+      const open = ["reached", "reached"] as const;
+      const closed = ["silent", "silent"] as const;
+      expect(await host.probe(from(a, b, c, d))).toEqual([...open, ...closed, ...closed]);
+      expect(await host.probe(from(d, b, c))).toEqual([...closed, ...closed]);
+      expect(host.lines.filter((line) => line.includes("two names have the same hash"))).not.toEqual([]);
+      // The second goes, and with it nothing of the first.
+      await host.send(
+        host.endpoint(c),
+        host.endpoint(d),
+        ...["allows", "denies"].map((name): DataplaneMessage => ({ type: "activePolicyRemove", id: policyId(name) })),
+        { type: "ipSetRemove", id: second },
+      );
+      expect(await host.probe([...from(a, b, c), ...from(d, b)])).toEqual([...open, ...open, ...closed]);
     });
   });
