@@ -1,10 +1,12 @@
 // What the author of a pod can do to another pod's address and interface, with the real plugin on a real API server: in
 // the plugin's own process and through the node's CNI service.
 import { afterAll, beforeAll, expect } from "bun:test";
-import type { KubeObject } from "../../src/datastore/index.ts";
+import { type Datastore, type KubeObject, openDatastore } from "../../src/datastore/index.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { podInterfaceName } from "../../src/model/kubernetes/pod.ts";
 import { canRun, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
+import { FelixPipeline } from "./felix-pipeline.ts";
 import { ServedHost } from "./served-host.ts";
 
 const NETWORK = "k8s-pod-network";
@@ -13,13 +15,16 @@ const CALICO = "/apis/crd.projectcalico.org/v1";
 
 let cluster: Cluster;
 let served: ServedHost;
+let store: Datastore;
 beforeAll(async () => {
   if (!isAvailable || !canRun) return;
   // A namespace may have the network's name: then `namespace.pod` can equal another container's handle.
   cluster = await startCluster({ namespaces: ["ns1", "prod", "evil", NETWORK] });
   served = await ServedHost.on(cluster);
+  store = await openDatastore(cluster.config);
 }, 600_000);
 afterAll(async () => {
+  await store?.close();
   await served?.[Symbol.asyncDispose]();
   await cluster?.[Symbol.asyncDispose]();
 });
@@ -135,3 +140,50 @@ for (const where of ["the plugin", "the service"] as const) {
     expect(await owners()).toEqual({ [`${NETWORK}.${id("second")}`]: "prod/fixed" });
   }, 60_000);
 }
+
+suite("Felix uses the address that the plugin assigned before the kubelet reports it, and none that annotations name", async () => {
+  if (!canRun) return;
+  const { service_socket: _, ...own } = served.conf;
+  await using pods = new Tenancy(own);
+  const victim = {
+    kind: "Pod",
+    metadata: { name: "db-1", namespace: "prod" },
+    status: { podIPs: [{ ip: "10.65.9.9" }] },
+  };
+  const spec = { nodeName: "n1", containers: [{ name: "c", image: "i" }] };
+  await cluster.apply({ ...victim, spec } as KubeObject);
+  // A policy of the victim's namespace has an IP set of the pods in evil.
+  await cluster.put("/apis/networking.k8s.io/v1/namespaces/prod/networkpolicies", {
+    metadata: { name: "from-evil" },
+    spec: {
+      podSelector: {},
+      ingress: [{ from: [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "evil" } } }] }],
+    },
+  });
+  await pods.create("evil", "claims", { podIP: "10.65.9.9/32", podIPs: "10.65.9.9/32" });
+  await pods.create("evil", "wide", { podIPs: "0.0.0.0/1,128.0.0.0/1" });
+  await using felix = new FelixPipeline(store, "n1");
+  await eventually(() => felix.isInSync, 10_000);
+  await pods.create("evil", "late");
+  const address = addressOf(await pods.add("evil", "late", "late"));
+  const about = (text: string) => felix.shown().filter((message) => message.includes(text));
+  await eventually(() => about("evil/late").some((message) => message.includes(`${address}/32`)), 10_000);
+  expect(await cluster.api.get<KubeObject>("/api/v1/namespaces/evil/pods/late")).not.toHaveProperty("status.podIPs");
+  for (const claimed of ["evil/claims", "evil/wide", "0.0.0.0/1", "128.0.0.0/1"]) expect(about(claimed)).toEqual([]);
+  // The IP set of the policy has the assigned address and not the claimed one.
+  const other = (text: string, than: string) => about(text).filter((message) => !message.includes(than));
+  expect(other(address, "evil/late")).not.toEqual([]);
+  expect(other("10.65.9.9", "prod/db-1")).toEqual([]);
+  // A later edit of the annotation changes nothing.
+  felix.take();
+  const path = "/api/v1/namespaces/evil/pods/late";
+  const annotations = { [`${PREFIX}/podIP`]: "10.65.9.9/32", [`${PREFIX}/podIPs`]: "10.65.9.9/32" };
+  const body = { metadata: { annotations, labels: { edited: "yes" } } };
+  await cluster.api.json({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
+  await cluster.apply({ ...victim, metadata: { ...victim.metadata, name: "db-2" }, spec } as KubeObject);
+  await eventually(() => about("prod/db-2").length > 0, 10_000);
+  expect(other("evil/late", `${address}/32`)).toEqual([]);
+  expect(other("10.65.9.9", "prod/db-2")).toEqual([]);
+  for (const name of ["db-1", "db-2"]) await cluster.delete(`/api/v1/namespaces/prod/pods/${name}`);
+  for (const name of ["claims", "wide"]) await cluster.delete(`/api/v1/namespaces/evil/pods/${name}`);
+}, 60_000);

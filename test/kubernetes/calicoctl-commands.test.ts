@@ -20,10 +20,12 @@ beforeAll(async () => {
     ["frontend", "10.65.0.1"],
     ["backend", "10.65.0.2"],
   ] as const)
-    await cluster.put("/api/v1/namespaces/shop/pods", {
-      metadata: { name, labels: { app: name }, annotations: { "cni.projectcalico.org/podIPs": `${ip}/32` } },
+    await cluster.apply({
+      kind: "Pod",
+      metadata: { name, namespace: "shop", labels: { app: name } },
       spec: { nodeName: "n1", containers: [{ name: "c", image: "i" }] },
-    });
+      status: { podIPs: [{ ip }] },
+    } as Parameters<typeof cluster.apply>[0]);
   await cluster.put("/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies", {
     metadata: { name: "backend" },
     spec: {

@@ -300,6 +300,11 @@ suite("DM-102 an endpoint's write notes its addresses on the pod; its deletion e
     "cni.projectcalico.org/podIPs": "10.65.0.1/32,fd00:65::1/128",
     "cni.projectcalico.org/containerID": "c1",
   });
+  const conditions = (object: KubeObject) =>
+    ((object as { status?: { conditions?: object[] } }).status?.conditions ?? []).filter(
+      (each) => "type" in each && each.type === "cni.projectcalico.org/AddressesAssigned",
+    );
+  expect(conditions(noted)).toMatchObject([{ status: "True", message: "10.65.0.1/32,fd00:65::1/128" }]);
   // No address, nothing to note; the pod of another life is not ours to write.
   expect((await store.update({ ...endpoint("p1", {}), revision: written.revision })).revision).toBe(written.revision);
   const stale = convertUid(uid);
@@ -311,6 +316,7 @@ suite("DM-102 an endpoint's write notes its addresses on the pod; its deletion e
     "cni.projectcalico.org/podIP": "",
     "cni.projectcalico.org/podIPs": "",
   });
+  expect(conditions(emptied)).toMatchObject([{ status: "False" }]);
   expect((await fault(store.create(endpoint("p9", spec)))).name).toBe("NotFound");
   // On another node it would be another endpoint; a name of other shape names no pod.
   expect((await fault(store.get({ ...endpointKey("p1"), name: "n2-k8s-p1-eth0" }))).name).toBe("NotFound");

@@ -74,12 +74,9 @@ afterAll(async () => {
 });
 
 const pod = (name: string, ip: string) => ({
-  metadata: {
-    name,
-    namespace: "ns1",
-    labels: { app: name },
-    annotations: { "cni.projectcalico.org/podIPs": `${ip}/32` },
-  },
+  kind: "Pod",
+  metadata: { name, namespace: "ns1", labels: { app: name } },
+  status: { podIPs: [{ ip }] },
   spec: { nodeName: "n1", serviceAccountName: "default", containers: [{ name: "c", image: "i" }] },
 });
 const pool = (name: string, cidr: string) => ({
@@ -100,7 +97,7 @@ suite("DM-123 DM-105 DM-106 objects of every origin arrive; what is deleted goes
   await eventually(() => follower.isInSync, 10_000);
   expect(follower.has("/calico/v1/policy/profile/kns.ns1/rules")).toBe(true);
   await cluster.put("/api/v1/nodes", { metadata: { name: "n1" }, status: {} });
-  await cluster.put(PODS, pod("p1", "10.65.0.1"));
+  await cluster.apply(pod("p1", "10.65.0.1"));
   await cluster.put(POLICIES, policy("np1"));
   await cluster.put(`${CRDS}/ippools`, pool("pool1", "10.65.0.0/16"));
   await cluster.put(`${CRDS}/globalnetworkpolicies`, {
@@ -146,7 +143,8 @@ suite("DM-070 a service account and a policy with names as long as may be have t
   await cluster.put("/api/v1/namespaces/ns1/serviceaccounts", { metadata: { name: account } });
   await cluster.put(POLICIES, policy(name));
   const { spec, ...rest } = pod("long-account", "10.65.0.7");
-  await cluster.put(PODS, { ...rest, spec: { ...spec, serviceAccountName: account } });
+  const long = { ...rest, spec: { ...spec, serviceAccountName: account } };
+  await cluster.apply(long);
   await eventually(
     () =>
       follower.has(`/calico/v1/policy/profile/ksa.ns1.${account}/labels`) &&
@@ -206,13 +204,13 @@ suite("DM-103 profiles follow namespaces and service accounts, each with its own
 });
 
 suite("DM-099 a server that restarts, having forgotten the past: the difference arrives, nothing else", async () => {
-  await cluster.put(PODS, pod("before", "10.65.0.2"));
-  await cluster.put(PODS, pod("stays", "10.65.0.3"));
+  await cluster.apply(pod("before", "10.65.0.2"));
+  await cluster.apply(pod("stays", "10.65.0.3"));
   await using follower = new Follower(store);
   await eventually(() => follower.isInSync && follower.has("ns1%2fstays"), 10_000);
   await cluster.compact();
   await cluster.delete(`${PODS}/before`);
-  await cluster.put(PODS, pod("after", "10.65.0.4"));
+  await cluster.apply(pod("after", "10.65.0.4"));
   await eventually(() => follower.has("ns1%2fafter") && !follower.has("ns1%2fbefore"), 20_000);
   expect(follower.deleted.filter((path) => path.includes("stays"))).toEqual([]);
   expect(follower.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
@@ -230,7 +228,7 @@ suite("a server that is away: what was known stays known, what changed meanwhile
   expect(follower.state.size).toBe(size);
   expect(follower.isInSync).toBe(true);
   await cluster.server.start();
-  await cluster.put(PODS, pod("later", "10.65.0.5"));
+  await cluster.apply(pod("later", "10.65.0.5"));
   await eventually(() => follower.has("ns1%2flater"), 20_000);
   expect(follower.deleted).toEqual([]);
 }, 120_000);
@@ -241,7 +239,7 @@ suite("a token that is no longer good is read anew from its file", async () => {
   await account.revoke();
   await account.renew();
   await cluster.compact(); // every connection must prove itself again
-  await cluster.put(PODS, pod("renewed", "10.65.0.6"));
+  await cluster.apply(pod("renewed", "10.65.0.6"));
   await eventually(() => follower.has("ns1%2frenewed"), 20_000);
   expect((await store.list({ type: "resource", kind: "IPPool" })).items).toEqual([]);
 }, 60_000);

@@ -8,9 +8,8 @@ import {
   type Metadata,
   nodeFromKubernetes,
   parseWorkloadEndpointName,
-  podAnnotations,
-  POD_IP_ANNOTATION,
-  POD_IPS_ANNOTATION,
+  podErasure,
+  podPatch,
   type ReportProblem,
   type Resource,
   type ResourceKey,
@@ -121,18 +120,20 @@ export class Endpoints implements Collection<ResourceKey> {
   encode(entry: Entry<ResourceKey>): KubeObject {
     throw new Unsupported("Create", nameOfKey(entry.key), "endpoints are made from pods");
   }
-  /** What a write of the endpoint changes on the pod: notes of its addresses, nothing else. */
+  /** What a write of the endpoint changes on the pod: the record of its addresses, nothing else. */
   patch(entry: Entry<ResourceKey>): object | undefined {
-    const annotations = podAnnotations(entry.value.spec as Parameters<typeof podAnnotations>[0]);
-    const uid = entry.value.metadata.uid;
-    return annotations === undefined ? undefined : { metadata: { annotations, ...(uid === undefined ? {} : { uid }) } };
+    const patch = podPatch(entry.value.spec as Parameters<typeof podPatch>[0], new Date());
+    return patch && withUid(patch, entry.value.metadata.uid);
   }
-  /** What its deletion changes: the notes become empty, so that readers know the addresses are free. */
+  /** What its deletion changes: the record becomes empty, so that readers know the addresses are free. */
   erasure(uid: string | undefined): object {
-    const annotations = { [POD_IP_ANNOTATION]: "", [POD_IPS_ANNOTATION]: "" };
-    return { metadata: { annotations, ...(uid === undefined ? {} : { uid }) } };
+    return withUid(podErasure(new Date()), uid);
   }
 }
+
+/** With a UID, the API server applies the patch only to that pod, not to a later one of the same name. */
+const withUid = (patch: ReturnType<typeof podErasure>, uid: string | undefined): object =>
+  uid === undefined ? patch : { ...patch, metadata: { ...patch.metadata, uid } };
 
 const podsPath = (namespace: string): string => `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`;
 

@@ -3,10 +3,9 @@ export { convertKubernetesPolicySpec, networkPolicyFromKubernetes } from "./netw
 export { kubernetesNodeFrom, nodeFromKubernetes } from "./node.ts";
 export {
   isWorkloadPod,
-  POD_IP_ANNOTATION,
-  POD_IPS_ANNOTATION,
   podAddresses,
-  podAnnotations,
+  podErasure,
+  podPatch,
   workloadEndpointFromPod,
 } from "./pod.ts";
 export {

@@ -1,5 +1,14 @@
 // A pod as a workload endpoint.
-import { cidrAddress, hostCidr, type Cidr, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
+import {
+  addressBits,
+  cidrAddress,
+  cidrLength,
+  hostCidr,
+  type Cidr,
+  ipVersion,
+  tryParseAddress,
+  tryParseCidr,
+} from "../../lib/ip.ts";
 import { JsonReader } from "../../lib/json-reader.ts";
 import { NAMESPACE_LABEL, NAMESPACE_PROFILE, ORCHESTRATOR_LABEL, SERVICE_ACCOUNT_LABEL } from "../labels.ts";
 import { API_VERSION, type Labels, type Resource } from "../resource.ts";
@@ -9,13 +18,18 @@ import { namesOf, originOf } from "./metadata.ts";
 import { type QosControlsJson, qosFromAnnotations } from "./pod-qos.ts";
 import { serviceAccountProfileName } from "./profiles.ts";
 
-export const POD_IP_ANNOTATION = "cni.projectcalico.org/podIP";
-export const POD_IPS_ANNOTATION = "cni.projectcalico.org/podIPs";
+const POD_IP_ANNOTATION = "cni.projectcalico.org/podIP";
+const POD_IPS_ANNOTATION = "cni.projectcalico.org/podIPs";
 const CONTAINER_ID_ANNOTATION = "cni.projectcalico.org/containerID";
 const AWS_IPS_ANNOTATION = "vpc.amazonaws.com/pod-ips";
 const FLOATING_IPS_ANNOTATION = "cni.projectcalico.org/floatingIPs";
 const SOURCE_PREFIXES_ANNOTATION = "cni.projectcalico.org/allowedSourcePrefixes";
 const NETWORK_STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status";
+/**
+ * Condition in the pod's status whose message lists the addresses that the CNI plugin assigned, as in the annotation
+ * `podIPs`. Whoever creates a pod can write its annotations but not its status.
+ */
+const ASSIGNED_CONDITION = "cni.projectcalico.org/AddressesAssigned";
 const FINISHED_PHASES: ReadonlySet<string> = new Set(["Failed", "Succeeded", "Completed"]);
 const MAX_LABEL_VALUE = 63;
 
@@ -64,7 +78,7 @@ export function workloadEndpointFromPod(
   const spec = pod.object("spec") ?? pod.fail("spec", "an object");
   const node = spec.filled("nodeName") ?? spec.fail("nodeName", "the node the pod runs on");
   const serviceAccount = spec.filled("serviceAccountName");
-  const networks = isFinished(pod, annotations) ? [] : addressesOf(pod, annotations);
+  const networks = isFinished(pod, annotations) ? [] : addressesOf(pod, annotations, report);
   const nats = networks.length === 0 ? [] : floatingAddresses(annotations, networks);
   const prefixes = sourcePrefixes(annotations);
   const ports = portsOf(spec);
@@ -111,7 +125,7 @@ export function workloadEndpointFromPod(
 export function podAddresses(json: unknown): readonly Cidr[] {
   const pod = new JsonReader(json);
   const { annotations } = namesOf(pod);
-  return isFinished(pod, annotations) ? [] : addressesOf(pod, annotations);
+  return isFinished(pod, annotations) ? [] : addressesOf(pod, annotations, () => {});
 }
 
 /** Its addresses may already belong to another. */
@@ -121,25 +135,47 @@ function isFinished(pod: JsonReader, annotations: Labels): boolean {
   return isGoing && (annotations[POD_IP_ANNOTATION] === "" || annotations[AWS_IPS_ANNOTATION] === "");
 }
 
-/** The first source that says something: Kubernetes' own status, then what the CNI plugin noted. */
-function addressesOf(pod: JsonReader, annotations: Labels): readonly Cidr[] {
-  const status = pod.object("status");
-  const split = (text: string | undefined): readonly string[] =>
-    text === undefined || text === "" ? [] : text.split(",");
-  const sources = [
-    status?.objects("podIPs").flatMap((entry) => entry.filled("ip") ?? []) ?? [],
-    split(status?.text("podIP")),
-    split(annotations[POD_IPS_ANNOTATION]),
-    split(annotations[POD_IP_ANNOTATION]),
-    split(annotations[AWS_IPS_ANNOTATION]),
-  ];
-  const found = sources.find((source) => source.length > 0) ?? [];
-  return found.map((text) => {
-    const network = tryParseCidr(text.trim());
-    if (network === undefined) throw new NotConvertible(`pod address ${JSON.stringify(text)} is no IP address`);
-    return network;
-  });
+/**
+ * The addresses in the pod's status: as the kubelet reports them, else as the CNI plugin assigned them. Annotations give no
+ * address, because they could name another pod's.
+ */
+function addressesOf(pod: JsonReader, annotations: Labels, report: ReportProblem): readonly Cidr[] {
+  const known = statusAddresses(pod.object("status"));
+  if (known.length > 0) return known.map(parsePodAddress);
+  for (const name of [POD_IPS_ANNOTATION, POD_IP_ANNOTATION, AWS_IPS_ANNOTATION]) {
+    const claimed = split(annotations[name]).map(parsePodAddress);
+    if (claimed.length === 0) continue;
+    report(`${name}: ${describeClaim(claimed)} ignored until the pod's status confirms the address`);
+    break;
+  }
+  return [];
 }
+
+const split = (text: string | undefined): readonly string[] =>
+  text === undefined || text === "" ? [] : text.split(",");
+
+function statusAddresses(status: JsonReader | undefined): readonly string[] {
+  if (status === undefined) return [];
+  const reported = status.objects("podIPs").flatMap((entry) => entry.filled("ip") ?? []);
+  if (reported.length > 0) return reported;
+  const first = split(status.text("podIP"));
+  if (first.length > 0) return first;
+  const condition = status.objects("conditions").find((each) => each.text("type") === ASSIGNED_CONDITION);
+  return condition?.text("status") === "True" ? split(condition.text("message")) : [];
+}
+
+/** A pod has single addresses: a prefix (10.0.0.0/8) would route the addresses of others to it. */
+function parsePodAddress(text: string): Cidr {
+  const network = tryParseCidr(text.trim());
+  if (network === undefined) throw new NotConvertible(`pod address ${JSON.stringify(text)} is no IP address`);
+  if (cidrLength(network) !== addressBits(ipVersion(network)))
+    throw new NotConvertible(`pod address ${JSON.stringify(text)} is a prefix, not one address`);
+  return network;
+}
+
+const MOST_SHOWN = 4;
+const describeClaim = (claimed: readonly Cidr[]): string =>
+  claimed.slice(0, MOST_SHOWN).join(", ") + (claimed.length > MOST_SHOWN ? `, … (${claimed.length} in all)` : "");
 
 function podLabels(own: Labels, namespace: string, serviceAccount: string | undefined): Labels {
   const isLabel = serviceAccount !== undefined && serviceAccount.length < MAX_LABEL_VALUE;
@@ -202,20 +238,44 @@ function portsOf(spec: JsonReader): readonly PodPort[] {
   );
 }
 
-/** What the CNI plugin notes on the pod, so that policy need not wait for the kubelet; undefined where it has nothing. */
-export function podAnnotations(endpoint: {
-  readonly ipNetworks?: readonly string[];
-  readonly containerID?: string;
-}): Labels | undefined {
+/** What the CNI plugin writes on a pod in one patch of its status. */
+interface PodPatch {
+  readonly metadata: { readonly annotations: Labels };
+  readonly status: { readonly conditions: readonly object[] };
+}
+
+/**
+ * Records the addresses that were assigned to a pod, so that policy need not wait for the kubelet. calico-ts reads the
+ * condition; the annotations are for Calico and for people.
+ * @returns undefined if the endpoint has no addresses
+ */
+export function podPatch(
+  endpoint: { readonly ipNetworks?: readonly string[]; readonly containerID?: string },
+  now: Date,
+): PodPatch | undefined {
   const networks = (endpoint.ipNetworks ?? []).map((text) => {
     const address = tryParseAddress(text);
     return address === undefined ? text : hostCidr(address);
   });
   const [first] = networks;
   if (first === undefined) return undefined;
-  return {
+  const annotations = {
     [POD_IP_ANNOTATION]: first,
     [POD_IPS_ANNOTATION]: networks.join(","),
     ...(endpoint.containerID === undefined ? {} : { [CONTAINER_ID_ANNOTATION]: endpoint.containerID }),
   };
+  return { metadata: { annotations }, status: { conditions: [assignedCondition(networks, now)] } };
 }
+
+/** Records that a pod's addresses are free. */
+export const podErasure = (now: Date): PodPatch => ({
+  metadata: { annotations: { [POD_IP_ANNOTATION]: "", [POD_IPS_ANNOTATION]: "" } },
+  status: { conditions: [assignedCondition([], now)] },
+});
+
+const assignedCondition = (networks: readonly string[], now: Date): object => ({
+  type: ASSIGNED_CONDITION,
+  status: networks.length > 0 ? "True" : "False",
+  message: networks.join(","),
+  lastTransitionTime: now.toISOString().replace(/\.\d+Z$/, "Z"),
+});
