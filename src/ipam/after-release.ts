@@ -16,7 +16,6 @@ export async function writeFreed(context: Context, stored: StoredBlock, value: B
   try {
     if (isForgotten(value)) await context.records.deleteBlock(stored);
     else await context.records.updateBlock(stored, value);
-    context.memory.full.delete(stored.key.cidr);
     return true;
   } catch (error) {
     if (isLost(error)) return false;

@@ -116,10 +116,7 @@ class Assignment {
 
   async #fromOwned(): Promise<void> {
     const { owned } = this.around;
-    const { full } = this.context.memory;
-    const worthwhile = owned
-      .filter(({ key }) => !this.around.reservations.covers(key.cidr))
-      .toSorted((a, b) => Number(full.has(a.key.cidr)) - Number(full.has(b.key.cidr)));
+    const worthwhile = owned.filter(({ key }) => !this.around.reservations.covers(key.cidr));
     for (const { key } of owned) this.#exhausted.add(key.cidr);
     // Mostly the first one will do.
     for (let i = 0, width = 1; i < worthwhile.length && this.#missing > 0; i += width, width = READ_AHEAD) {
@@ -244,8 +241,5 @@ class Assignment {
     this.#addresses.push(...taken.addresses);
     this.#also ??= taken.also;
     this.#handleCount = taken.handleCount ?? this.#handleCount;
-    const { full } = this.context.memory;
-    if (taken.addresses.length < taking.count) full.add(block.key.cidr);
-    else full.delete(block.key.cidr);
   }
 }

@@ -1,12 +1,9 @@
-// What one process remembers between requests, to spare the datastore. Never trusted for correctness: the order of trying
-// follows from it, and decisions whose write is bound to what they were made by (see the datastore's `Recall`).
+// Caches that one process keeps between requests, so that it reads less. They are never trusted: a write that was decided
+// by cached values happens only if these are still current (see `Recall` in the datastore module).
 import { Recall } from "../datastore/index.ts";
-import type { Cidr } from "../lib/ip.ts";
 import { untilAborted } from "../lib/retry.ts";
 
 export class Memory {
-  /** Blocks that had no free address when last seen: tried after the others. */
-  readonly full = new Set<Cidr>();
   readonly recall = new Recall();
   readonly #queues = new Map<string, Promise<void>>();
   readonly #atWork = new Map<string, () => void>();

@@ -217,14 +217,24 @@ async function live(events: readonly Event[], clientFor: (c: TestCluster) => () 
   return { seen, blocks, affinities, handles };
 }
 
+async function expectSameAsFreshClient(events: readonly Event[]): Promise<void> {
+  const remembering = await live(events, (c) => {
+    const ipam = c.client(c.store.connect());
+    return () => ipam;
+  });
+  expect(remembering).toEqual(await live(events, (c) => () => c.client(c.store.connect())));
+}
+
 test("a client that remembers does what one that has just come would do, whatever others change in between", () =>
-  fc.assert(
-    fc.asyncProperty(fc.array(arbEvent, { maxLength: 25 }), async (events) => {
-      const remembering = await live(events, (c) => {
-        const ipam = c.client(c.store.connect());
-        return () => ipam;
-      });
-      expect(remembering).toEqual(await live(events, (c) => () => c.client(c.store.connect())));
-    }),
-    { numRuns: 300 },
-  ));
+  fc.assert(fc.asyncProperty(fc.array(arbEvent, { maxLength: 25 }), expectSameAsFreshClient), { numRuns: 300 }));
+
+test("a block that was full is tried first again after another client released some of its addresses", () =>
+  expectSameAsFreshClient([
+    { is: "pod", count: 3 },
+    { is: "pod", count: 1 },
+    { is: "pod", count: 1 },
+    { is: "pod", count: 3 },
+    { is: "stranger", what: "releases" },
+    { is: "pod", count: 1, pool: "10.1.0.0/28" },
+    { is: "pod", count: 1 },
+  ] as Event[]));

@@ -73,7 +73,6 @@ async function releaseTogether(
     others,
   );
   if (outcome?.done !== true) return outcome?.inTheWay === "others" ? { released: [], others: "refused" } : undefined;
-  for (const { stored } of freed) context.memory.full.delete(stored.key.cidr);
   for (const block of surplus) await giveUpEmptied(context, block);
   return { released, others: others.length > 0 ? "written" : "left" };
 }
