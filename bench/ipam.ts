@@ -3,8 +3,8 @@
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Datastore, GroupCommit, openDatastore } from "../src/datastore/index.ts";
-import { Ipam, IpamMemory } from "../src/ipam/index.ts";
+import { type Datastore, openDatastore } from "../src/datastore/index.ts";
+import { Ipam } from "../src/ipam/index.ts";
 import { addressPlus, type Cidr, parseAddress } from "../src/lib/ip.ts";
 import type { KindName } from "../src/model/index.ts";
 import { EtcdServer } from "../test/support/etcd-server.ts";
@@ -55,9 +55,9 @@ async function measure(subject: Subject): Promise<void> {
   await resource(store, "IPPool", "small", { cidr: "10.128.0.0/16" });
   for (let i = 0; i < WRITERS; i++) await resource(store, "Node", `n${i}`, {});
   const ipam = new Ipam({ datastore: store });
-  const assign = async (host: string, handleId: string, pool: string, by = ipam) => {
+  const assign = async (host: string, handleId: string, pool: string) => {
     const request = { host, handleId, attributes: { node: host }, use: "Workload", version: 4, count: 1 } as const;
-    const { addresses } = await by.autoAssign({ ...request, pools: [pool as Cidr] });
+    const { addresses } = await ipam.autoAssign({ ...request, pools: [pool as Cidr] });
     if (addresses.length !== 1) throw new Error(`no address for ${handleId}`);
     return addresses[0] ?? "";
   };
@@ -73,12 +73,9 @@ async function measure(subject: Subject): Promise<void> {
   const rest = `an assignment takes ${(ours / disk).toFixed(1)} × that${subject.waitsForDisk ? `; without it ${(ours - disk).toFixed(2)} ms` : ""}`;
   report(subject, `one write of 4 KB to the same disk, with its wait (${rest})`, rate(waits), waits);
 
-  const memory = new IpamMemory();
-  const gathering = new Ipam({ datastore: GroupCommit.on(store, () => memory.passTurn()), memory });
-  for (const [what, hostOf, by] of [
-    ["32 hosts", (w: number) => `n${w}`, ipam],
-    ["one host", () => "n0", ipam],
-    ["one host, gathering as the CNI service does", () => "n1", gathering],
+  for (const [what, hostOf] of [
+    ["32 hosts", (w: number) => `n${w}`],
+    ["one host", () => "n0"],
   ] as const) {
     const latencies: number[] = [];
     const seen = new Set<string>();
@@ -87,7 +84,7 @@ async function measure(subject: Subject): Promise<void> {
       Array.from({ length: WRITERS }, async (_, w) => {
         for (let i = 0; i < EACH; i++) {
           const begun = performance.now();
-          seen.add(await assign(hostOf(w), `${what}-${w}-${i}`, "10.128.0.0/16", by));
+          seen.add(await assign(hostOf(w), `${what}-${w}-${i}`, "10.128.0.0/16"));
           latencies.push(performance.now() - begun);
         }
       }),

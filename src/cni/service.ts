@@ -1,13 +1,7 @@
 // The node-local CNI service: the plugin's commands with warm connections and the node agent's own datastore account.
 // It answers on a Unix socket that root alone may use; the pod's namespace comes as a descriptor, so that the service
 // may live in a container.
-import {
-  type Datastore,
-  type DatastoreConfig,
-  GroupCommit,
-  isUnauthenticated,
-  type KubeApi,
-} from "../datastore/index.ts";
+import { type Datastore, type DatastoreConfig, isUnauthenticated, type KubeApi } from "../datastore/index.ts";
 import { IpamMemory } from "../ipam/index.ts";
 import { LinkRemover, NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import { createLogger, describeError, type Logger } from "../lib/log.ts";
@@ -74,7 +68,6 @@ interface StandInOptions {
  */
 export function startCniService(options: CniServiceOptions): AsyncDisposable {
   const memory = new IpamMemory();
-  const gathered = gathering(options.store, memory);
   const lock = new SharedLock();
   const agent = agentKubernetes(options.env ?? process.env);
   const kubernetes = options.kubernetes ?? (agent === undefined ? undefined : async () => readerOf(await agent()));
@@ -82,7 +75,6 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
   warm.begin(options.node ?? readIfThere(NODENAME_FILE)?.trim() ?? "");
   const all = {
     ...options,
-    store: gathered,
     kubernetes,
     warm,
     memory,
@@ -98,7 +90,7 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
     ...(options.standIn === undefined ? {} : { onReplaced: options.standIn.onReplaced }),
   });
   const closing = new AbortController();
-  const stage = { store: gathered, recall: memory.recall, answer: onStage, signal: closing.signal };
+  const stage = { store: options.store, recall: memory.recall, answer: onStage, signal: closing.signal };
   // Whoever asks for a pod hears what is wrong.
   const rehearsed = rehearse(stage).catch((error: unknown) =>
     options.log.debug("The CNI service could not be rehearsed", { error: describeError(error) }),
@@ -188,10 +180,6 @@ type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
   readonly turns: Turns;
   readonly remover: LinkRemover;
 };
-
-/** A write to etcd is a journey: pods that come while one is under way share the next. */
-const gathering = (store: Datastore, memory: IpamMemory): Datastore =>
-  store.name === "etcdv3" ? GroupCommit.on(store, () => memory.passTurn()) : store;
 
 async function answer(options: AnswerOptions, { text, descriptor, isAwaited, pid }: ReceivedRequest): Promise<string> {
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");

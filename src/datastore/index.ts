@@ -22,5 +22,4 @@ export { Informer } from "./kubernetes/informer.ts";
 export { openKubeApi } from "./kubernetes/open-api.ts";
 export { isUnauthenticated } from "./kubernetes/status-error.ts";
 export { FollowedStore } from "./followed-store.ts";
-export { GroupCommit } from "./group-commit.ts";
 export { type Presumption, Recall } from "./recall.ts";

@@ -6,7 +6,6 @@ import { untilAborted } from "../lib/retry.ts";
 export class Memory {
   readonly recall = new Recall();
   readonly #queues = new Map<string, Promise<void>>();
-  readonly #atWork = new Map<string, () => void>();
 
   /** Requests that would write the same blocks take turns instead of refusing each other's writes. */
   async inTurn<T>(name: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
@@ -17,18 +16,10 @@ export class Memory {
     try {
       if (before !== undefined) await untilAborted(before, signal);
       signal?.throwIfAborted();
-      this.#atWork.set(name, resolve);
       return await work();
     } finally {
       resolve();
-      if (this.#atWork.get(name) === resolve) this.#atWork.delete(name);
       if (this.#queues.get(name) === turn) this.#queues.delete(name);
     }
-  }
-
-  /** Whoever is at work has handed in its write, and the next may see it before it has arrived (`GroupCommit`). */
-  passTurn(): void {
-    for (const resolve of this.#atWork.values()) resolve();
-    this.#atWork.clear();
   }
 }

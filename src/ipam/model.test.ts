@@ -2,7 +2,6 @@
 // checked after every single write.
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { GroupCommit } from "../datastore/index.ts";
 import { cidrAddress, type IpAddress } from "../lib/ip.ts";
 import { addressAt } from "./block.ts";
 import { BlockLimitReached, UnknownHandle } from "./errors.ts";
@@ -136,13 +135,13 @@ const arbRun = {
   cooldown: fc.constantFrom(0, 0, 30),
 };
 
-/** @param gathering all lives of a host are tasks of one process, which writes together what they want written */
+/** @param isOneProcess all lives of a host are tasks of one process, which share its cache */
 async function play(
   seed: number,
   lives: readonly Life[],
   strict: boolean,
   cooldown: number,
-  gathering = false,
+  isOneProcess = false,
 ): Promise<Run> {
   const cluster = await newCluster(strict, cooldown);
   const run = new Run(cluster);
@@ -154,13 +153,12 @@ async function play(
       run.check();
       after(operation);
     };
-    const memory = new Memory();
-    return cluster.client(gathering ? GroupCommit.on(store, () => memory.passTurn()) : store, memory);
+    return cluster.client(store, new Memory());
   };
   const processes = new Map<number, Ipam>();
   await schedule.run(
     lives.map((life, number) => {
-      const ipam = (gathering ? processes.get(life.host) : undefined) ?? connect(life);
+      const ipam = (isOneProcess ? processes.get(life.host) : undefined) ?? connect(life);
       processes.set(life.host, ipam);
       return () => run.live(life, number, ipam);
     }),
@@ -182,7 +180,7 @@ test("no address twice, no allocation without handle, owners agree: after every 
     { numRuns: 150 },
   ));
 
-test("the same when the tasks of a process gather their writes", () =>
+test("the same when the pods of a host are served by one process", () =>
   fc.assert(
     fc.asyncProperty(
       arbRun.seed,

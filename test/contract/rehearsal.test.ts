@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { onStage } from "../../src/cni/service.ts";
 import { rehearse } from "../../src/cni/rehearsal.ts";
-import { GroupCommit, openDatastore, Recall } from "../../src/datastore/index.ts";
+import { openDatastore, Recall } from "../../src/datastore/index.ts";
 import { API_VERSION, type KindName, type Resource } from "../../src/model/index.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
 
@@ -29,15 +29,13 @@ test("a rehearsal by an account that may only read asks, remembers and writes no
     etcd.etcdctl(...command);
   const credentials = { username: "reader", password: "pass" };
   const store = await openDatastore({ ...etcd.config, credentials });
-  for (const on of [store, GroupCommit.on(store, () => {})]) {
-    const recall = new Recall();
-    const signal = new AbortController().signal;
-    const [add, del] = await rehearse({ store: on, recall, answer: onStage, signal });
-    expect(add).toContain("open network namespace");
-    expect(del).toBe("0\n\n");
-    const { stored } = recall.entry({ type: "resource", kind: "ClusterInformation", name: "default" }) ?? {};
-    expect(stored?.value).toMatchObject({ spec: { datastoreReady: true } });
-  }
+  const recall = new Recall();
+  const signal = new AbortController().signal;
+  const [add, del] = await rehearse({ store, recall, answer: onStage, signal });
+  expect(add).toContain("open network namespace");
+  expect(del).toBe("0\n\n");
+  const { stored } = recall.entry({ type: "resource", kind: "ClusterInformation", name: "default" }) ?? {};
+  expect(stored?.value).toMatchObject({ spec: { datastoreReady: true } });
   await store.close();
   expect(etcd.etcdctl("--user=root:secret", "get", "/calico/", "--prefix", "--keys-only").trim().split(/\s+/)).toEqual([
     "/calico/resources/v3/projectcalico.org/clusterinformations/default",
