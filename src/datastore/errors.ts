@@ -103,23 +103,27 @@ export class Compacted extends DatastoreError {
   }
 }
 
-/** The server does not have this kind at all: its API is not installed. */
+/** The server answered 404 for a whole kind: probably its API is not installed. */
 export class NotServed extends DatastoreError {
   override readonly name = "NotServed";
   /** A kind of others: many clusters do not have it. One of ours is about to be installed. */
   readonly isOptional: boolean;
   /** Resolves when the definition of the kind is installed; undefined if the kind has to be polled. */
   readonly untilServed: ((signal: AbortSignal) => Promise<void>) | undefined;
+  /** Returns whether the server's discovery confirms that the kind is not served; a proxy may have sent the 404. */
+  readonly isConfirmed: (signal: AbortSignal) => Promise<boolean>;
   constructor(
     readonly kind: string,
     options?: ErrorOptions & {
+      readonly isConfirmed?: (signal: AbortSignal) => Promise<boolean>;
       readonly isOptional?: boolean;
       readonly untilServed?: ((signal: AbortSignal) => Promise<void>) | undefined;
     },
   ) {
-    super(`the server does not serve ${kind}: its custom resource definition is not installed`, options);
+    super(`the server does not serve ${kind} (HTTP status 404)`, options);
     this.isOptional = options?.isOptional ?? false;
     this.untilServed = options?.untilServed;
+    this.isConfirmed = options?.isConfirmed ?? (async () => true);
   }
 }
 

@@ -59,6 +59,13 @@ export class KindUpdates implements ListAndWatchReceiver<Stored, WatchEvent> {
     );
   }
 
+  get entryCount(): number {
+    return this.#emittedRevisions.size;
+  }
+  get missingCount(): number {
+    return this.#missingPaths.size;
+  }
+
   startList(): void {
     // During a repeated list the listener's state is still valid, so the status does not change.
     if (this.#emittedRevisions.size === 0 || this.#isOutage) this.#listener.onStatus("resync");

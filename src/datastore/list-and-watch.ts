@@ -6,11 +6,17 @@
 //     │                                      └─┘ the watch ended or its connection was lost: resume after the last revision
 //     └── revision compacted (410 Gone), kind not served, watch not supported, or outage
 //
+// A list is not proof that everything is gone, because a proxy or a server that is starting may answer for the API
+// server. Two answers are therefore repeated before the receiver loses entries by them:
+//   a list without most of the known entries   deletions wait for a second list, 5 s later; the watch runs meanwhile
+//   404 for a kind that had entries            the kind is gone when the server's discovery confirms it for a minute
+// Deletions that the watch reports are applied at once.
+//
 // Delays between attempts grow up to `maxReconnectMs` while the server does not answer and up to `maxRetryMs` while it
 // refuses.
 import { backoffDelay, nextTurn, pause } from "../lib/retry.ts";
 import type { Revision } from "./datastore.ts";
-import { Compacted, NotFound, NotServed, Unauthorized, Unavailable, Unsupported } from "./errors.ts";
+import { Compacted, DatastoreFailure, NotFound, NotServed, Unauthorized, Unavailable, Unsupported } from "./errors.ts";
 
 export interface SyncTimings {
   /** Delay after a watch ended or failed for the first time. */
@@ -25,6 +31,10 @@ export interface SyncTimings {
   readonly pollMs: number;
   /** Failures that last at least this long are an outage: the status returns to `wait-for-ready`. */
   readonly outageAfterMs: number;
+  /** Delay before the second list that must confirm the deletion of most entries. */
+  readonly confirmListMs: number;
+  /** A kind with entries is gone when the server has reported for this long that it does not serve the kind. */
+  readonly goneAfterMs: number;
 }
 
 const DEFAULT_SYNC_TIMINGS: SyncTimings = {
@@ -34,12 +44,16 @@ const DEFAULT_SYNC_TIMINGS: SyncTimings = {
   maxRetryMs: 30_000,
   pollMs: 5000,
   outageAfterMs: 600_000,
+  confirmListMs: 5000,
+  goneAfterMs: 60_000,
 };
 
 /** After this many errors of a watch at one revision, without an event in between, the kind is listed again. */
 const MAX_WATCH_ERRORS = 5;
 /** A watch that ends sooner, without an event, counts as failed when the next delay is chosen. */
 const SHORT_WATCH_MS = 1000;
+/** A list that lacks more known entries than this, and more than half of them, is repeated before they are deleted. */
+const MAX_UNCONFIRMED_DELETIONS = 10;
 /** Number of list items applied before other tasks on the event loop may run. */
 const ITEMS_PER_TURN = 1000;
 /** Share of each delay that is random, so that many nodes do not send requests at the same moment. */
@@ -47,6 +61,7 @@ const JITTER = 0.3;
 
 /** What is listed and watched. Errors have the types of `errors.ts`. */
 export interface ListAndWatchSource<Item, Event> {
+  /** Returns the newest state (a quorum read), never an older one from a cache. */
   /** @param onPage receives large lists in pages; the result then contains only the items after the last page */
   list(options: {
     readonly signal: AbortSignal;
@@ -58,6 +73,10 @@ export interface ListAndWatchSource<Item, Event> {
 
 /** Holds the state that lists and events are applied to. */
 export interface ListAndWatchReceiver<Item, Event> {
+  /** Entries of the receiver. */
+  readonly entryCount: number;
+  /** Entries that the present list has not contained so far. */
+  readonly missingCount: number;
   /** The server has answered a list; `applyItems` follows for each part of it. */
   startList(): void;
   applyItems(items: readonly Item[]): void;
@@ -83,6 +102,12 @@ export class ListAndWatch<Item, Event> {
   #isOutageReported = false;
   #listFailures = 0;
   #watchFailures = 0;
+  /** The receiver's entries when the present list started. */
+  #entriesBeforeList = 0;
+  /** Set while deletions wait for a second list: not before this time. */
+  #confirmListAtMs: number | undefined;
+  /** Since when every list was answered with 404 and discovery confirmed that the kind is not served. */
+  #absentSinceMs: number | undefined;
 
   constructor(options: {
     readonly source: ListAndWatchSource<Item, Event>;
@@ -120,21 +145,50 @@ export class ListAndWatch<Item, Event> {
         this.#receiver.applyItems(items.slice(i, i + ITEMS_PER_TURN));
       }
       if (signal.aborted) return 0; // perhaps not all items were applied, so none may count as missing
+      const isWatchable = revision !== "" && revision !== "0"; // a server without revisions is polled
+      if (isWatchable) this.#watchAfter = revision;
+      if (this.#mustConfirmDeletions()) return isWatchable ? 0 : this.#timings.confirmListMs;
       this.#receiver.finishList();
-      // A server that returns no revision cannot be watched.
-      if (revision === "" || revision === "0") return this.#timings.pollMs;
-      this.#watchAfter = revision;
-      return 0;
+      return isWatchable ? 0 : this.#timings.pollMs;
     } catch (error) {
       if (signal.aborted) return 0;
-      if (error instanceof NotServed) return this.#waitUntilServed(error, progress, signal);
+      if (error instanceof NotServed) return this.#handleNotServed(error, progress, signal);
+      this.#absentSinceMs = undefined;
       this.#recordFailure(error);
       return this.#retryDelay(error, this.#timings.listRetryMs, this.#listFailures++);
     }
   }
 
-  /** Without its definition a kind has no objects: the list is empty, and no failure. */
-  async #waitUntilServed(error: NotServed, progress: ListProgress, signal: AbortSignal): Promise<number> {
+  /** Returns whether the entries that the list lacks must be missing from a later list too before they are deleted. */
+  #mustConfirmDeletions(): boolean {
+    const missing = this.#receiver.missingCount;
+    const known = this.#entriesBeforeList;
+    const nowMs = this.#nowMs();
+    const isConfirmed = this.#confirmListAtMs !== undefined && nowMs >= this.#confirmListAtMs;
+    if (isConfirmed || missing <= MAX_UNCONFIRMED_DELETIONS || missing * 2 <= known) {
+      this.#confirmListAtMs = undefined;
+      return false;
+    }
+    this.#confirmListAtMs ??= nowMs + this.#timings.confirmListMs;
+    const summary = `the list lacks ${missing} of ${known} known entries`;
+    this.#recordFailure(new DatastoreFailure(`${summary}; they are deleted if a second list lacks them too`));
+    return true;
+  }
+
+  /**
+   * A kind that the server does not serve has no objects: its list is empty, and that is no failure. A 404 alone does not
+   * prove it: the server's discovery must confirm it, and for `goneAfterMs` if the kind had entries.
+   */
+  async #handleNotServed(error: NotServed, progress: ListProgress, signal: AbortSignal): Promise<number> {
+    const isAbsent = await error.isConfirmed(signal).catch(() => false);
+    if (signal.aborted) return 0;
+    const nowMs = this.#nowMs();
+    this.#absentSinceMs = isAbsent ? (this.#absentSinceMs ?? nowMs) : undefined;
+    const requiredMs = this.#receiver.entryCount === 0 ? 0 : this.#timings.goneAfterMs;
+    if (this.#absentSinceMs === undefined || nowMs - this.#absentSinceMs < requiredMs) {
+      this.#recordFailure(error);
+      return this.#timings.pollMs;
+    }
     progress.start();
     this.#receiver.finishList();
     if (error.untilServed === undefined) return this.#timings.pollMs;
@@ -144,6 +198,8 @@ export class ListAndWatch<Item, Event> {
 
   #startList(): void {
     this.#listFailures = 0;
+    this.#absentSinceMs = undefined;
+    this.#entriesBeforeList = this.#receiver.entryCount;
     this.#recordSuccess();
     this.#receiver.startList();
     this.#isOutageReported = false;
@@ -152,10 +208,18 @@ export class ListAndWatch<Item, Event> {
   /** Returns the delay before the next list or watch. */
   async #watch(after: Revision, signal: AbortSignal): Promise<number> {
     const startedMs = this.#nowMs();
+    const remainingMs = this.#confirmListAtMs === undefined ? Infinity : this.#confirmListAtMs - startedMs;
+    if (remainingMs <= 0) {
+      this.#watchAfter = undefined;
+      return 0;
+    }
+    const confirmList = new AbortController();
+    const timer = remainingMs === Infinity ? undefined : setTimeout(() => confirmList.abort(), Math.ceil(remainingMs));
+    const watchSignal = timer === undefined ? signal : AbortSignal.any([signal, confirmList.signal]);
     let failure: unknown;
     try {
-      for await (const events of this.#source.watch(after, signal)) {
-        if (signal.aborted) break;
+      for await (const events of this.#source.watch(after, watchSignal)) {
+        if (watchSignal.aborted) break;
         this.#recordSuccess();
         if (events.length === 0) continue;
         this.#watchFailures = 0;
@@ -163,8 +227,14 @@ export class ListAndWatch<Item, Event> {
       }
     } catch (error) {
       failure = error;
+    } finally {
+      clearTimeout(timer);
     }
     if (signal.aborted) return 0;
+    if (confirmList.signal.aborted) {
+      this.#watchAfter = undefined;
+      return 0;
+    }
     if (this.#nowMs() - startedMs >= SHORT_WATCH_MS) this.#watchFailures = 0;
     if (failure !== undefined) return this.#handleWatchError(failure);
     return this.#retryDelay(undefined, this.#timings.watchRetryMs, this.#watchFailures++);

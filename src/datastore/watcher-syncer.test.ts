@@ -66,7 +66,7 @@ class Listener implements SyncerSink {
   }
 }
 
-const FAST = { watchRetryMs: 1, listRetryMs: 1, pollMs: 2, outageAfterMs: 600_000 };
+const FAST = { watchRetryMs: 1, listRetryMs: 1, pollMs: 2, outageAfterMs: 600_000, goneAfterMs: 0 };
 
 /** A datastore that does what a script says: one step per list or watch. */
 class Scripted {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { CollectorBench, MINUTE } from "../testing/collector-bench.ts";
+import { proxyNotFound } from "../testing/fake-kube.ts";
 
 const GRACE = 15 * MINUTE;
 
@@ -217,13 +218,16 @@ test("TC-K18 the API server itself is asked before an address is taken", async (
   expect(await bench.held()).toEqual([address]);
 });
 
-test("TC-K18 an API server that does not answer keeps the address", async () => {
+test.each([
+  ["does not answer", new Error("down")],
+  ["is behind a proxy that answers 404", proxyNotFound()],
+])("TC-K18 an API server that %s keeps the address", async (_, failure) => {
   await using bench = await CollectorBench.create();
   await bench.node("n1");
   await bench.assign("n1", "leaked");
   bench.start(GRACE);
   await bench.pass();
-  bench.kube.failure = new Error("down");
+  bench.kube.failure = failure;
   await bench.pass(2 * GRACE);
   expect(await bench.held()).toHaveLength(1);
   bench.kube.failure = undefined;

@@ -3,12 +3,11 @@
 //
 //   feed (blocks, nodes) ──► Ledger ──► scan: who still uses it? ──► suspect ─grace─► leak ──► asked again ──► released
 //   pods, nodes of Kubernetes ──────────┘
-import type { Datastore, Informer, KubeApi } from "../../datastore/index.ts";
+import { type Datastore, type Informer, isObjectMissing, type KubeApi } from "../../datastore/index.ts";
 import { ATTRIBUTE, describeFinding, type Ipam } from "../../ipam/index.ts";
 import { describeError, type Logger } from "../../lib/log.ts";
 import { backoffDelay, pause } from "../../lib/retry.ts";
 import type { Feed } from "../feed.ts";
-import { codeOf } from "../status-code.ts";
 import { type KubernetesNode, kubernetesName } from "../nodes/kubernetes-name.ts";
 import { isMachine, isPod, isTunnel, type Ledger, type Tracked } from "./ledger.ts";
 import { type MachineLookup, machineGraceMs } from "./machines.ts";
@@ -272,7 +271,7 @@ export class AddressCollector {
       return podFacts(await this.#options.api.get(path, { signal }));
     } catch (error) {
       signal.throwIfAborted();
-      return codeOf(error) === 404 ? "absent" : "unknown"; // then the address is kept
+      return isObjectMissing(error) ? "absent" : "unknown"; // then the address is kept
     }
   }
 

@@ -1,9 +1,8 @@
 // Removes nodes of ours whose node of Kubernetes is gone, with everything that was theirs. Needed where Calico's datastore
 // is not Kubernetes; nodes that were never Kubernetes' are left alone.
-import { type Client, type Informer, type KubeApi, NotFound } from "../../datastore/index.ts";
+import { type Client, type Informer, isObjectMissing, type KubeApi, NotFound } from "../../datastore/index.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { Feed } from "../feed.ts";
-import { codeOf } from "../status-code.ts";
 import { every, WorkQueue } from "../work-queue.ts";
 import { type KubernetesNode, kubernetesName } from "./kubernetes-name.ts";
 
@@ -72,7 +71,7 @@ export class NodeDeletion {
       await this.#options.api.get(`/api/v1/nodes/${encodeURIComponent(name)}`, { signal });
       return true;
     } catch (error) {
-      if (codeOf(error) === 404) return false;
+      if (isObjectMissing(error)) return false;
       throw error;
     }
   }

@@ -1,6 +1,6 @@
 // A Kubernetes API in memory, for unit tests: objects by path, lists and watches of them, revisions and conflicts. The
 // suites on a real API server show that it tells the truth.
-import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+import { type KubeApi, type KubeObject, KubeStatusError } from "../../datastore/index.ts";
 
 type Stored = KubeObject & Record<string, unknown>;
 interface Event {
@@ -127,4 +127,12 @@ function isIn(collection: string, path: string): boolean {
   return parent === collection || parent.replace(/\/namespaces\/[^/]+(?=\/[^/]+$)/, "") === collection;
 }
 
-export const status = (code: number, message: string): Error => Object.assign(new Error(message), { code });
+const REASONS: Readonly<Record<number, string>> = { 403: "Forbidden", 404: "NotFound", 409: "Conflict" };
+
+/** The API server's answer to a request that failed. */
+export const status = (code: number, message: string): Error =>
+  new KubeStatusError("request", { code, reason: REASONS[code] ?? "", message });
+
+/** The answer of a proxy that cannot reach the API server: a 404 without a Status object. */
+export const proxyNotFound = (): Error =>
+  new KubeStatusError("request", { code: 404, reason: "", message: "status 404" });

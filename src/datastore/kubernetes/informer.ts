@@ -105,7 +105,14 @@ export class Informer<T> {
 
   #receiver(path: string, outages: OutageLog): ListAndWatchReceiver<KubeObject, KubeObjectEvent> {
     let missingKeys = new Set<string>();
+    const kept = this.#kept;
     return {
+      get entryCount() {
+        return kept.size;
+      },
+      get missingCount() {
+        return missingKeys.size;
+      },
       startList: () => void (missingKeys = new Set(this.#kept.keys())),
       applyItems: (items) => {
         for (const object of items) {

@@ -23,7 +23,7 @@ import { AlreadyExists, Conflict, NotFound, UnreadableEntry, Unsupported, Valida
 import { nameOfKey } from "../key-name.ts";
 import { resolveAccess } from "./access.ts";
 import { KubeApi, type KubeList, type KubeObject } from "./api-client.ts";
-import { KubeStatusError } from "./status-error.ts";
+import { isObjectMissing, KubeStatusError } from "./status-error.ts";
 import type { Collection } from "./collection.ts";
 import { Collections } from "./collections.ts";
 import { type ApiGroup, CRD_V1, CRD_V3 } from "./custom-resources.ts";
@@ -241,7 +241,8 @@ export class KubernetesDatastore implements Datastore {
       }
       return { items: found, revision: revision ?? "" };
     } catch (error) {
-      if (error instanceof KubeStatusError && error.code === 404) throw notServed(this.api, collection, error);
+      if (error instanceof KubeStatusError && error.code === 404)
+        throw notServed(this.api, collection, collection.select(query).path, error);
       throw translate(error, collection.kind);
     }
   }
@@ -277,7 +278,7 @@ export class KubernetesDatastore implements Datastore {
       const { resourceVersion } = found.metadata;
       return { items: [found], metadata: resourceVersion === undefined ? {} : { resourceVersion } };
     } catch (error) {
-      if (!(error instanceof KubeStatusError && error.code === 404)) throw error;
+      if (!isObjectMissing(error)) throw error;
       return { items: [], metadata: {} };
     }
   }

@@ -44,6 +44,11 @@ export function isUnauthenticated(error: unknown): boolean {
   return false;
 }
 
+/** Whether the API server reported that an object does not exist. A proxy's 404 has no reason. */
+export function isObjectMissing(error: unknown): boolean {
+  return error instanceof KubeStatusError && error.code === 404 && error.reason === "NotFound";
+}
+
 /** @param text the answer's body */
 export function statusError(request: string, response: IncomingMessage, text: string): KubeStatusError {
   const code = response.statusCode ?? 0;

@@ -57,7 +57,7 @@ export class KubeWatch<K extends StoredKey> implements Watch<K> {
         if (performance.now() - started < SHORT_WATCH_MS) await delay(SHORT_WATCH_MS, signal);
       } catch (error) {
         if (signal.aborted) return;
-        throw error instanceof NotServed ? notServed(api, collection, error.cause) : error;
+        throw error instanceof NotServed ? notServed(api, collection, selection.path, error.cause) : error;
       }
     }
   }

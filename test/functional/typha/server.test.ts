@@ -1,12 +1,49 @@
 // The server and its clients over real sockets: what is streamed, who is refused, who is let go.
 import { expect, test } from "bun:test";
+import type { Datastore } from "../../../src/datastore/index.ts";
+import { NotServed } from "../../../src/datastore/errors.ts";
+import { openSqliteInMemory } from "../../../src/datastore/sqlite/open.ts";
+import { WatcherSyncer } from "../../../src/datastore/watcher-syncer.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { API_VERSION, passThrough } from "../../../src/model/index.ts";
 import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
 import { soundTimings } from "../../../src/typha/server.ts";
 import { set, stateOf, TestConsumer, TestServer } from "./harness.ts";
 import { HELLO, RawClient } from "./raw-client.ts";
 
 const many = (count: number, label: string) => Array.from({ length: count }, (_, i) => set(`s${i}`, label));
+
+test("a client is in sync only after every kind that the server lists is", async () => {
+  await using server = await TestServer.start();
+  await using consumer = TestConsumer.connect(server.address);
+  const store = await openSqliteInMemory();
+  const name = "deny-all";
+  const value = { apiVersion: API_VERSION, kind: "GlobalNetworkPolicy", metadata: { name }, spec: {} };
+  await store.apply({ key: { type: "resource", kind: "GlobalNetworkPolicy", name }, value } as never);
+  let isServed = false;
+  let failures = 0;
+  const list: Datastore["list"] = async (query, options) => {
+    if (!isServed && query.type === "resource" && query.kind === "IPPool")
+      throw new NotServed("IPPool", { isConfirmed: async () => false });
+    return store.list(query, options);
+  };
+  const source = { name: store.name, list, watch: store.watch.bind(store) } as Datastore;
+  const kinds = ["GlobalNetworkPolicy", "IPPool"] as const;
+  const syncer = new WatcherSyncer(
+    source,
+    () => kinds.map((kind) => ({ query: { type: "resource", kind }, processor: passThrough })),
+    { timings: { pollMs: 10 }, onFailure: () => failures++ },
+  );
+  const abort = new AbortController();
+  const running = syncer.run(server.felix, abort.signal);
+  await eventually(() => consumer.state.size === 1 && failures >= 5);
+  expect(consumer.statuses).not.toContain("in-sync");
+  isServed = true;
+  await eventually(() => consumer.status === "in-sync");
+  abort.abort();
+  await running;
+  await store.close();
+});
 
 test("TC-T06 a client gets the snapshot, then every change, and the status when it is true", async () => {
   await using server = await TestServer.start();
