@@ -48,12 +48,12 @@ export class PrefixCover {
   }
 
   add(prefix: Cidr): void {
-    if (this.#all.has(prefix)) return;
-    if (!prefix.endsWith(this.#hostSuffix)) {
-      this.#index ??= createIndex(this.#version, this.#all);
-      this.#nets++;
-    }
+    const isNet = !prefix.endsWith(this.#hostSuffix);
+    if (isNet) this.#index ??= createIndex(this.#version, this.#all); // before it is one of them
+    const { size } = this.#all;
     this.#all.add(prefix);
+    if (this.#all.size === size) return;
+    if (isNet) this.#nets++;
     if (this.#index === undefined) this.#listener.added(prefix);
     else this.#index.add(prefix, this.#listener);
   }
@@ -129,20 +129,27 @@ class KeyedCoverIndex<K extends number | bigint> implements CoverIndex {
 
   add(prefix: Cidr, listener: PrefixCoverListener): void {
     const key = this.#format.key(prefix);
-    const before = this.#outermost.floor(key);
-    if (before !== undefined && this.#format.after(before) > key) {
+    this.#outermost.seek(key);
+    const { previous, next } = this.#outermost;
+    if (previous !== undefined && this.#format.after(previous) > key) {
       this.#covered.insert(key);
       return;
     }
     listener.added(prefix);
     const after = this.#format.after(key);
+    if (next !== undefined && next < after) this.#cover(key, after, listener);
+    this.#outermost.insertHere(key);
+  }
+
+  /** Moves the outermost prefixes inside a new one to the covered ones. */
+  #cover(key: K, after: K, listener: PrefixCoverListener): void {
     for (let inner = this.#outermost.ceiling(key); inner !== undefined && inner < after; ) {
       this.#outermost.delete(inner);
       this.#covered.insert(inner);
       listener.removed(this.#format.prefix(inner));
-      inner = this.#outermost.ceiling(inner);
+      inner = this.#outermost.ceiling(key);
     }
-    this.#outermost.insert(key);
+    this.#outermost.seek(key);
   }
 
   delete(prefix: Cidr, listener: PrefixCoverListener): void {

@@ -13,14 +13,15 @@ export class MemberDelta {
   }
 
   add(member: string): void {
-    if (this.wanted.has(member)) return;
+    const { size } = this.wanted;
     this.wanted.add(member);
-    if (!this.surplus.delete(member)) this.missing.add(member);
+    if (this.wanted.size === size) return;
+    if (this.surplus.size === 0 || !this.surplus.delete(member)) this.missing.add(member);
   }
 
   delete(member: string): void {
     if (!this.wanted.delete(member)) return;
-    if (!this.missing.delete(member)) this.surplus.add(member);
+    if (this.missing.size === 0 || !this.missing.delete(member)) this.surplus.add(member);
   }
 
   replace(members: ReadonlySet<string>): void {

@@ -1,6 +1,6 @@
 // Members of sets as both renderers take them: canonical text, one family, no prefix of length 0 (neither ipset nor an
 // nftables interval wants it; two halves say the same).
-import { type Cidr, cidrLength, type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
+import { type Cidr, type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
 import type { MemberType } from "./layer-table.ts";
 
 export function familyMembers(type: MemberType, version: IpVersion, members: Iterable<string>): Set<string> {
@@ -13,8 +13,10 @@ export function familyMembers(type: MemberType, version: IpVersion, members: Ite
 export function familyMember(type: MemberType, version: IpVersion, member: string): readonly string[] {
   const comma = member.indexOf(",");
   const address = (comma < 0 ? member : member.slice(0, comma)) as Cidr | IpAddress;
-  if (ipVersion(address) !== version) return [];
-  if (type === "net" && cidrLength(address as Cidr) === 0)
+  if (ipVersion(address) !== version) return NONE;
+  if (type === "net" && address.endsWith("/0"))
     return version === 4 ? ["0.0.0.0/1", "128.0.0.0/1"] : ["::/1", "8000::/1"];
   return [member];
 }
+
+const NONE: readonly string[] = [];
