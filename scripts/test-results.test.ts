@@ -4,6 +4,7 @@ import {
   exitCode,
   type FlakyTest,
   failedFiles,
+  isRepeatable,
   MAX_FLAKY,
   mergeRepetition,
   parseClosingLine,
@@ -166,3 +167,11 @@ test("parseClosingLine: the last plain line counts", () => {
   });
   expect(parseClosingLine("there were 1 passed, 0 failed of them\n")).toBeUndefined();
 });
+
+for (const { file, source, want } of [
+  { file: "test/functional/lab/lab.test.ts", source: 'import { expect } from "bun:test";', want: true },
+  { file: "test/kubernetes/recordings-datamodel.test.ts", source: "", want: false },
+  { file: "test/functional/dataplane/differential.test.ts", source: "", want: false },
+  { file: "test/functional/typha/reconnect.test.ts", source: 'import fc from "fast-check";', want: false },
+])
+  test(`a failure in ${file} ${want ? "is" : "is not"} repeated`, () => expect(isRepeatable(file, source)).toBe(want));

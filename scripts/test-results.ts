@@ -70,6 +70,14 @@ export function withMissingFiles(results: readonly TestResult[], files: readonly
   ];
 }
 
+/**
+ * True if a failed file may be run once more. A recording gives the same result each time, and a property would only be
+ * tried with other random inputs, so that a repetition hides a real failure.
+ */
+export function isRepeatable(file: string, source: string): boolean {
+  return !/recordings|differential/.test(file) && !source.includes('from "fast-check"');
+}
+
 export function failedFiles(results: readonly TestResult[]): string[] {
   return [...new Set(results.filter(({ outcome }) => outcome === "failed").map(({ file }) => file))];
 }

@@ -20,6 +20,7 @@ import {
   exitCode,
   type FlakyTest,
   failedFiles,
+  isRepeatable,
   mergeRepetition,
   parseClosingLine,
   parseReport,
@@ -160,10 +161,11 @@ async function unitTests(out: Output, name: string, folders: readonly string[]):
 
 async function functionalTests(out: Output, name: string, folder: string): Promise<StageResult> {
   const results = await runTests(out, name, testFiles(folder));
-  const failed = new Set(failedFiles(results));
+  const repeatable = failedFiles(results).filter((file) => isRepeatable(file, readFileSync(join(root, file), "utf8")));
+  const repeated = new Set(repeatable);
   return {
-    counts: countResults(results.filter(({ file }) => !failed.has(file))),
-    toRepeat: results.filter(({ file }) => failed.has(file)),
+    counts: countResults(results.filter(({ file }) => !repeated.has(file))),
+    toRepeat: results.filter(({ file }) => repeated.has(file)),
   };
 }
 
