@@ -2,6 +2,7 @@
 import { type NetworkNamespace, openRouteKernel, removeLink } from "../kernel/index.ts";
 import { type IpNetwork, type IpVersion, ipVersion } from "../lib/ip.ts";
 import type { Booking } from "./booking.ts";
+import { closeUntilProgrammed } from "./close-until-programmed.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
 import { type AddressRequest, Wire, type WireRequest } from "./datapath.ts";
@@ -53,6 +54,7 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
     undo.push(() => removeLink(hostName));
     return wires.use(wire);
   };
+  await closeUntilProgrammed(context);
   // A wire of that name still serves the pod's last container: it is only replaced once there is an address.
   const early = await Wire.make(host, wanted, context.log);
   let wire = early && keep(early);

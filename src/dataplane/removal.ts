@@ -1,6 +1,6 @@
 // Takes everything of ours out of the kernel and nothing else: for a host that leaves the cluster. Workloads lose their
 // interfaces before the rules go, so that none is ever reachable without its policy.
-import { isGone, type Link, Nft, openRouteKernel, type Route, type RouteKernel } from "../kernel/index.ts";
+import { GUARD_TABLE, isGone, type Link, Nft, openRouteKernel, type Route, type RouteKernel } from "../kernel/index.ts";
 import { delay } from "../lib/retry.ts";
 import type { Logger } from "../lib/log.ts";
 import { REDIRECT_PREFIX } from "./managers/bandwidth-limits.ts";
@@ -9,7 +9,6 @@ import { allPlaces } from "./open-kernel.ts";
 import { type DataplaneParameters, rulesConfig } from "./parameters.ts";
 import { EXCLUSIVE_PROTOCOL, exclusiveProtocol } from "./routes/ownership.ts";
 import { ARP_TABLE } from "./rule-planes.ts";
-import { GUARD_TABLE } from "./rules/guard-chains.ts";
 import { Sweeper } from "./sweeper.ts";
 import { IPIP_DEVICE } from "./tunnels/ipip.ts";
 import { VXLAN_DEVICE } from "./tunnels/vxlan.ts";

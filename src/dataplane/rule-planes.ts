@@ -1,11 +1,12 @@
 // The planes managers write rules to, and the reconcilers behind them, for one of the two renderers.
-import type {
-  IpsetStore,
-  IptablesStore,
-  IptablesVariant,
-  LegacyOutlines,
-  NftRuleset,
-  TableRef,
+import {
+  GUARD_TABLE,
+  type IpsetStore,
+  type IptablesStore,
+  type IptablesVariant,
+  type LegacyOutlines,
+  type NftRuleset,
+  type TableRef,
 } from "../kernel/index.ts";
 import type { IpVersion } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
@@ -26,7 +27,7 @@ import { NftTables } from "./nft/nft-tables.ts";
 import { hasArpTables } from "./nft/probe.ts";
 import type { DataplaneParameters } from "./parameters.ts";
 import type { RulesConfig } from "./rules/config.ts";
-import { GUARD_TABLE, installGuard } from "./rules/guard-chains.ts";
+import { installGuard } from "./rules/guard-chains.ts";
 import type { LayerTable, LayerTables, RulePlane } from "./rules/layer-table.ts";
 import { IPTABLES_CHAIN_LENGTH, NFT_CHAIN_LENGTH } from "./rules/names.ts";
 import type { Refused } from "./rules/refused.ts";
@@ -234,7 +235,7 @@ function iptablesPlanes(options: RulePlanesOptions, kernel: RulesKernel & { back
     sets,
     tables,
     chainNameLimit: IPTABLES_CHAIN_LENGTH,
-    ...(ruleset === undefined
+    ...(ruleset === undefined || !(isNftVariant || hasGuardTable)
       ? {}
       : {
           watched: {

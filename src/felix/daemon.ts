@@ -8,7 +8,7 @@
 //   6  metrics; then it waits for a reason to end             shutdown.ts
 import { CalculationGraph, type ConfigLayers, type DataplaneMessage, type GraphUpdate } from "../calc/index.ts";
 import { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE } from "../datastore/index.ts";
-import { openRouteKernel, openWireguard } from "../kernel/index.ts";
+import { DEFAULT_NODENAME_FILE, openRouteKernel, openWireguard } from "../kernel/index.ts";
 import { BUILD } from "../lib/build.ts";
 import { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
@@ -171,6 +171,7 @@ async function start(given: {
     health,
     report: (report) => status.onReport(report),
     dump: options.dump ?? false,
+    nodenameFile: options.env["CALICO_NODENAME_FILE"] || DEFAULT_NODENAME_FILE,
   });
   // Every message is counted: what a round has taken is told by their number.
   const send = (message: DataplaneMessage) => {

@@ -1,4 +1,13 @@
 // nf_tables, IP sets and iptables, as the rooms above see them.
+export { hasNftablesPolicy, hasPolicyRules } from "./agent-rules.ts";
+export {
+  announceGuard,
+  DEFAULT_NODENAME_FILE,
+  readGuardFile,
+  recordGuard,
+  withdrawGuard,
+} from "./guard-file.ts";
+export { closeWorkloads, GUARD_HOOKS, GUARD_TABLE, type GuardForm, guardForm } from "./guard-table.ts";
 export {
   type IpsetChange,
   IpsetError,

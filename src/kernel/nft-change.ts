@@ -33,7 +33,8 @@ export interface ElementList extends Iterable<SetElement> {
 }
 
 export type NftChange =
-  | { readonly op: "addTable" | "deleteTable" | "deleteTableIfThere"; readonly table: TableRef }
+  /** `createTable` is refused (EEXIST) if the table exists. */
+  | { readonly op: "addTable" | "createTable" | "deleteTable" | "deleteTableIfThere"; readonly table: TableRef }
   | { readonly op: "addChain"; readonly table: TableRef; readonly chain: string; readonly base?: BaseChain }
   | { readonly op: "flushChain" | "deleteChain"; readonly table: TableRef; readonly chain: string }
   | { readonly op: "appendRule"; readonly table: TableRef; readonly chain: string; readonly rule: RuleBody }
@@ -81,6 +82,7 @@ export function describeChange(change: NftChange): string {
   const table = `${change.table.family} ${change.table.name}`;
   switch (change.op) {
     case "addTable":
+    case "createTable":
       return `add table ${table}`;
     case "deleteTable":
     case "deleteTableIfThere":

@@ -1,7 +1,7 @@
 // Changes as netlink messages, in order, between the two marks that make them one transaction.
 import { unreachable } from "../lib/unreachable.ts";
 import type { NetlinkWriter } from "./netlink-writer.ts";
-import { NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE } from "./netlink-writer.ts";
+import { NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from "./netlink-writer.ts";
 import type { BaseChain, Hook, NftChange, NftFamily, RuleBody, TableRef } from "./nft-change.ts";
 import { writeExpression } from "./nft-expression.ts";
 import { FIELD, type InlineSet, keyLength, keyTypeId, type SetElement, type SetType, setUserData } from "./nft-set.ts";
@@ -127,6 +127,8 @@ export class BatchEncoder {
     switch (change.op) {
       case "addTable":
         return this.#message(NFT_MSG.newTable, NLM_F_CREATE, change.table, () => w.be32(2, 0)); // NFTA_TABLE_FLAGS
+      case "createTable":
+        return this.#message(NFT_MSG.newTable, NLM_F_CREATE | NLM_F_EXCL, change.table, () => w.be32(2, 0));
       case "deleteTable":
         return this.#message(NFT_MSG.deleteTable, 0, change.table, () => {});
       case "deleteTableIfThere":

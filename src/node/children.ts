@@ -23,10 +23,12 @@ export function effectiveBackend(env: Environment, backend: Backend): { backend:
   return { backend: old === "false" ? "none" : "bird", legacy: true };
 }
 
+export const runsFelix = (env: Environment): boolean => (env["CALICO_DISABLE_FELIX"] ?? "") === "";
+
 export function planChildren(env: Environment, nodeName: string, backend: Backend): readonly ChildPlan[] {
   const own = { ...env, NODENAME: nodeName, CALICO_NETWORKING_BACKEND: backend };
   const plans: ChildPlan[] = [];
-  if ((env["CALICO_DISABLE_FELIX"] ?? "") === "")
+  if (runsFelix(env))
     plans.push({ name: "felix", ...self("-felix"), env: { ...own, ...felixEnvironment(own) }, stopSignal: "SIGTERM" });
   if (backend !== "bird") return plans;
   const since = Date.now();

@@ -1,5 +1,6 @@
 // What the environment says about this node, read once and checked: every variable with its default and meaning.
 import type { Environment } from "../datastore/index.ts";
+import { DEFAULT_NODENAME_FILE } from "../kernel/index.ts";
 import { durationMs } from "../model/index.ts";
 
 /** How routes get to other nodes. Other words count as `bird`, as they always did. */
@@ -32,7 +33,7 @@ export function readSettings(env: Environment): NodeSettings {
   const text = (name: string) => env[name] ?? "";
   return {
     env,
-    nodenameFile: text("CALICO_NODENAME_FILE") || "/var/lib/calico/nodename",
+    nodenameFile: text("CALICO_NODENAME_FILE") || DEFAULT_NODENAME_FILE,
     backend: backendOf(text("CALICO_NETWORKING_BACKEND")),
     waitForDatastore: text("WAIT_FOR_DATASTORE") === "true",
     ip: { 4: text("IP"), 6: text("IP6") },

@@ -18,6 +18,7 @@ import { describeError, type Logger } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
 import { replaceFile } from "../lib/whole-file.ts";
 import { API_VERSION, parseAsNumber, type ResourceOf } from "../model/index.ts";
+import { announceAgent } from "./announce-guard.ts";
 import { defaultPools } from "./default-pools.ts";
 import { ensureDefaults } from "./default-resources.ts";
 import { NodeFailure } from "./failure.ts";
@@ -56,6 +57,7 @@ export async function startUp(env: Environment, log: Logger, root = "/"): Promis
   await ensureDefaults(client, name, { clusterType: words.filter(Boolean).join(","), version: BUILD.version });
   if (settings.backend === "bird")
     await warnOfPeersAtOtherInterfaces({ client, node: name, interfaces: readHostInterfaces(), log });
+  await announceAgent(settings.nodenameFile, env, log);
   writeNodename(settings.nodenameFile, name);
   log.info("node is ready to start its agents", { name });
   return name;

@@ -1,24 +1,12 @@
 // The guard's rules (rules/guard-chains.ts) in an nftables table of their own, beside either renderer.
-import type { NftRuleset } from "../../kernel/index.ts";
+import { GUARD_HOOKS, GUARD_TABLE, type NftRuleset } from "../../kernel/index.ts";
 import type { ApplyOutcome, Reconciler } from "../manager.ts";
-import { GUARD_TABLE, type GuardOptions, installGuard } from "../rules/guard-chains.ts";
+import { type GuardOptions, installGuard } from "../rules/guard-chains.ts";
 import type { BaseChains } from "./base-chains.ts";
 import { NftPlane } from "./nft-plane.ts";
 import { NftTables, type NftTablesOptions } from "./nft-tables.ts";
 
-/** Just before the filter chains of others, and after their translations. */
-const PRIORITY = -1;
-const BASE = { type: "filter", priority: PRIORITY, policy: "accept" } as const;
-const GUARD_BASES: BaseChains = {
-  raw: {},
-  mangle: {},
-  nat: {},
-  filter: {
-    INPUT: { ...BASE, hook: "input" },
-    FORWARD: { ...BASE, hook: "forward" },
-    OUTPUT: { ...BASE, hook: "output" },
-  },
-};
+const GUARD_BASES: BaseChains = { raw: {}, mangle: {}, nat: {}, filter: GUARD_HOOKS };
 
 export function guardPlane(options: Omit<GuardOptions, "family">): NftPlane {
   const plane = new NftPlane(4, options.config, { table: GUARD_TABLE, bases: GUARD_BASES });

@@ -9,8 +9,6 @@ import { type RulesConfig, workloadPatterns } from "./config.ts";
 import type { LayerTable } from "./layer-table.ts";
 import { chain, drop, inInterface, isNet, jump, type Match, outInterface, returnAction, type Rule } from "./rule.ts";
 
-export const GUARD_TABLE = { family: "inet", name: "calico-guard" } as const;
-
 export interface GuardOptions {
   readonly config: RulesConfig;
   readonly isIpv6Supported: boolean;

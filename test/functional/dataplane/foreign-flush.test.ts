@@ -3,7 +3,7 @@
 import { expect, test } from "bun:test";
 import { LegacyTables } from "../../../src/kernel/index.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { allowProfile, type Backend, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
+import { allowProfile, type Backend, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
 /** The planned looks are far away. */
 const SETTINGS = {
@@ -117,3 +117,18 @@ test("legacy: the outline of a table says another word after every change of its
   for (let i = 0; i < 1000; i++) tables.outline(4, "filter");
   expect((performance.now() - started) / 1000).toBeLessThan(1); // milliseconds each, on the busiest machine
 }, 30_000);
+
+for (const backend of BACKENDS)
+  test(`${backend}: a guard table that somebody deletes or flushes is written again within seconds`, async () => {
+    const { host, shell } = await world(backend);
+    await using _ = host;
+    const saved = () => shell("nft -s list table inet calico-guard || true");
+    const before = saved();
+    expect(before).toContain("127.0.0.0/8");
+    for (const fault of ["nft delete table inet calico-guard", "nft flush table inet calico-guard"]) {
+      const started = performance.now();
+      shell(fault);
+      await eventually(() => saved() === before, 8000).catch(() => expect(saved()).toBe(before));
+      expect(performance.now() - started).toBeLessThan(5000);
+    }
+  }, 60_000);

@@ -1,6 +1,8 @@
 // Packets that no policy rule covers: from workloads to the host's loopback addresses, and IPv6 while IPv6 support is off.
 // Every packet is sent as raw bytes, as a workload with CAP_NET_RAW can do.
 import { describe, expect, test } from "bun:test";
+import { closeWithIptables } from "../../../src/cni/close-with-iptables.ts";
+import { Iptables, type IptablesStore } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip.ts";
 import { allowProfile, BACKENDS, inSync, workload } from "./host.ts";
 import type { Sent } from "./packet-world.ts";
@@ -39,21 +41,26 @@ const KERNELS = [
   { name: "legacy, kernel without nf_tables", backend: "legacy", withoutNftables: true } as const,
 ];
 
-/** A dataplane with both workloads, allowed to send and receive everything. */
-async function openDataplane(kernel: (typeof KERNELS)[number], settings: Readonly<Record<string, string>>) {
-  const { backend, withoutNftables } = kernel;
-  const dataplane = new WorldDataplane({
+/** A dataplane that has not applied anything. */
+const newDataplane = ({ backend, withoutNftables }: Omit<(typeof KERNELS)[number], "name">, settings = {}) =>
+  new WorldDataplane({
     backend,
     withoutNftables,
     pods: PODS,
     host: [HOST, "2001:db8::1" as IpAddress],
     settings: { ...SETTINGS, ...settings },
   });
-  await dataplane.send(
-    allowProfile,
-    ...PODS.map(({ interfaceName, addresses }) => workload(interfaceName, addresses)),
-    inSync,
-  );
+
+const ALLOW_ALL = [
+  allowProfile,
+  ...PODS.map(({ interfaceName, addresses }) => workload(interfaceName, addresses)),
+  inSync,
+];
+
+/** A dataplane with both workloads, allowed to send and receive everything. */
+async function openDataplane(kernel: (typeof KERNELS)[number], settings: Readonly<Record<string, string>>) {
+  const dataplane = newDataplane(kernel, settings);
+  await dataplane.send(...ALLOW_ALL);
   return dataplane;
 }
 
@@ -119,3 +126,42 @@ for (const kernel of KERNELS)
       expect(await dataplane.world.send(ipv6Packets, expected)).toEqual(expected);
     });
   });
+
+test("on a kernel without nf_tables, workloads are closed by iptables chains that Felix's rules replace", async () => {
+  await using dataplane = newDataplane({ backend: "legacy", withoutNftables: true });
+  const { world } = dataplane;
+  const stores = ([4, 6] as const).map((family): IptablesStore => {
+    const store = new Iptables({ family, variant: "legacy" });
+    return {
+      family,
+      variant: "legacy",
+      save: (table) => world.host.enter(() => store.save(table)),
+      restore: (text) => world.host.enter(() => store.restore(text)),
+    };
+  });
+  // Routes as the CNI plugin adds them.
+  for (const pod of PODS)
+    for (const address of pod.addresses)
+      world.host.run("ip", [
+        "route",
+        "replace",
+        `${address}/${address.includes(":") ? 128 : 32}`,
+        "dev",
+        pod.interfaceName,
+      ]);
+  const packets = [
+    udp("a", "b", v4(A), v4(B)),
+    udp("a", "b", v6(A), v6(B)),
+    udp("b", "host", v4(B), HOST),
+    udp("host", "a", HOST, v4(A)),
+  ];
+  const none = packets.map(() => false);
+  const all = packets.map(() => true);
+  expect(await world.send(packets, all)).toEqual(all); // as after power-on
+  world.forgetConnections();
+  for (let call = 0; call < 2; call++) await closeWithIptables(stores, ["cali", "tap"]);
+  expect(await world.send(packets, none)).toEqual(none);
+  await dataplane.send(...ALLOW_ALL);
+  expect(await world.send(packets, all)).toEqual(all);
+  for (const store of stores) expect(await store.save("filter")).not.toContain("cali-guard-closed");
+});
