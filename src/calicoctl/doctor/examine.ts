@@ -2,6 +2,7 @@
 import type { ClusterFacts, HostFacts, LocalNode } from "./facts.ts";
 import type { Finding } from "./finding.ts";
 import { foreignFilters } from "./host-filters.ts";
+import { closedWorkloads, ipv6WithoutRules } from "./host-guard.ts";
 import { fullConntrack, fullNeighbourTable, missingFeatures, mixedBackends, sysctlFaults } from "./host-kernel.ts";
 import { linksDown, sessionsOverLink } from "./host-links.ts";
 import { noPodGateway, partsDown, sessionsDown } from "./host-network.ts";
@@ -65,6 +66,7 @@ const HOST_CHECKS: Readonly<Record<string, (host: HostFacts, inputs: Inputs) => 
   "network interfaces": (host, { cluster }) => linksDown(cluster, host),
   sysctls: (host, { cluster }) => sysctlFaults(cluster, host),
   "kernel modules": (host, { cluster }) => missingFeatures(cluster, host),
+  "the guard table": (host) => [...closedWorkloads(host), ...ipv6WithoutRules(host)],
   "rules that the kernel rejects": (host) => refusedByKernel(host),
   "the pods' gateway": (host) => noPodGateway(host),
   MTUs: (host, { cluster }) => mtuFaults(cluster, host),

@@ -23,6 +23,7 @@ import {
   type SpecOf,
 } from "../../model/index.ts";
 import type { StoredBlock } from "../input/cluster.ts";
+import type { GuardFacts } from "./host-guard.ts";
 import type { RefusedPart } from "./host-refused.ts";
 import type { FilterChain } from "./packet-filters.ts";
 import { judge, JUDGED_KINDS, type NotUsed } from "./not-used.ts";
@@ -144,6 +145,7 @@ export interface HostFacts {
   readonly pathMtu: ReadonlyMap<string, number>;
   readonly iptables: Readonly<Record<"legacy" | "nft", RuleCount | undefined>>;
   readonly hasCalicoNftTable: boolean | undefined;
+  readonly guard: GuardFacts | undefined;
   /** Chains on the packets' way that are not Calico's. */
   readonly filters: readonly FilterChain[];
   readonly neighbourTable: Readonly<Record<IpVersion, NeighbourTable | undefined>>;

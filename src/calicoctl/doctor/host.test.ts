@@ -63,6 +63,26 @@ describe("the host", () => {
     expect(only(look(cluster, both), "two-dataplanes").problem).toContain("20");
   });
 
+  test("workloads that nobody opens, and IPv6 without rules", () => {
+    const felix = { name: "felix", isRunning: false, detail: "its process has ended" };
+    const closed = { ...healthy, guard: { form: "closed", policyFor: [] }, parts: [felix] } as const;
+    expect(only(look(cluster, closed), "workloads-closed")).toMatchObject({
+      severity: "error",
+      evidence: ["the nftables table inet calico-guard has its closed form", "Felix does not run"],
+    });
+    const sysctl = (path: string) => (path === "net/ipv6/conf/all/disable_ipv6" ? "0" : healthy.sysctl(path));
+    const left = { ...healthy, sysctl, guard: { form: "absent", policyFor: [4] } } as const;
+    expect(only(look(cluster, left), "ipv6-without-rules").setting).toContain("ipv6Support");
+    const fine: readonly Partial<typeof healthy>[] = [
+      { guard: { form: "absent", policyFor: [4, 6] } },
+      { guard: { form: "absent", policyFor: [] } },
+      { guard: { form: "normal", policyFor: [4] } },
+      { guard: undefined },
+      { sysctl: healthy.sysctl },
+    ];
+    for (const each of fine) expect(look(cluster, { ...left, ...each })).toEqual([]);
+  });
+
   test("MTUs larger than the way minus encapsulation", () => {
     const vxlan = [pool("v", "10.65.0.0/16", { vxlanMode: "Always" }), ...THREE];
     const with_ = (name: string, mtu: number) => ({ ...healthy, links: [...healthy.links, { ...link(name), mtu }] });

@@ -17,6 +17,7 @@ import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
 import type { ClusterFacts, HostFacts, KernelRoute, LocalNode, NeighbourTable, RuleCount } from "./facts.ts";
+import { readGuard } from "./host-guard.ts";
 import { readRefused } from "./host-refused.ts";
 import { type FilterChain, parseLegacySave, parseNftTable } from "./packet-filters.ts";
 import { readParts } from "./read-parts.ts";
@@ -59,6 +60,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
   using kernel = openRouteKernel();
   const tables = toolOutput("nft", ["list", "tables"]);
   const legacy = toolOutput("iptables-legacy-save", []);
+  const guard = await readGuard();
   const birds = { 4: await readBird(4), 6: await readBird(6) };
   return readEach<HostFacts>({
     node: () => node,
@@ -70,6 +72,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     pathMtu: () => pathMtus(kernel, node, cluster),
     iptables: () => ({ legacy: countRules(legacy), nft: countRules(toolOutput("iptables-nft-save", [])) }),
     hasCalicoNftTable: () => tables?.includes(" calico\n"),
+    guard: () => guard,
     filters: () => [...nftFilters(tables ?? ""), ...parseLegacySave("ip", legacy ?? "")],
     neighbourTable: () => ({ 4: neighbourTable(kernel, 4), 6: neighbourTable(kernel, 6) }),
     birds: () => birds,

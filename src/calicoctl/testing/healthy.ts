@@ -41,6 +41,7 @@ export const healthy: HostFacts = {
   pathMtu: new Map(),
   iptables: { legacy: undefined, nft: undefined },
   hasCalicoNftTable: undefined,
+  guard: { form: "normal", policyFor: [4] },
   filters: [],
   neighbourTable: { 4: undefined, 6: undefined },
   birds: { 4: undefined, 6: undefined },

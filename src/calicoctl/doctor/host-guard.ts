@@ -1,0 +1,62 @@
+// Whether workloads of this host are closed by a guard table that no agent opens, or reach the host by IPv6 without policy.
+import { type GuardForm, guardForm, hasPolicyRules, Nft } from "../../kernel/index.ts";
+import type { IpVersion } from "../../lib/ip.ts";
+import type { HostFacts } from "./facts.ts";
+import type { Finding } from "./finding.ts";
+
+export interface GuardFacts {
+  readonly form: GuardForm;
+  /** The families for which an agent has policy rules in the kernel. */
+  readonly policyFor: readonly IpVersion[];
+}
+
+/** Undefined if we may not read the rules, or the kernel has no nf_tables. */
+export async function readGuard(): Promise<GuardFacts | undefined> {
+  try {
+    using nft = new Nft();
+    const form = guardForm(nft);
+    const policyFor: IpVersion[] = [];
+    for (const version of [4, 6] as const) if (await hasPolicyRules(nft, version)) policyFor.push(version);
+    return { form, policyFor };
+  } catch {
+    return undefined;
+  }
+}
+
+export function* closedWorkloads(host: HostFacts): Generator<Finding> {
+  if (host.guard?.form !== "closed") return;
+  const felix = host.parts.find(({ name }) => name === "felix");
+  yield {
+    id: "workloads-closed",
+    severity: "error",
+    object: `host ${host.node}`,
+    problem: `packets of all workloads on ${host.node} are dropped: Felix has written no rules since boot`,
+    cause:
+      "a pod was started before Felix had written its rules. The CNI plugin then closes the host, and Felix opens it together with its first rules",
+    evidence: [
+      "the nftables table inet calico-guard has its closed form",
+      felix?.isRunning === true ? "Felix runs" : "Felix does not run",
+    ],
+    fix: "start calico-node; if it runs, its log says why Felix is not ready. If an agent other than calico-ts runs on this host: nft delete table inet calico-guard, and delete /var/lib/calico/guard",
+    node: host.node,
+  };
+}
+
+export function* ipv6WithoutRules(host: HostFacts): Generator<Finding> {
+  const { guard } = host;
+  if (guard === undefined || guard.form !== "absent") return;
+  if (!guard.policyFor.includes(4) || guard.policyFor.includes(6)) return;
+  if (host.sysctl("net/ipv6/conf/all/disable_ipv6") !== "0") return;
+  yield {
+    id: "ipv6-without-rules",
+    severity: "error",
+    object: `host ${host.node}`,
+    problem: `no rules apply to IPv6 packets of workloads on ${host.node}: pods reach the node by its link-local addresses, whatever their policy`,
+    cause:
+      "the rules were written with ipv6Support off by an agent without a guard table: Calico, or an older version of calico-ts",
+    evidence: ["the kernel has policy rules for IPv4 and none for IPv6", "there is no table inet calico-guard"],
+    fix: "set ipv6Support: true in FelixConfiguration, or run calico-node of this version, which drops these packets",
+    node: host.node,
+    setting: "FelixConfiguration(default) spec.ipv6Support: true",
+  };
+}
