@@ -10,6 +10,7 @@ import { deleteEndpointIf, type EndpointDraft, endpointEntry, storedIdentity, wr
 import { CniError, TRY_AGAIN_LATER } from "./error.ts";
 import type { ForeignWorkload } from "./grpc-dataplane.ts";
 import { hostInterfaceName } from "./identity.ts";
+import { requireInterface } from "./interface-conflict.ts";
 import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
 import { onStore } from "./ipam-plugin.ts";
 import type { NetConf } from "./net-conf.ts";
@@ -62,7 +63,10 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
   if (plan.versions.length > 0) wire?.bringUp(plan.versions, conf.allowIpForwarding); // while the datastore answers
   const { assigned } = await plan.booking;
   context.mark("address assigned");
-  wire ??= keep(await Wire.replace(host, wanted, context.log));
+  if (wire === undefined) {
+    const before = await requireInterface(context); // again: another workload may have made it since the gates opened
+    wire = keep(await Wire.replace(host, wanted, context.log, before));
+  }
   const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
   await wire.addAddresses({
     addresses: networks,

@@ -10,6 +10,7 @@ import { checkDatastoreReady, waitForReadinessGates } from "./gates.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
 import { gateSignal } from "./open-context.ts";
 import { type Assigned, onStore } from "./ipam-plugin.ts";
+import { requireInterface } from "./interface-conflict.ts";
 import { hasProfile } from "./profile.ts";
 import { hostNetwork } from "./result.ts";
 
@@ -55,7 +56,7 @@ export function book(
       const here = onStore(context, store);
       const profile = conf.policy.type === "" ? hasProfile(store, conf.name) : Promise.resolve(true);
       profile.catch(() => {}); // awaited below
-      const existing = passGates(here, urls);
+      const existing = passGates(here, urls, () => requireInterface(context));
       existing.then(() => begun.resolve()).catch(() => {});
       let stored: (Omit<StoredEndpoint, "stored"> & { readonly key: StoredEndpoint["stored"]["key"] }) | undefined;
       const storeWith: StoreWith = (draft) =>
@@ -85,10 +86,15 @@ export function book(
   return { begun: begun.promise, booking };
 }
 
-async function passGates(context: CniContext, urls: () => Promise<void>): Promise<StoredEndpoint | undefined> {
+/** @param interfaceCheck reads the datastore itself: `context` assumes that workloads are new */
+async function passGates(
+  context: CniContext,
+  urls: () => Promise<void>,
+  interfaceCheck: () => Promise<unknown>,
+): Promise<StoredEndpoint | undefined> {
   const { store, identity, mark } = context;
   const ready = checkDatastoreReady(store, gateSignal(context));
-  const [, existing] = await Promise.all([ready, findEndpoint(store, identity)]);
+  const [, existing] = await Promise.all([ready, findEndpoint(store, identity), interfaceCheck()]);
   await urls();
   mark("gates open");
   return existing;

@@ -97,9 +97,17 @@ export class Wire implements Disposable {
     return wire;
   }
 
-  /** Instead of the link the host has by that name. */
-  static async replace(host: RouteKernel, request: WireRequest, log: Logger): Promise<Wire> {
-    removeHostLink(host, request.hostName);
+  /**
+   * Makes the wire in place of a link that has its name on the host.
+   * @param before index of that link; by name, a link that another program has made since could be deleted
+   */
+  static async replace(
+    host: RouteKernel,
+    request: WireRequest,
+    log: Logger,
+    before: number | undefined,
+  ): Promise<Wire> {
+    if (before !== undefined) removeHostLink(host, before);
     const wire = await Wire.make(host, request, log);
     if (wire === undefined) throw new Error(`link ${request.hostName} came back; does another program make it?`);
     return wire;
@@ -283,10 +291,9 @@ async function createPair(host: RouteKernel, request: WireRequest, log: Logger):
 /** The routes of a pod that names none. */
 export const defaultRoutes = (): Cidr[] => [defaultDestination(4), defaultDestination(6)];
 
-function removeHostLink(host: RouteKernel, name: string): void {
-  if (host.links.get(name) === undefined) return;
+function removeHostLink(host: RouteKernel, index: number): void {
   try {
-    host.links.delete(name);
+    host.links.delete(index);
   } catch (error) {
     if (!isGone(error)) throw error;
   }

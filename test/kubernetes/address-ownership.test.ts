@@ -131,6 +131,32 @@ for (const where of ["the plugin", "the service"] as const) {
     expect(await owners()).toEqual({ [`${NETWORK}.${id("victim")}`]: "prod/db-0" });
   }, 60_000);
 
+  suite(`${where}: a pod whose name gives it another pod's interface is refused while that pod exists`, async () => {
+    if (!canRun) return;
+    await using pods = open();
+    await pods.create("prod", "db-0");
+    await pods.create("evil", "thief");
+    // A name with the same 44 bits of SHA-1 takes long to compute; an interface of the thief's name with the victim's
+    // alias is the same to the plugin.
+    const name = podInterfaceName("evil", "thief");
+    const alias = `calico ${NETWORK} ${id("victim")} prod/db-0`;
+    const { links } = served.host.kernel;
+    links.create({ name, alias, up: true, type: { kind: "veth", peer: { name: "victim0" } } });
+    const before = links.get(name);
+    const refused = await pods.add("evil", "thief", id("thief"));
+    expect({ code: refused.code, msg: String(refused.json["msg"]) }).toEqual({
+      code: 1,
+      msg: `the interface ${name} belongs to pod prod/db-0, which still exists`,
+    });
+    expect({ link: links.get(name), owners: await owners() }).toEqual({ link: before, owners: {} });
+    await cluster.delete("/api/v1/namespaces/prod/pods/db-0");
+    expect(await pods.add("evil", "thief", id("second"))).toMatchObject({ code: 0 });
+    expect([links.get(name)?.alias, links.get("victim0")]).toEqual([
+      `calico ${NETWORK} ${id("second")} evil/thief`,
+      undefined,
+    ]);
+  }, 60_000);
+
   suite(`${where}: a pod's new container still gets the address that its last container holds`, async () => {
     if (!canRun) return;
     await using pods = open();

@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
+import { podInterfaceName } from "../../../src/model/kubernetes/pod.ts";
 import { openProber } from "./reach.ts";
 import { canRun, CniHost, k8s, type PluginRun } from "./cni-host.ts";
 
@@ -275,6 +276,39 @@ describe.skipIf(!canRun)("ADD", () => {
     expect(gatewayed.map((r) => r.destination as string).sort()).toEqual(["0.0.0.0/0", "10.0.0.0/8"]);
     expect((await host.del(pod, { conf: { ipam }, ...k8s("ns1", "p1") })).code).toBe(0);
     expect((await host.add(host.pod("cid2"), { conf: { ipam } })).code).toBe(0);
+  });
+
+  test("an interface is replaced if its alias names no other workload that has an endpoint", async () => {
+    await using host = await CniHost.create();
+    const { links } = host.kernel;
+    expect((await host.add(host.pod("victim"), k8s("prod", "db-0"))).code).toBe(0);
+    expect((await host.add(host.pod("container1abc"))).code).toBe(0);
+    const before = { endpoints: [...(await host.all("WorkloadEndpoint")).keys()], held: await host.allocations() };
+    const name = podInterfaceName("evil", "thief");
+    const attempt = async (alias: string | undefined) => {
+      links.create({ name, ...(alias && { alias }), type: { kind: "veth", peer: { name: "peer0" } } });
+      const pod = host.pod();
+      const { code } = await host.add(pod, k8s("evil", "thief"));
+      const isKept = links.get("peer0") !== undefined;
+      if (isKept) {
+        // The refused ADD has stored nothing.
+        expect([...(await host.all("WorkloadEndpoint")).keys()]).toEqual(before.endpoints);
+        expect(await host.allocations()).toEqual(before.held);
+        links.delete("peer0");
+      } else expect((await host.del(pod, k8s("evil", "thief"))).code).toBe(0);
+      return { code, isKept };
+    };
+    const [refused, replaced] = [
+      { code: 1, isKept: true },
+      { code: 0, isKept: false },
+    ];
+    expect(await attempt("calico net1 victim prod/db-0")).toEqual(refused);
+    expect(await attempt("calico net1 container1abc")).toEqual(refused);
+    expect(await attempt("calico net1 gone prod/db-1")).toEqual(replaced);
+    expect(await attempt("calico net1 gone")).toEqual(replaced);
+    expect(await attempt("calico net1 earlier evil/thief")).toEqual(replaced);
+    expect(await attempt("an uplink")).toEqual(replaced);
+    expect(await attempt(undefined)).toEqual(replaced);
   });
 });
 
