@@ -28,9 +28,21 @@ const NETLINK_GET_STRICT_CHK = 12;
 const RECEIVE_BYTES = 256 * 1024; // more than the kernel ever puts into one datagram
 const DUMP_ATTEMPTS = 10;
 
-/** Of sockets that were closed: fresh memory of this size costs more than most requests. */
-const spareBuffers: sys.Bytes[] = [];
-const MAX_SPARE_BUFFERS = 4;
+/**
+ * Receive buffers that are not in use. A socket borrows one while it reads and parses one datagram, which is synchronous.
+ * There is more than one only if parsing sends another request. With a buffer per socket, a busy CNI service held up to
+ * 38 MB of them between two garbage collections.
+ */
+const freeBuffers: sys.Bytes[] = [];
+
+function withReceiveBuffer<T>(use: (buffer: sys.Bytes) => T): T {
+  const buffer = freeBuffers.pop() ?? sys.allocate(RECEIVE_BYTES);
+  try {
+    return use(buffer);
+  } finally {
+    freeBuffers.push(buffer);
+  }
+}
 
 export interface NetlinkRequest {
   /** In words, for the error: "add route 10.0.0.0/26 dev vxlan.calico". */
@@ -63,7 +75,6 @@ export interface NetlinkOptions {
 
 export class NetlinkSocket implements Disposable {
   readonly fd: number;
-  readonly #buffer = spareBuffers.pop() ?? sys.allocate(RECEIVE_BYTES);
   readonly #writer = new NetlinkWriter();
   #sequence = 1;
   #sendBufferBytes = 0;
@@ -248,21 +259,22 @@ export class NetlinkSocket implements Disposable {
    */
   drain(each: (event: NetlinkMessage) => void): "drained" | "overrun" {
     let outcome: "drained" | "overrun" = "drained";
-    for (;;) {
-      const length = sys.recv(this.fd, this.#buffer, sys.MSG_DONTWAIT);
-      if (length === -EAGAIN) return outcome;
-      if (length === -EINTR) continue;
-      if (length === -ENOBUFS) outcome = "overrun";
-      else if (length < 0) throw new NetlinkError("read events", errnoName(-length));
-      else forEachMessage(this.#buffer, length, each);
-    }
+    return withReceiveBuffer((buffer) => {
+      for (;;) {
+        const length = sys.recv(this.fd, buffer, sys.MSG_DONTWAIT);
+        if (length === -EAGAIN) return outcome;
+        if (length === -EINTR) continue;
+        if (length === -ENOBUFS) outcome = "overrun";
+        else if (length < 0) throw new NetlinkError("read events", errnoName(-length));
+        else forEachMessage(buffer, length, each);
+      }
+    });
   }
 
   [Symbol.dispose](): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     sys.close(this.fd);
-    if (spareBuffers.length < MAX_SPARE_BUFFERS) spareBuffers.push(this.#buffer);
   }
 
   #send(request: NetlinkRequest, flags: number): number {
@@ -305,31 +317,35 @@ export class NetlinkSocket implements Disposable {
 
   /** Waits for one datagram. */
   #receive(what: string, each: (message: NetlinkMessage) => void): void {
-    for (;;) {
-      const length = sys.recv(this.fd, this.#buffer, sys.MSG_TRUNC);
-      if (length === -EINTR) continue;
-      if (length === -EAGAIN) throw new NetlinkError(what, "ETIMEDOUT", { message: "the kernel did not answer" });
-      return this.#deliver(what, length, each);
-    }
+    withReceiveBuffer((buffer) => {
+      for (;;) {
+        const length = sys.recv(this.fd, buffer, sys.MSG_TRUNC);
+        if (length === -EINTR) continue;
+        if (length === -EAGAIN) throw new NetlinkError(what, "ETIMEDOUT", { message: "the kernel did not answer" });
+        return deliver(what, buffer, length, each);
+      }
+    });
   }
 
   /** One datagram if there is one. */
   #receiveNow(what: string, each: (message: NetlinkMessage) => void): boolean {
-    for (;;) {
-      const length = sys.recv(this.fd, this.#buffer, sys.MSG_DONTWAIT | sys.MSG_TRUNC);
-      if (length === -EINTR) continue;
-      if (length === -EAGAIN) return false;
-      this.#deliver(what, length, each);
-      return true;
-    }
+    return withReceiveBuffer((buffer) => {
+      for (;;) {
+        const length = sys.recv(this.fd, buffer, sys.MSG_DONTWAIT | sys.MSG_TRUNC);
+        if (length === -EINTR) continue;
+        if (length === -EAGAIN) return false;
+        deliver(what, buffer, length, each);
+        return true;
+      }
+    });
   }
+}
 
-  #deliver(what: string, length: number, each: (message: NetlinkMessage) => void): void {
-    if (length < 0) throw new NetlinkError(what, errnoName(-length));
-    if (length > RECEIVE_BYTES)
-      throw new NetlinkError(what, "EMSGSIZE", { message: `an answer of ${length} bytes was cut` });
-    forEachMessage(this.#buffer, length, each);
-  }
+function deliver(what: string, buffer: sys.Bytes, length: number, each: (message: NetlinkMessage) => void): void {
+  if (length < 0) throw new NetlinkError(what, errnoName(-length));
+  if (length > RECEIVE_BYTES)
+    throw new NetlinkError(what, "EMSGSIZE", { message: `an answer of ${length} bytes was cut` });
+  forEachMessage(buffer, length, each);
 }
 
 /** The kernel's explanation at the end of an error or of the end of a dump. */
