@@ -35,11 +35,7 @@ const statistics = mkdtempSync(join(tmpdir(), "memory-churn-"));
 try {
   const lab = await up(options, quiet);
   const preload = join(import.meta.dir, "support/force-gc.ts");
-  await changeSettings(lab, NODE, [
-    `BUN_OPTIONS=--preload=${preload}`,
-    `FORCE_GC_FOLDER=${statistics}`,
-    `TRACK=${process.env["TRACK"] ?? ""}`,
-  ]);
+  await changeSettings(lab, NODE, [`BUN_OPTIONS=--preload=${preload}`, `FORCE_GC_FOLDER=${statistics}`]);
   const driver = join(import.meta.dir, "support/churn-node.ts");
   const child = Bun.spawn([...lab.host(NODE).enter([process.execPath, driver])], {
     stdio: ["ignore", "inherit", "inherit"],

@@ -2,6 +2,7 @@
 // nothing of what is in them. The kernel's queue stays short because this thread has nothing else to do.
 import { EAGAIN, EINTR, ENOBUFS, errnoName } from "./errno.ts";
 import { allocate, MSG_DONTWAIT, MSG_TRUNC, pollReadable, recv } from "./sys.ts";
+import { collectNowAndThen } from "./worker-garbage.ts";
 
 export interface EventWorkerStart {
   /** The netlink socket. */
@@ -36,7 +37,9 @@ self.onmessage = (event: MessageEvent<EventWorkerStart>) => {
 function watch({ fd, wakeFd, pending, pendingLimit }: EventWorkerStart): string | undefined {
   const counter = new Int32Array(pending);
   const buffer = allocate(CHUNK);
+  const collect = collectNowAndThen();
   for (;;) {
+    collect();
     const ready = pollReadable([fd, wakeFd], -1);
     if (typeof ready === "number") {
       if (ready === -EINTR) continue;

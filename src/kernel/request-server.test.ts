@@ -72,3 +72,44 @@ test("who has no descriptor left waits for one without burning the processor, an
     rmSync(folder, { recursive: true, force: true });
   }
 });
+
+test("the thread that reads requests collects its garbage", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "request-server-"));
+  const path = join(folder, "sock");
+  const program = `
+    import { readFileSync } from "node:fs";
+    import { RequestServer } from ${JSON.stringify(join(import.meta.dir, "request-server.ts"))};
+    await using server = new RequestServer({ path: process.env.SOCKET, onRequest: async () => "done", onFailure: () => {} });
+    const ownMemory = () => {
+      Bun.gc(true);
+      return Number(/^Pss_Anon:\\s+(\\d+) kB/m.exec(readFileSync("/proc/self/smaps_rollup", "utf8"))[1]) / 1024;
+    };
+    console.log("ready");
+    for await (const _ of console) console.log(ownMemory()); // asked for by each line
+  `;
+  const child = Bun.spawn([process.execPath, "-e", program], {
+    env: { ...process.env, SOCKET: path },
+    stdin: "pipe",
+    stdout: "pipe",
+  });
+  try {
+    const lines = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+    expect((await lines.read()).value).toBe("ready\n");
+    const memoryAfter = async (requests: number): Promise<number> => {
+      for (let i = 0; i < requests; i++) {
+        const socket = connect({ path, allowHalfOpen: true }, () => socket.end("y".repeat(900)));
+        await once(socket.resume(), "end");
+      }
+      child.stdin.write("\n");
+      await child.stdin.flush();
+      return Number((await lines.read()).value);
+    };
+    const before = await memoryAfter(100); // the thread has started and its code is compiled
+    const after = await memoryAfter(3000);
+    expect(after - before).toBeLessThan(11); // about 7, and 16 without collections
+  } finally {
+    child.kill();
+    await child.exited;
+    rmSync(folder, { recursive: true, force: true });
+  }
+}, 60_000);

@@ -4,6 +4,7 @@ import { closeSync } from "node:fs";
 import { EINTR, errnoName } from "./errno.ts";
 import { accept, close, pollReadable } from "./sys.ts";
 import { peerOf, receivePiece } from "./unix-socket.ts";
+import { collectNowAndThen } from "./worker-garbage.ts";
 
 export interface RequestWorkerStart {
   readonly listenFd: number;
@@ -51,8 +52,10 @@ self.onmessage = (event: MessageEvent<RequestWorkerStart>) => {
 /** When it shall end, who has connected already is still read and handed over. */
 function serve(start: RequestWorkerStart): string | undefined {
   const readings = new Map<number, Reading>();
+  const collect = collectNowAndThen();
   let closingSince: number | undefined;
   for (;;) {
+    collect();
     const connections = [...readings.keys()];
     const isClosing = closingSince !== undefined;
     const waitMs = connections.length > 0 ? start.maxMs : isClosing ? 0 : -1;
