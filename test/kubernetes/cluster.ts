@@ -228,9 +228,17 @@ async function put<T extends KubeObject>(api: KubeApi, path: string, object: obj
     if (!(error instanceof KubeStatusError && error.reason === "AlreadyExists")) throw error;
   }
   const item = `${path}/${body.metadata.name}`;
-  const { metadata } = await api.get<KubeObject>(item);
-  const merged = { ...body, metadata: { ...body.metadata, resourceVersion: metadata.resourceVersion } };
-  return api.json<T>({ method: "PUT", path: item, body: merged });
+  for (let attempt = 1; ; attempt++) {
+    const { metadata } = await api.get<KubeObject>(item);
+    const merged = { ...body, metadata: { ...body.metadata, resourceVersion: metadata.resourceVersion } };
+    try {
+      return await api.json<T>({ method: "PUT", path: item, body: merged });
+    } catch (error) {
+      // Tests that run at the same time, and the programs that they start, write the same object.
+      const isConflict = error instanceof KubeStatusError && error.reason === "Conflict";
+      if (!isConflict || attempt === 5) throw error;
+    }
+  }
 }
 
 async function calicoctl(
