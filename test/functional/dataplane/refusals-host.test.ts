@@ -137,8 +137,11 @@ for (const backend of BACKENDS)
       expected[3] = "silent"; // outward, though policy allows it
       expect(await opened()).toEqual(expected);
       expect(await host.probe([{ from: host.hostTarget, to: OUTSIDE, port: 2379 }])).toEqual(["reached"]); // a failsafe port
-      expect(said().length).toBeGreaterThan(0);
-      for (const line of said()) expect(line).toContain("host endpoints are closed but for known connections");
+      // The guard table needs the same match: without it, all packets of workloads to loopback addresses are dropped.
+      const [ofGuard, ofHost] = [true, false].map((is) => said().filter((line) => line.includes("guard") === is));
+      for (const line of ofGuard ?? []) expect(line).toContain("packets that come to its place are dropped");
+      expect(ofHost?.length).toBeGreaterThan(0);
+      for (const line of ofHost ?? []) expect(line).toContain("host endpoints are closed but for known connections");
       // Interfaces without a host endpoint are nobody's business.
       await host.send(
         { type: "hostEndpointRemove", endpointId: "every" },
