@@ -21,6 +21,7 @@ import { keyPath } from "../../src/model/index.ts";
 import { agreeableBird as bird } from "../functional/bgp/bare-service.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, configOf, isAvailable, startCluster, suite } from "./cluster.ts";
+import { CLUSTER_NETWORK_POLICY } from "./cluster-network-policy.ts";
 import { FelixPipeline } from "./felix-pipeline.ts";
 
 const WATCH_SECONDS = 2;
@@ -179,26 +180,3 @@ suite("a ClusterNetworkPolicy definition that is installed later takes effect wi
     await store.close();
   }
 }, 60_000);
-
-/** As the Kubernetes project publishes it, without the schema. */
-const CLUSTER_NETWORK_POLICY = {
-  apiVersion: "apiextensions.k8s.io/v1",
-  kind: "CustomResourceDefinition",
-  metadata: {
-    name: "clusternetworkpolicies.policy.networking.k8s.io",
-    annotations: { "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/network-policy-api/pull/300" },
-  },
-  spec: {
-    group: "policy.networking.k8s.io",
-    scope: "Cluster",
-    names: { kind: "ClusterNetworkPolicy", plural: "clusternetworkpolicies" },
-    versions: [
-      {
-        name: "v1alpha2",
-        served: true,
-        storage: true,
-        schema: { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } },
-      },
-    ],
-  },
-};
