@@ -26,6 +26,12 @@ describe("TC-K01 the environment", () => {
     });
   });
 
+  test("the programs that get certificates are listed by name", () => {
+    expect(readEnvironment({ CALICO_CERTIFICATES: "typha" })).toEqual({ certificateUsers: ["typha"], variables: {} });
+    for (const text of ["", "Typha", "typha,other", "typha, typha"])
+      expect(() => readEnvironment({ CALICO_CERTIFICATES: text })).toThrow("CALICO_CERTIFICATES");
+  });
+
   test("TC-K01 profile and namespace are two names of one controller", () => {
     for (const name of ["profile", "namespace", "profile,namespace"])
       expect(readEnvironment({ ENABLED_CONTROLLERS: name }).enabled).toEqual(new Set(["namespace"]));

@@ -2,6 +2,7 @@
 // that cannot be meant ends the program before anything is done.
 import type { Environment } from "../datastore/index.ts";
 import { parseDuration } from "../model/index.ts";
+import { CERTIFICATE_USERS, type CertificateUser } from "./certificates/names.ts";
 
 export class InvalidSetting extends Error {
   override readonly name = "InvalidSetting";
@@ -49,6 +50,8 @@ export interface EnvironmentSettings {
   readonly leaseMs?: number;
   /** How often datastore and API server are asked whether they answer. Ours alone too. */
   readonly healthMs?: number;
+  /** Programs to create certificates for. Only calico-ts has this setting; the status does not show it. */
+  readonly certificateUsers?: readonly CertificateUser[];
   /** The variables in force, as they were written. */
   readonly variables: Readonly<Record<string, string>>;
 }
@@ -80,6 +83,7 @@ export function readEnvironment(env: Environment): EnvironmentSettings {
     syncLabels: read("SYNC_NODE_LABELS", "true or false", parseOnOff),
     autoHostEndpoints: read("AUTO_HOST_ENDPOINTS", "enabled or disabled", parseEnabled),
     leaseMs: read("CALICO_LEASE_DURATION", "a duration of a second or more such as 15s", parseSeconds, false),
+    certificateUsers: read("CALICO_CERTIFICATES", `some of ${CERTIFICATE_USERS.join(", ")}`, parseUsers, false),
     healthMs: read("CALICO_HEALTH_PERIOD", "a duration of a second or more such as 10s", parseSeconds, false),
   };
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
@@ -103,6 +107,13 @@ const parseSeconds = (text: string): number | undefined => {
 function parseControllers(text: string): ReadonlySet<ControllerName> | undefined {
   const names = text.split(",").map((word) => (Object.hasOwn(SPELLINGS, word) ? SPELLINGS[word] : undefined));
   return names.every((name) => name !== undefined) ? new Set(names as ControllerName[]) : undefined;
+}
+
+function parseUsers(text: string): readonly CertificateUser[] | undefined {
+  const names = text.split(",");
+  return names.every((name): name is CertificateUser => CERTIFICATE_USERS.some((user) => user === name))
+    ? [...new Set(names)]
+    : undefined;
 }
 
 const parseOnOff = (text: string): "Enabled" | "Disabled" | undefined =>

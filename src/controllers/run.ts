@@ -4,6 +4,7 @@
 //   KubeControllersConfiguration ─► RunningConfig ─► leader? ─► policy, namespace, serviceaccount, workloadendpoint  (etcd)
 //                                                              node: deletion, labels (etcd); host endpoints; addresses
 //                                                              load balancer addresses, compaction (etcd), policy names
+//                                                              certificates (Kubernetes datastore)
 import { readFileSync } from "node:fs";
 import {
   type AddressKeeper,
@@ -24,12 +25,13 @@ import { MetricsRegistry } from "../lib/metrics.ts";
 import { healthPages, metricsPages } from "../lib/pages.ts";
 import { addProcessMetrics } from "../lib/process-metrics.ts";
 import { delay } from "../lib/retry.ts";
+import { type CertificateTimings, startCertificates } from "./certificates/start.ts";
 import { compactPeriodically } from "./compaction.ts";
 import type { RunningConfig } from "./configuration.ts";
 import { ConfigurationKeeper } from "./configuration-keeper.ts";
 import { namespaceCopies, policyCopies, serviceAccountCopies } from "./copies.ts";
 import { EndpointLabels } from "./endpoint-labels.ts";
-import { type LogSeverity, readEnvironment } from "./environment.ts";
+import { type EnvironmentSettings, type LogSeverity, readEnvironment } from "./environment.ts";
 import { Feed } from "./feed.ts";
 import { HEALTH_TIMINGS, Readings, watchHealth } from "./health.ts";
 import { startLoadBalancer } from "./load-balancer/start.ts";
@@ -52,6 +54,7 @@ export interface RunOptions {
     readonly startupMs?: number;
     readonly batchMs?: number;
     readonly leader?: LeaderTimings;
+    readonly certificates?: CertificateTimings;
   };
 }
 
@@ -115,7 +118,7 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
     await Promise.race([leadership.acquire(until), keeper.differs(effective, whileWaiting)]);
     waiting.abort();
     if (until.aborted || !leadership.mayWork) return;
-    tasks.push(...startAll({ config, env, store, api, client, log, registry, options }, until));
+    tasks.push(...startAll({ config, environment, env, store, api, client, log, registry, options }, until));
     await Promise.race([keeper.follow(effective, until), leadership.hold(until)]);
   } finally {
     stop.abort();
@@ -126,6 +129,7 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
 
 interface Parts {
   readonly config: RunningConfig;
+  readonly environment: EnvironmentSettings;
   readonly env: Environment;
   readonly store: Datastore;
   readonly api: KubeApi;
@@ -167,6 +171,19 @@ function startAll(parts: Parts, signal: AbortSignal): Promise<void>[] {
     running.push(...startNodeControllers(shared, signal), ...startLoadBalancer(shared, signal), feed.run(signal));
   }
   running.push(...startNative({ store, api, log }, signal));
+  if (store.name === "kubernetes")
+    running.push(
+      ...startCertificates(
+        {
+          api,
+          namespace: namespaceOf(env, "kube-system"),
+          users: parts.environment.certificateUsers ?? [],
+          log,
+          timings: parts.options.timings?.certificates,
+        },
+        signal,
+      ),
+    );
   running.push(compactPeriodically({ store, periodMs: config.compactionPeriodMs, log }, signal));
   if (config.policyNameMigrator)
     running.push(migrateWhenRolledOut({ api, store, log, namespace: namespaceOf(env, "calico-system") }, signal));
