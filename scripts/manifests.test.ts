@@ -1,7 +1,10 @@
 import { expect, test } from "bun:test";
 import { renderConfig } from "../src/cni/install-config.ts";
+import { resolveConfig } from "../src/typha/config.ts";
+import { BGP_PREFIXES, NODE_PREFIXES, typhaSettings } from "../src/typha/index.ts";
+import { checkTlsSettings } from "../src/typha/tls.ts";
 import { installations } from "./manifests/installations.ts";
-import type { Container, KubernetesObject, Probe, Variable, Volume } from "./manifests/objects.ts";
+import type { Container, KubernetesObject, PolicyRule, Probe, Variable, Volume } from "./manifests/objects.ts";
 import { staleManifests } from "./manifests.ts";
 
 const all = await installations();
@@ -41,7 +44,18 @@ test("the manifests are those the schemas and scripts/manifests make", async () 
   expect(await staleManifests()).toEqual([]);
 });
 
-test("every name a pod refers to is in the same file", () => {
+/** Whether the file contains the object, or lets kube-controllers create it and asks it to. */
+function isProvided(file: string, kind: "Secret" | "ConfigMap", name: string): boolean {
+  if (find(file, kind, name) !== undefined) return true;
+  const rules = (find(file, "Role", "calico-kube-controllers")?.["rules"] ?? []) as readonly PolicyRule[];
+  const isNamed = rules.some(
+    ({ resources, resourceNames, verbs }) =>
+      resources?.includes(`${kind.toLowerCase()}s`) && resourceNames?.includes(name) && verbs.includes("update"),
+  );
+  return isNamed && environment(controllers(file).containers[0]!)["CALICO_CERTIFICATES"] === "typha";
+}
+
+test("every name a pod refers to is in the same file, or created by kube-controllers", () => {
   for (const file of NAMES) {
     const pods = objectsOf(file).filter(({ kind }) => ["DaemonSet", "Deployment"].includes(kind));
     for (const object of pods) {
@@ -55,8 +69,10 @@ test("every name a pod refers to is in the same file", () => {
         for (const { valueFrom } of env)
           if (valueFrom !== undefined && "configMapKeyRef" in valueFrom)
             expect(config(file)).toHaveProperty(valueFrom.configMapKeyRef.key);
-      for (const { secret } of pod.volumes ?? [])
-        if (secret !== undefined) expect(find(file, "Secret", secret.secretName)).toBeDefined();
+      for (const { secret, configMap } of pod.volumes ?? []) {
+        if (secret !== undefined) expect(isProvided(file, "Secret", secret.secretName)).toBe(true);
+        if (configMap !== undefined) expect(isProvided(file, "ConfigMap", configMap.name)).toBe(true);
+      }
     }
   }
 });
@@ -170,6 +186,84 @@ test("TC-I03 calico-typha.yaml: Typha with a service, nodes that look for it, an
   expect(environment(agent(file))["FELIX_TYPHAK8SSERVICENAME"]).toBe("config typha_service_name");
 });
 
+test("calico-typha.yaml: Typha requires client certificates, and calico-node shows one and checks Typha's", () => {
+  const file = "calico-typha.yaml";
+  const typha = podOf(find(file, "Deployment", "calico-typha"));
+  const { config: typhaConfig } = resolveConfig(environment(typha.containers[0]!));
+  const server = checkTlsSettings(
+    {
+      keyFile: typhaConfig.ServerKeyFile,
+      certFile: typhaConfig.ServerCertFile,
+      caFile: typhaConfig.CAFile,
+      commonName: typhaConfig.ClientCN,
+    },
+    "client",
+  );
+  expect(server).toEqual({
+    keyFile: "/typha-certs/tls.key",
+    certFile: "/typha-certs/tls.crt",
+    caFile: "/typha-ca/caBundle",
+    commonName: "typha-client",
+  });
+  for (const prefixes of [["FELIX_"], BGP_PREFIXES, NODE_PREFIXES])
+    expect(typhaSettings(environment(agent(file)), prefixes)?.tls).toEqual({
+      keyFile: "/node-certs/tls.key",
+      certFile: "/node-certs/tls.crt",
+      caFile: "/typha-ca/caBundle",
+      commonName: "typha-server",
+    });
+  for (const [pod, secretName] of [
+    [typha, "typha-certs"],
+    [node(file), "node-certs"],
+  ] as const) {
+    const volumes = [
+      { name: secretName, secret: expect.objectContaining({ secretName }) },
+      { name: "typha-ca", configMap: { name: "typha-ca" } },
+    ];
+    for (const volume of volumes) {
+      expect(pod.volumes).toContainEqual(volume);
+      const mount = { name: volume.name, mountPath: `/${volume.name}`, readOnly: true };
+      expect(pod.containers[0]?.volumeMounts).toContainEqual(mount);
+    }
+  }
+});
+
+test("calico-typha.yaml: kube-controllers creates the certificates before any node has a network", () => {
+  const pod = controllers("calico-typha.yaml");
+  expect(pod.hostNetwork).toBe(true);
+  for (const key of ["node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable"])
+    expect(pod.tolerations).toContainEqual({ key, effect: "NoSchedule", operator: "Exists" });
+  // It mounts nothing that it has to create itself, and does not connect to Typha.
+  expect((pod.volumes ?? []).map(({ name }) => name)).toEqual(["status"]);
+  expect(Object.keys(environment(pod.containers[0]!)).filter((name) => name.includes("TYPHA"))).toEqual([]);
+});
+
+test("only calico-typha.yaml lets kube-controllers write Secrets, and only the named ones", () => {
+  for (const file of NAMES) {
+    const everywhere = (find(file, "ClusterRole", "calico-kube-controllers")?.["rules"] ?? []) as readonly PolicyRule[];
+    const local = (find(file, "Role", "calico-kube-controllers")?.["rules"] ?? []) as readonly PolicyRule[];
+    const aboutSecrets = (rules: readonly PolicyRule[]) =>
+      rules.filter(({ resources }) => resources?.includes("secrets"));
+    expect(aboutSecrets(everywhere)).toEqual([]);
+    expect(aboutSecrets(local)).toEqual(
+      file === "calico-typha.yaml"
+        ? [
+            { apiGroups: [""], resources: ["secrets", "configmaps"], verbs: ["create"] },
+            {
+              apiGroups: [""],
+              resources: ["secrets"],
+              resourceNames: ["calico-ca-private", "typha-certs", "node-certs"],
+              verbs: ["get", "update"],
+            },
+          ]
+        : [],
+    );
+    expect(find(file, "ValidatingAdmissionPolicy", "calico-certificates") !== undefined).toBe(
+      file === "calico-typha.yaml",
+    );
+  }
+});
+
 test("TC-I06 calico-vxlan.yaml: VXLAN between subnets, no BIRD and no probe of it", () => {
   const file = "calico-vxlan.yaml";
   expect(config(file)["calico_backend"]).toBe("vxlan");
@@ -253,7 +347,6 @@ test("TC-I14 ports are those firewalls of the field let through", async () => {
     WireguardListeningPort: 51820,
     WireguardListeningPortV6: 51821,
   });
-  const { resolveConfig } = await import("../src/typha/config.ts");
   expect(resolveConfig({}).config).toMatchObject({ HealthPort: 9098, PrometheusMetricsPort: 9093 });
 });
 

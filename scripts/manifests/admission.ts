@@ -21,20 +21,31 @@ interface Validation {
   readonly reason: "Forbidden" | "Invalid";
 }
 
+interface ValidatingPolicy {
+  readonly name: string;
+  readonly apiGroups?: readonly string[];
+  readonly resources: readonly string[];
+  readonly operations: readonly string[];
+  /** Requests that the policy is for; all if absent. */
+  readonly matchConditions?: readonly { readonly name: string; readonly expression: string }[];
+  readonly validations: readonly Validation[];
+}
+
 /** A policy and the binding that puts it in force. */
-function validating(
-  name: string,
-  resource: string,
-  operations: readonly string[],
-  validations: readonly Validation[],
-): readonly KubernetesObject[] {
-  const resourceRules = [{ apiGroups: GROUPS, apiVersions: ["*"], operations, resources: [resource] }];
+export function validating(policy: ValidatingPolicy): readonly KubernetesObject[] {
+  const { name, apiGroups = GROUPS, resources, operations, matchConditions, validations } = policy;
+  const resourceRules = [{ apiGroups, apiVersions: ["*"], operations, resources }];
   return [
     {
       apiVersion: API,
       kind: "ValidatingAdmissionPolicy",
       metadata: { name },
-      spec: { failurePolicy: "Fail", matchConstraints: { resourceRules }, validations },
+      spec: {
+        failurePolicy: "Fail",
+        matchConstraints: { resourceRules },
+        ...(matchConditions === undefined ? {} : { matchConditions }),
+        validations,
+      },
     },
     {
       apiVersion: API,
@@ -52,18 +63,18 @@ export function admission(): readonly KubernetesObject[] {
 const texts = (words: readonly string[]): string => `[${words.map((word) => `'${word}'`).join(", ")}]`;
 
 const builtInTiers = (): readonly KubernetesObject[] =>
-  validating(
-    "calico-built-in-tiers",
-    "tiers",
-    ["DELETE"],
-    [
+  validating({
+    name: "calico-built-in-tiers",
+    resources: ["tiers"],
+    operations: ["DELETE"],
+    validations: [
       {
         expression: `!(oldObject.metadata.name in ${texts(Object.keys(BUILT_IN_TIERS))})`,
         messageExpression: "'tier ' + oldObject.metadata.name + ' is built in and cannot be deleted'",
         reason: "Forbidden",
       },
     ],
-  );
+  });
 
 /** calico-ts ignores these labels. Calico's own agents, which may share the cluster, do not. */
 function systemLabels(): readonly KubernetesObject[] {
@@ -78,11 +89,11 @@ function systemLabels(): readonly KubernetesObject[] {
   // Letters and the characters . and / as JSON escapes, which no program writes.
   const escapes = String.raw`\\\\u00(2[eEfF]|[4-7])`;
   const message = `labels ${SYSTEM_LABELS.join(", ")} and labels that begin with ${SYSTEM_LABEL_PREFIXES.join(" or ")} are set by the system`;
-  return validating(
-    "calico-system-labels",
-    "networksets",
-    ["CREATE", "UPDATE"],
-    [
+  return validating({
+    name: "calico-system-labels",
+    resources: ["networksets"],
+    operations: ["CREATE", "UPDATE"],
+    validations: [
       {
         expression: unlessDeleted(`!has(object.metadata.labels) || object.metadata.labels.all(label, !(${isSystem}))`),
         message,
@@ -97,7 +108,7 @@ function systemLabels(): readonly KubernetesObject[] {
         reason: "Invalid",
       },
     ],
-  );
+  });
 }
 
 /** Expressions in CEL. A field that is present and not empty. */

@@ -1,4 +1,5 @@
 // The DaemonSet that makes a machine a node: two init containers prepare the host, then the agent runs.
+import { TYPHA_CLIENT } from "./certificates.ts";
 import { IMAGE } from "./image.ts";
 import {
   API_ADDRESS,
@@ -45,7 +46,7 @@ export function calicoNode(options: NodeOptions): KubernetesObject {
           priorityClassName: "system-node-critical",
           initContainers: [...(withEtcd ? [] : [upgradeIpam()]), installCni(withEtcd)],
           containers: [agent(options)],
-          volumes: volumes(withEtcd),
+          volumes: [...volumes(withEtcd), ...(options.typha ? TYPHA_CLIENT.volumes : [])],
         },
       },
     },
@@ -130,6 +131,7 @@ function agent(options: NodeOptions): Container {
       { name: "var-lib-calico", mountPath: "/var/lib/calico" },
       { name: "cni-log-dir", mountPath: "/var/log/calico/cni" },
       ...(withEtcd ? [SECRETS] : []),
+      ...(options.typha ? TYPHA_CLIENT.volumeMounts : []),
     ],
   };
 }
@@ -141,7 +143,7 @@ function variables({ datastore, backend, pool, typha }: NodeOptions): readonly V
       : [value("DATASTORE_TYPE", "kubernetes")];
   return [
     ...stored,
-    ...(typha ? [fromConfig("FELIX_TYPHAK8SSERVICENAME", "typha_service_name")] : []),
+    ...(typha ? [fromConfig("FELIX_TYPHAK8SSERVICENAME", "typha_service_name"), ...TYPHA_CLIENT.env] : []),
     value("WAIT_FOR_DATASTORE", "true"),
     fromField("NODENAME", "spec.nodeName"),
     fromConfig("CALICO_NETWORKING_BACKEND", "calico_backend"),

@@ -2,6 +2,7 @@
 import { CRD_KINDS, customResourceDefinition } from "../../src/model/kinds/crd.ts";
 import { admission, policyDefaults } from "./admission.ts";
 import { calicoNode, type NodeOptions } from "./calico-node.ts";
+import { CERTIFICATE_RULES, certificateAdmission } from "./certificates.ts";
 import { configMap } from "./config-map.ts";
 import { kubeControllers } from "./kube-controllers.ts";
 import { type KubernetesObject, NAMESPACE } from "./objects.ts";
@@ -33,9 +34,13 @@ export async function installations(): Promise<Readonly<Record<string, Installat
   const withKubernetes = (options: Omit<NodeOptions, "datastore">): readonly KubernetesObject[] => [
     ...definitions,
     ...admission(),
+    ...(options.typha ? certificateAdmission() : []),
     ...account("calico-node", NODE_RULES, NODE_LOCAL_RULES),
     ...account("calico-cni-plugin", CNI_RULES),
-    ...account("calico-kube-controllers", CONTROLLER_RULES, CONTROLLER_LOCAL_RULES),
+    ...account("calico-kube-controllers", CONTROLLER_RULES, [
+      ...CONTROLLER_LOCAL_RULES,
+      ...(options.typha ? CERTIFICATE_RULES : []),
+    ]),
     ...tierGetter(),
     ...(options.typha ? account("calico-typha", TYPHA_RULES) : []),
     configMap({
@@ -45,7 +50,7 @@ export async function installations(): Promise<Readonly<Record<string, Installat
     }),
     ...(options.typha ? typha() : []),
     calicoNode({ ...options, datastore: "kubernetes" }),
-    ...kubeControllers("kubernetes"),
+    ...kubeControllers({ datastore: "kubernetes", typha: options.typha }),
   ];
   return {
     "calico.yaml": {
@@ -53,7 +58,8 @@ export async function installations(): Promise<Readonly<Record<string, Installat
       objects: withKubernetes({ backend: "bird", pool: "ipip", typha: false }),
     },
     "calico-typha.yaml": {
-      about: "The same with Typha between the nodes and the API server: for more than 50 nodes.",
+      about:
+        "The same with Typha between the nodes and the API server: for more than 50 nodes. Kube-controllers creates its certificates.",
       objects: withKubernetes({ backend: "bird", pool: "ipip", typha: true }),
     },
     "calico-vxlan.yaml": {
@@ -69,7 +75,7 @@ export async function installations(): Promise<Readonly<Record<string, Installat
         ...account("calico-kube-controllers", ETCD_CONTROLLER_RULES, CONTROLLER_LOCAL_RULES),
         configMap({ datastore: "etcdv3", backend: "bird", typhaService: "none" }),
         calicoNode({ datastore: "etcdv3", backend: "bird", pool: "ipip", typha: false }),
-        ...kubeControllers("etcdv3"),
+        ...kubeControllers({ datastore: "etcdv3", typha: false }),
       ],
     },
     "policy-defaults.yaml": {

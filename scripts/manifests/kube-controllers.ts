@@ -15,7 +15,19 @@ const labels = { "k8s-app": name };
 /** User and group of the controllers, who need no rights on the node. */
 const GROUP = 999;
 
-export function kubeControllers(datastore: "kubernetes" | "etcdv3"): readonly KubernetesObject[] {
+/** Taints of a node whose network is not set up yet. */
+const NO_NETWORK = [
+  { key: "node.kubernetes.io/not-ready", effect: "NoSchedule" },
+  { key: "node.kubernetes.io/network-unavailable", effect: "NoSchedule" },
+].map((taint) => ({ ...taint, operator: "Exists" }));
+
+export interface ControllerOptions {
+  readonly datastore: "kubernetes" | "etcdv3";
+  /** Whether to create certificates for Typha. */
+  readonly typha: boolean;
+}
+
+export function kubeControllers({ datastore, typha }: ControllerOptions): readonly KubernetesObject[] {
   const withEtcd = datastore === "etcdv3";
   return [
     disruptionBudget(name, labels),
@@ -35,14 +47,16 @@ export function kubeControllers(datastore: "kubernetes" | "etcdv3"): readonly Ku
               { key: "CriticalAddonsOnly", operator: "Exists" },
               { key: "node-role.kubernetes.io/master", effect: "NoSchedule" },
               { key: "node-role.kubernetes.io/control-plane", effect: "NoSchedule" },
+              ...(typha ? NO_NETWORK : []),
             ],
             serviceAccountName: name,
             priorityClassName: "system-cluster-critical",
-            // etcd may be reachable from the nodes only.
-            ...(withEtcd ? { hostNetwork: true } : {}),
+            // etcd may be reachable from the nodes only. With Typha, calico-node waits for the certificates that are
+            // created here, and no other pod gets a network before calico-node runs.
+            ...(withEtcd || typha ? { hostNetwork: true } : {}),
             // A secret's files belong to root and to this group: who runs as neither could not read its certificates.
             securityContext: { ...(withEtcd ? { fsGroup: GROUP } : {}), seccompProfile: { type: "RuntimeDefault" } },
-            containers: [container(withEtcd)],
+            containers: [container(withEtcd, typha)],
             volumes: [
               { name: "status", emptyDir: {} },
               ...(withEtcd
@@ -56,7 +70,7 @@ export function kubeControllers(datastore: "kubernetes" | "etcdv3"): readonly Ku
   ];
 }
 
-function container(withEtcd: boolean): Container {
+function container(withEtcd: boolean, typha: boolean): Container {
   const probe = (flag: string) => ({ exec: { command: ["/usr/bin/check-status", flag] } });
   return {
     name,
@@ -66,7 +80,11 @@ function container(withEtcd: boolean): Container {
     envFrom: API_ADDRESS,
     env: withEtcd
       ? [...ETCD, value("ENABLED_CONTROLLERS", "policy,namespace,serviceaccount,workloadendpoint,node,loadbalancer")]
-      : [value("DATASTORE_TYPE", "kubernetes"), value("ENABLED_CONTROLLERS", "node,loadbalancer")],
+      : [
+          value("DATASTORE_TYPE", "kubernetes"),
+          value("ENABLED_CONTROLLERS", "node,loadbalancer"),
+          ...(typha ? [value("CALICO_CERTIFICATES", "typha")] : []),
+        ],
     ports: [{ containerPort: 9094, name: "metrics", protocol: "TCP" }],
     livenessProbe: {
       ...probe("-l"),

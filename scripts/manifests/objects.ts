@@ -48,6 +48,7 @@ export interface Volume {
   readonly name: string;
   readonly hostPath?: { readonly path: string; readonly type?: string };
   readonly secret?: { readonly secretName: string; readonly defaultMode: number };
+  readonly configMap?: { readonly name: string };
   readonly emptyDir?: object;
 }
 

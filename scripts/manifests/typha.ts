@@ -1,4 +1,5 @@
 // Typha: one watch of the API server for many nodes.
+import { TYPHA_SERVER } from "./certificates.ts";
 import { IMAGE } from "./image.ts";
 import {
   API_ADDRESS,
@@ -50,6 +51,7 @@ export function typha(): readonly KubernetesObject[] {
             priorityClassName: "system-cluster-critical",
             securityContext: { fsGroup: 65534, seccompProfile: { type: "RuntimeDefault" } },
             containers: [container()],
+            volumes: TYPHA_SERVER.volumes,
           },
         },
       },
@@ -77,9 +79,11 @@ function container(): Container {
       value("TYPHA_CONNECTIONREBALANCINGMODE", "kubernetes"),
       value("TYPHA_DATASTORETYPE", "kubernetes"),
       value("TYPHA_HEALTHENABLED", "true"),
+      ...TYPHA_SERVER.env,
     ],
     livenessProbe: { ...probe("/liveness", 30), initialDelaySeconds: 30 },
     readinessProbe: probe("/readiness", 10),
+    volumeMounts: TYPHA_SERVER.volumeMounts,
     securityContext: UNPRIVILEGED,
   };
 }

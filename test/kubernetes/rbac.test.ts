@@ -287,7 +287,7 @@ suite("TC-I10 calico-typha: it reads, and says that the cluster has it", async (
   expect(idle("calico-typha", reasons)).toEqual([]);
 }, 60_000);
 
-suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints, to give services addresses", async () => {
+suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints, certificates, and to give services addresses", async () => {
   await cluster.put("/apis/crd.projectcalico.org/v1/ippools", {
     apiVersion: "crd.projectcalico.org/v1",
     kind: "IPPool",
@@ -308,11 +308,15 @@ suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints
     spec: { tier: "default", selector: "all()", types: ["Ingress"] },
   });
   {
-    await using run = new ControllersRun({
-      ...environment("calico-kube-controllers"),
-      ENABLED_CONTROLLERS: "node,loadbalancer",
-      AUTO_HOST_ENDPOINTS: "enabled",
-    });
+    await using run = new ControllersRun(
+      {
+        ...environment("calico-kube-controllers"),
+        ENABLED_CONTROLLERS: "node,loadbalancer",
+        AUTO_HOST_ENDPOINTS: "enabled",
+        CALICO_CERTIFICATES: "typha",
+      },
+      { timings: { certificates: { checkMs: 100 } } },
+    );
     const path = "/apis/crd.projectcalico.org/v1/hostendpoints";
     const names = async () => (await cluster.api.list(path)).items.map(({ metadata }) => metadata.name).sort();
     await eventually(async () => (await names()).includes("n2-auto-hep"), "a host endpoint");
@@ -333,6 +337,19 @@ suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints
       async () => (await cluster.api.list("/apis/crd.projectcalico.org/v1/ipamhandles")).items.length === 0,
       "the service's address back",
     );
+    // Certificates are created, and repaired when somebody changed them.
+    const home = "/api/v1/namespaces/kube-system";
+    for (const [path, data] of [
+      [`${home}/secrets/node-certs`, { "tls.crt": "", "tls.key": "" }],
+      [`${home}/configmaps/typha-ca`, {}],
+    ] as const) {
+      const stored = await untilTrue(() => cluster.api.get<KubeObject>(path).catch(() => undefined));
+      await cluster.api.json({ method: "PUT", path, body: { ...stored, data } });
+      await eventually(async () => {
+        const now = await cluster.api.get<KubeObject & { readonly data?: object }>(path);
+        return now.data !== undefined && JSON.stringify(now.data) !== JSON.stringify(data);
+      }, `${path} repaired`);
+    }
     expect(run.failure).toBeUndefined();
   }
   expect(denied("calico-kube-controllers")).toEqual([]);

@@ -13,10 +13,9 @@ import { FelixProcess } from "../support/felix-process.ts";
 import { freePort } from "../support/free-port.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
+import { TyphaProcess } from "./typha-process.ts";
 
 const SLICES = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices";
-const PROGRAM = join(import.meta.dir, "../../src/typha/program.ts");
-const RUNNER = join(import.meta.dir, "../support/run-program.ts");
 const IN_SYNC = 1;
 const HOST_METADATA = 14;
 /** Service accounts, namespaces and services: told again, as they are, when another Typha begins from the start. */
@@ -58,25 +57,13 @@ const putNode = (name: string, number: number) =>
 
 /** An instance, which the service has once it is listed. */
 class Instance implements AsyncDisposable {
-  readonly #process;
+  readonly #process: TyphaProcess;
   constructor(
     readonly name: string,
     readonly port: number,
     env: Readonly<Record<string, string>> = {},
   ) {
-    this.#process = Bun.spawn([process.execPath, RUNNER], {
-      env: {
-        PATH: process.env["PATH"] ?? "",
-        PROGRAM_ENTRY: PROGRAM,
-        KUBECONFIG: accounts.kubeconfig("calico-typha"),
-        TYPHA_DATASTORETYPE: "kubernetes",
-        TYPHA_SERVERPORT: String(port),
-        TYPHA_LOGFILEPATH: "none",
-        ...env,
-      },
-      stdout: "ignore",
-      stderr: "ignore",
-    });
+    this.#process = new TyphaProcess(port, { KUBECONFIG: accounts.kubeconfig("calico-typha"), ...env });
   }
 
   static async start(name: string, env: Readonly<Record<string, string>> = {}): Promise<Instance> {
@@ -93,8 +80,7 @@ class Instance implements AsyncDisposable {
   }
 
   async kill(): Promise<void> {
-    this.#process.kill("SIGKILL");
-    await this.#process.exited;
+    await this.#process.kill();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
