@@ -26,8 +26,11 @@ export const noTimes = (name: string): Times => ({
   delRow: [],
 });
 
-/** Of the first one's time. */
-const BUDGET = { add: 0.8, del: 0.5, bursts: 1 };
+/** Largest median, as a multiple of the first contestant's. */
+export type Budget = { readonly add: number; readonly del: number; readonly bursts: number };
+export const BESIDE_AGENT: Budget = { add: 1.35, del: 0.5, bursts: 1.1 };
+/** Without an agent only the ADD has a budget. */
+export const PLUGIN_ALONE: Budget = { add: 3, del: Infinity, bursts: Infinity };
 
 export function reportLines([peer, ...others]: readonly Times[]): string[] {
   return peer === undefined ? [] : [peer, ...others].map((each) => reportLine(each, peer));
@@ -53,15 +56,14 @@ function reportLine(c: Times, peer: Times): string {
 }
 
 /** Whether each has kept it. */
-export function budgetLines([peer, ...others]: readonly Times[], budget: "asked" | "not asked"): string[] {
+export function budgetLines([peer, ...others]: readonly Times[], budget: Budget): string[] {
   if (peer === undefined) return [];
   const kinds = ["add", "del", "bursts"] as const;
-  const asked = kinds.map((kind) => BUDGET[kind]).join(", ");
+  const limits = kinds.map((kind) => (budget[kind] === Infinity ? "none" : budget[kind])).join(", ");
   return others.map((c) => {
-    const isMet = kinds.every((kind) => median(c[kind]) / median(peer[kind]) <= BUDGET[kind]);
+    const isMet = kinds.every((kind) => median(c[kind]) / median(peer[kind]) <= budget[kind]);
     const ratios = kinds.map((kind) => ratio(c[kind], peer[kind])).join(", ");
-    const verdict = isMet ? "met" : budget === "asked" ? "NOT MET" : "not met, nor asked of it";
-    return `${c.name.padEnd(18)} ADD, DEL, at once: ${ratios} of ${peer.name}'s; budget ${asked}: ${verdict}`;
+    return `${c.name.padEnd(18)} ADD, DEL, at once: ${ratios} of ${peer.name}'s; budget ${limits}: ${isMet ? "met" : "NOT MET"}`;
   });
 }
 

@@ -15,7 +15,6 @@ import {
   symlinkSync,
 } from "node:fs";
 import { join } from "node:path";
-import { addPrologue } from "./prologue/prologue.ts";
 
 const root = join(import.meta.dir, "..");
 const dist = join(root, "dist");
@@ -54,10 +53,6 @@ const { status } = spawnSync(
 if (status !== 0) {
   console.error("build: dist/calico could not be made, see above");
   process.exit(1);
-}
-if (process.env["PROLOGUE"] !== "0") {
-  const whyNot = addPrologue(fresh);
-  if (whyNot !== undefined) console.log(`build: no prologue, the CNI plugin always starts the runtime: ${whyNot}`);
 }
 renameSync(fresh, join(dist, "calico"));
 for (const role of roles) {

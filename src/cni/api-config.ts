@@ -3,6 +3,10 @@ import { type ApiConfig, configFromEnvironment } from "../datastore/index.ts";
 import type { NetConf } from "./net-conf.ts";
 import type { Environment } from "./request.ts";
 
+/** Whether commands of this network read pods and namespaces from the Kubernetes API. */
+export const usesKubernetesApi = (conf: NetConf): boolean =>
+  conf.policy.type === "k8s" || conf.kubernetes.kubeconfig !== "";
+
 /** The configuration's own words come before the environment's. */
 export function apiConfig(conf: NetConf, env: Environment): ApiConfig {
   const { datastore, kubernetes, policy } = conf;

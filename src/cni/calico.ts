@@ -1,41 +1,44 @@
-// The role `calico` when a runtime calls it. The service of this node does the work when it is there; then this process
-// loads next to nothing: not even `node:fs`, which takes longer to load than the rest takes altogether.
-import { BriefCalls, exitNow } from "../kernel/index.ts";
-import { askService, type ServiceFailure } from "./service-client.ts";
+// The program `calico`, called by a container runtime. If the node agent's CNI service answers, it does the work, and this
+// process loads nothing but the client: no `node:` modules and no datastore.
+import { exitNow, readStandardInput } from "../kernel/index.ts";
+import { callService, type ServiceFailure } from "./service-client.ts";
 import { appendTimes, type MarkStep, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
 
 export async function main(argv: readonly string[]): Promise<number> {
   const file = process.env[TIMES_VARIABLE] ?? "";
-  if (file === "") return run(argv, noTimes);
+  if (file === "") return exitNow(await run(argv, noTimes));
   const { mark, times } = stepTimes();
   mark("runtime started");
-  return run(argv, mark, () => appendTimes(file, process.env, times));
+  const code = await run(argv, mark);
+  await appendTimes(file, process.env, times);
+  return exitNow(code); // without waiting until open connections are closed
 }
 
-/** Never comes back: open connections need not be waited for. */
-async function run(argv: readonly string[], mark: MarkStep, atEnd?: () => Promise<void>): Promise<number> {
+async function run(argv: readonly string[], mark: MarkStep): Promise<number> {
   const command = process.env["CNI_COMMAND"] ?? "";
   let input: string | undefined;
   let serviceFailure: ServiceFailure | undefined;
   if (argv.length === 0 && ["ADD", "DEL", "CHECK", "STATUS", "GC"].includes(command)) {
-    const calls = BriefCalls.open();
-    const isBroken = calls?.isInputMarked() === true;
-    if (calls?.readInput() === true) {
-      const outcome = isBroken ? "broken" : askService(calls, process.env, mark);
-      if (typeof outcome === "number") {
-        if (atEnd !== undefined) await atEnd();
-        return calls.exit(outcome);
-      }
-      input = calls.input;
+    input = tryReadInput();
+    if (input !== undefined) {
+      const outcome = callService(input, process.env, mark);
+      if (typeof outcome === "number") return outcome;
       serviceFailure = outcome;
     }
   }
   const { runPlugin } = await import("./plugin.ts");
-  const code = await runPlugin("calico", argv, {
+  return runPlugin("calico", argv, {
     mark,
     ...(serviceFailure === undefined ? {} : { serviceFailure }),
     ...(input === undefined ? {} : { input }),
   });
-  if (atEnd !== undefined) await atEnd();
-  return exitNow(code);
+}
+
+/** @returns undefined if standard input cannot be read; the plugin tries again and reports the error */
+function tryReadInput(): string | undefined {
+  try {
+    return readStandardInput();
+  } catch {
+    return undefined;
+  }
 }

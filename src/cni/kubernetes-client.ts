@@ -9,7 +9,6 @@ import {
   type KubernetesConfig,
   openKubeApi,
 } from "../datastore/index.ts";
-import { asksKubernetes } from "./access.ts";
 import { apiConfig } from "./api-config.ts";
 import { ROLLBACK_SHARE } from "./attach.ts";
 import { CniError, INTERNAL, MissingObject } from "./error.ts";
@@ -48,19 +47,6 @@ export function agentKubernetes(env: Environment): (() => Promise<KubeApi>) | un
   return () => {
     opened ??= openKubeApi(config, env, { timeoutMs: AGENT_TIMEOUT_MS }).catch((error: unknown) => {
       opened = undefined; // credentials may come later
-      throw error;
-    });
-    return opened;
-  };
-}
-
-/** What a network configuration names, kept open; undefined when it is not asked. */
-export function confKubernetes(conf: NetConf): (() => Promise<KubernetesApi>) | undefined {
-  if (!asksKubernetes(conf)) return undefined;
-  let opened: Promise<KubernetesApi> | undefined;
-  return () => {
-    opened ??= openKubernetes(conf, {}).catch((error: unknown) => {
-      opened = undefined;
       throw error;
     });
     return opened;

@@ -36,12 +36,6 @@ export function openLog(settings: LogSettings, now: () => Date): PluginLog {
   };
 }
 
-/** The same file without a standard error, for who lives longer: each line is written when it comes. */
-export function fileLogger(settings: LogSettings, now: () => Date): Logger {
-  const level = settings.filePath === "" ? "none" : levelOf(settings);
-  return createLogger({ level, now, write: (record) => appendToFile(settings, `${formatText(record)}\n`, now()) });
-}
-
 /** Best effort: a full disk must not fail a pod. */
 function appendToFile(settings: LogSettings, text: string, now: Date): void {
   const { filePath } = settings;

@@ -1,8 +1,8 @@
 // The virtual machine a pod runs. KubeVirt starts a pod for every life of a machine, and for every host it moves to: the
 // pod is owned by an instance (VirtualMachineInstance), and that by the machine (VirtualMachine), unless somebody made the
 // instance alone. Machine and instance have one name.
+import { usesKubernetesApi } from "./api-config.ts";
 import type { OwnerReference } from "../model/index.ts";
-import { asksKubernetes } from "./access.ts";
 import { CniError, INTERNAL, MissingObject } from "./error.ts";
 import type { IpamContext } from "./ipam-plugin.ts";
 import type { KubernetesMachine, KubernetesPod } from "./kubernetes-api.ts";
@@ -71,7 +71,7 @@ export async function machineLeft(context: IpamContext): Promise<LeftMachine | u
 }
 
 /** Elsewhere a pod of that name is a pod like any other. */
-const hasKubernetes = ({ conf, store }: IpamContext): boolean => asksKubernetes(conf) || store.name === "kubernetes";
+const hasKubernetes = ({ conf, store }: IpamContext): boolean => usesKubernetesApi(conf) || store.name === "kubernetes";
 
 const instanceOwner = ({ metadata }: KubernetesPod): OwnerReference | undefined =>
   metadata.ownerReferences?.find(

@@ -49,11 +49,6 @@ const wrong = [
   { config: { nodename: 5 }, says: "nodename: want text" },
   { config: { datastore_timeout_seconds: -1 }, says: "datastore_timeout_seconds: want 1 to 86400 seconds, got -1" },
   { config: { datastore_timeout_seconds: 9_999_999 }, says: "datastore_timeout_seconds: want 1 to 86400 seconds" },
-  { config: { service_idle_seconds: -1 }, says: "service_idle_seconds: want 1 to 3600 seconds, got -1" },
-  { config: { service_idle_seconds: 3601 }, says: "service_idle_seconds: want 1 to 3600 seconds, got 3601" },
-  { config: { service_idle_seconds: 1.5 }, says: "service_idle_seconds: want an integer" },
-  { config: { service_idle_seconds: "60" }, says: "service_idle_seconds: want an integer" },
-  { config: { service_idle_seconds: true }, says: "service_idle_seconds: want an integer" },
 ];
 for (const { config, says } of wrong)
   test(`CI-008 a wrong type is named: ${says}`, () =>
@@ -117,8 +112,8 @@ test("CI-008 the API root is cut where the API begins, and the kubernetes sectio
   );
 });
 
-test("a service that calls start waits for ten seconds unless the configuration says how long; 0: there is none", () => {
-  const seconds = (config: object) => parseNetConf({ name: "n", ...config }).serviceIdleSeconds;
-  const given = [{}, { service_idle_seconds: 0 }, { service_idle_seconds: null }, { service_idle_seconds: 1 }];
-  expect([...given, { service_idle_seconds: 3600 }].map(seconds)).toEqual([10, 0, 10, 1, 3600]);
+test("service_idle_seconds, a setting of earlier versions, is accepted and ignored", () => {
+  const plain = parseNetConf({ name: "n" });
+  for (const value of [0, 10, -1, 3601, 1.5, "60", true, null])
+    expect(parseNetConf({ name: "n", service_idle_seconds: value })).toEqual(plain);
 });

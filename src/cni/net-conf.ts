@@ -32,8 +32,6 @@ export interface NetConf {
   readonly mesosLabels: readonly { readonly key: string; readonly value: string }[];
   /** How long the datastore may take to answer. */
   readonly datastoreTimeoutSeconds: number;
-  /** How long a service that a call starts waits for the next one; 0: calls start none. */
-  readonly serviceIdleSeconds: number;
 }
 
 export interface DatastoreSettings {
@@ -143,9 +141,6 @@ export function parseNetConf(config: JsonObject): NetConf {
     dataplaneOptions: top.has("dataplane_options") ? top.json("dataplane_options") : undefined,
     mesosLabels: mesosLabels(top),
     datastoreTimeoutSeconds: top.seconds("datastore_timeout_seconds", DAY_SECONDS) || 10,
-    serviceIdleSeconds: top.has("service_idle_seconds")
-      ? top.seconds("service_idle_seconds", HOUR_SECONDS)
-      : SERVICE_IDLE_SECONDS,
   };
 }
 
@@ -161,9 +156,7 @@ function mesosLabels(top: Reader): { key: string; value: string }[] {
 }
 
 /** How long a service that a call has started waits for the next: pods come and go together. */
-const SERVICE_IDLE_SECONDS = 10;
-const HOUR_SECONDS = 3600;
-const DAY_SECONDS = 24 * HOUR_SECONDS;
+const DAY_SECONDS = 24 * 3600;
 /** May hold a token or a password: not shown, whatever it is. */
 const SECRETIVE: ReadonlySet<string> = new Set(["policy", "k8s_auth_token", "etcd_endpoints"]);
 

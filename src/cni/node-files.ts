@@ -4,7 +4,7 @@ import { readIfThere } from "../lib/whole-file.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import type { NetConf } from "./net-conf.ts";
 
-export const MTU_FILE = "/var/lib/calico/mtu";
+const MTU_FILE = "/var/lib/calico/mtu";
 export const NODENAME_FILE = "/var/lib/calico/nodename";
 
 /** Without the node's name file the agent has not started here: a pod now would get no policy. */

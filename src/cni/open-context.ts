@@ -4,8 +4,7 @@ import { chooseDatastore, type Datastore, openDatastore } from "../datastore/ind
 import { Ipam, IpamMemory } from "../ipam/index.ts";
 import { NetworkNamespace } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
-import { asksKubernetes } from "./access.ts";
-import { apiConfig } from "./api-config.ts";
+import { apiConfig, usesKubernetesApi } from "./api-config.ts";
 import { ROLLBACK_SHARE } from "./attach.ts";
 import type { CniContext } from "./context.ts";
 import { FOREIGN_ANSWER_SECONDS, isForeign } from "./dataplane-options.ts";
@@ -76,7 +75,7 @@ export function buildContext(
     memory,
     kubernetes,
     namespaceLabels: async () => {
-      if (identity.orchestrator !== "k8s" || !asksKubernetes(conf)) return undefined;
+      if (identity.orchestrator !== "k8s" || !usesKubernetesApi(conf)) return undefined;
       return (await (await kubernetes()).namespace(identity.namespace)).metadata.labels;
     },
   };

@@ -6,7 +6,6 @@ import { parseNetConf } from "./net-conf.ts";
 import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request.ts";
 import type { ServiceFailure } from "./service-client.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
-import { wantsService } from "./wants-service.ts";
 
 interface Given {
   /** Standard input, where it was read already. */
@@ -62,10 +61,6 @@ async function runRequest(
     throw error;
   }
   mark("result printed");
-  if (!wantsService(request, conf)) return;
-  const { startService } = await import("./start-service.ts");
-  startService(request, conf, process.env, log.logger);
-  mark("service started");
 }
 
 const noServiceReply = ({ command }: CniRequest, failure: ServiceFailure): CniError =>

@@ -1,11 +1,10 @@
-import { linkSync, mkdtempSync, renameSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { linkSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterAll, describe, expect, test } from "bun:test";
 import type { DatastoreConfig } from "../datastore/index.ts";
-import { Belongings } from "./belongings.ts";
 import { parseNetConf } from "./net-conf.ts";
-import { agentScope, type Asked, notForServices, sameScope } from "./scope.ts";
+import { agentScope, type Candidate, notForServices } from "./scope.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "cni-scope-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -16,9 +15,9 @@ const file = (name: string, text = ""): string => {
 };
 
 /** This process is the plugin, or one that cannot be seen. */
-const asked = (config: object, pid: number | undefined = process.pid): Asked =>
-  ({ request: { command: "ADD" }, conf: parseNetConf({ name: "n", ...config }), pid }) as Asked;
-const unseen = (config: object): Asked => ({ ...asked(config), pid: undefined });
+const asked = (config: object, pid: number | undefined = process.pid): Candidate =>
+  ({ request: { command: "ADD" }, conf: parseNetConf({ name: "n", ...config }), pid }) as Candidate;
+const unseen = (config: object): Candidate => ({ ...asked(config), pid: undefined });
 
 test("what is done by programs of the host is the plugin's", () => {
   expect(notForServices(asked({ ipam: { type: "host-local" } }))).toContain("host-local");
@@ -90,39 +89,4 @@ describe("the agent's service answers", () => {
 
   test("who is of a process that is gone", () =>
     expect(agentScope("etcdv3", etcd)(asked({}, 1 << 22))).toBeUndefined());
-});
-
-describe("a service that a plugin has started", () => {
-  const config = { datastore_type: "sqlite", sqlite_path: "/a/calico.db" };
-  test("answers who reaches the same, and is seen to be in the same place", () => {
-    const scope = sameScope(parseNetConf({ name: "n", ...config }));
-    expect(scope(asked({ ...config, mtu: 1300 }))).toBeUndefined();
-    expect(scope(asked({ ...config, sqlite_path: "/b/calico.db" }))).toContain("another datastore");
-    expect(scope(asked({}))).toContain("another datastore");
-    expect(scope(asked({ datastore_type: "none" }))).toContain("cannot be told");
-    expect(scope(unseen(config))).toContain("another network namespace");
-    expect(scope(asked(config, 1 << 22))).toContain("another network namespace");
-  });
-
-  test("ends when what it was started from is replaced", () => {
-    const [program, certificate, database] = [file("exe"), file("cert", "1"), file("db")];
-    const of = () => new Belongings("/proc/self/exe", [certificate], database);
-    let belongings = of();
-    writeFileSync(database, "grows");
-    expect(belongings.whatChanged()).toBeUndefined();
-    writeFileSync(certificate, "renewed");
-    expect(belongings.whatChanged()).toBe(`${certificate} has changed`);
-    utimesSync(certificate, 1e9, 1e9);
-    belongings = of();
-    writeFileSync(certificate, "RENEWED"); // in place, as long as before, its date kept
-    utimesSync(certificate, 1e9, 1e9);
-    expect(belongings.whatChanged()).toBe(`${certificate} has changed`);
-    belongings = of();
-    renameSync(file("new.db"), database);
-    expect(belongings.whatChanged()).toBe(`${database} is another file`);
-    belongings = of();
-    rmSync(certificate);
-    expect(belongings.whatChanged()).toBe(`${certificate} has changed`);
-    expect(new Belongings(program, [], undefined).whatChanged()).toBe("the executable was replaced");
-  });
 });

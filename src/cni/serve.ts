@@ -1,4 +1,4 @@
-// `calico cni-service`: the node-local service alone, for hosts without the node agent and for measuring.
+// `calico cni-service`: the CNI service without the node agent, for tests and benchmarks.
 import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../datastore/index.ts";
@@ -6,27 +6,21 @@ import { allowManyAsides } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { aborted } from "../lib/retry.ts";
 import { screenLogger } from "../lib/screen-log.ts";
-import { SERVICE_SOCKET, startCniService, withServiceRates } from "./service.ts";
+import { startCniService, withServiceRates } from "./service.ts";
+import { SERVICE_SOCKET } from "./service-client.ts";
 
-const USAGE = `calico cni-service [--socket PATH] [--idle SECONDS]
+const USAGE = `calico cni-service [--socket PATH]
   answers CNI plugins on PATH (${SERVICE_SOCKET})
-  with --idle for the datastore of the network configuration on standard input, until nobody has asked for so long
 `;
-
-/** As in a network configuration. */
-const MOST_IDLE_SECONDS = 3600;
 
 export async function main(argv: readonly string[]): Promise<number> {
   allowManyAsides();
-  let values: { readonly socket?: string; readonly idle?: string; readonly help?: boolean };
+  let values: { readonly socket?: string; readonly help?: boolean };
   try {
     ({ values } = parseArgs({
       args: [...argv],
-      options: { socket: { type: "string" }, idle: { type: "string" }, help: { type: "boolean", short: "h" } },
+      options: { socket: { type: "string" }, help: { type: "boolean", short: "h" } },
     }));
-    const { idle } = values;
-    if (idle !== undefined && !(/^[1-9]\d*$/.test(idle) && Number(idle) <= MOST_IDLE_SECONDS))
-      throw new RangeError("--idle");
   } catch {
     writeSync(2, USAGE);
     return 2;
@@ -34,10 +28,6 @@ export async function main(argv: readonly string[]): Promise<number> {
   if (values.help === true) {
     writeSync(1, USAGE);
     return 0;
-  }
-  if (values.idle !== undefined) {
-    const { serveOnDemand } = await import("./on-demand.ts");
-    return serveOnDemand(values.socket ?? SERVICE_SOCKET, Number(values.idle));
   }
   const log = screenLogger("info");
   try {

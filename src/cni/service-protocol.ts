@@ -11,16 +11,11 @@
 // While the service works it sends a space every second, before the reply. Only STATUS, which changes nothing, is given up
 // after four seconds without one.
 //
-// There are two clients: `service-client.ts`, and before the runtime starts `scripts/prologue/`, which knows of
-// replies only those whose head is 0 or 1: after {"declined"} the first client asks again, after an incomplete reply it
-// reports code 11. Types alone: the plugin loads as little as
-// it can, so each side has its own copy of the path, and the compiler holds them equal; a test holds the third one's.
-
-export type ServiceSocket = "/var/run/calico/cni.sock";
+// The only client is `service-client.ts`. This file has types alone, because the plugin loads as little as it can.
 
 /** The line before the configuration. */
 export interface RequestHead {
-  /** Variables that begin with CNI_, and FELIX_INTERFACEPREFIX; nothing else of the environment. */
+  /** The variables of the CNI specification, and FELIX_INTERFACEPREFIX; nothing else of the environment. */
   readonly env: Readonly<Record<string, string>>;
 }
 

@@ -16,15 +16,14 @@ import { NODENAME_FILE } from "./node-files.ts";
 import { agentScope, notForServices, type Scope } from "./scope.ts";
 import { buildContext, deadlineOf } from "./open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "./request.ts";
-import type { ReplyHead, RequestHead, ServiceSocket } from "./service-protocol.ts";
+import type { ReplyHead, RequestHead } from "./service-protocol.ts";
+import { SERVICE_SOCKET } from "./service-client.ts";
 import { rehearse } from "./rehearsal.ts";
 import { SharedLock } from "./shared-lock.ts";
 import { Turns } from "./turns.ts";
 import { appendTimes, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
 import { timedStore } from "./timed-store.ts";
 import { type WarmContext, WarmReads } from "./warm-reads.ts";
-
-export const SERVICE_SOCKET: ServiceSocket = "/var/run/calico/cni.sock";
 
 /**
  * How often it may ask: one client for all pods of a node, where each plugin process has a limit of its own. A node full
@@ -47,19 +46,6 @@ export interface CniServiceOptions {
   readonly now?: () => Date;
   /** This node's name; absent: what the agent's file says. */
   readonly node?: string;
-  /** Of one that only stands in until an agent comes. */
-  readonly standIn?: StandInOptions;
-}
-
-interface StandInOptions {
-  /** Which requests are its own. */
-  readonly scope: Scope;
-  /** Where the lines about a network's calls go. */
-  readonly logOf: (conf: NetConf) => Logger;
-  /** Held while a request is answered. */
-  readonly attend: (request: CniRequest, conf: NetConf) => Disposable;
-  /** Another process answers at the path now. */
-  readonly onReplaced: () => void;
 }
 
 /**
@@ -78,7 +64,7 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
     kubernetes,
     warm,
     memory,
-    scope: options.standIn?.scope ?? agentScope(options.store.name, options.datastore),
+    scope: agentScope(options.store.name, options.datastore),
     hostLock: lock.take,
     turns: new Turns(),
     remover: new LinkRemover(),
@@ -87,7 +73,6 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
     path: options.path ?? SERVICE_SOCKET,
     onRequest: (request) => answer(all, request),
     onFailure: (error) => options.log.error("The CNI service failed", { error }),
-    ...(options.standIn === undefined ? {} : { onReplaced: options.standIn.onReplaced }),
   });
   const closing = new AbortController();
   const stage = { store: options.store, recall: memory.recall, answer: onStage, signal: closing.signal };
@@ -183,7 +168,7 @@ type AnswerOptions = Omit<CniServiceOptions, "kubernetes"> & {
 
 async function answer(options: AnswerOptions, { text, descriptor, isAwaited, pid }: ReceivedRequest): Promise<string> {
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
-  let { log } = options;
+  const { log } = options;
   let request: CniRequest | undefined;
   try {
     const line = text.indexOf("\n");
@@ -194,15 +179,13 @@ async function answer(options: AnswerOptions, { text, descriptor, isAwaited, pid
     mark("request received");
     request = parseRequest("calico", env, text.slice(line + 1));
     const conf = parseNetConf(request.config);
-    if (options.standIn !== undefined) log = options.standIn.logOf(conf);
-    const asked = { request, conf, pid };
-    const declined = notForServices(asked) ?? options.scope(asked);
+    const candidate = { request, conf, pid };
+    const declined = notForServices(candidate) ?? options.scope(candidate);
     if (declined !== undefined) {
       const { command, containerId: containerID } = request;
       log.debug("A CNI command is left to the plugin", { command, containerID, why: declined });
       return reply({ declined });
     }
-    using _attended = options.standIn?.attend(request, conf);
     // The plugin may be killed while its ADD is in progress. The next request for the attachment starts after that ADD has
     // been completed and undone.
     const attachment = ["GC", "STATUS"].includes(request.command)

@@ -58,11 +58,7 @@ export {
   type WireguardPeer,
 } from "./wireguard-wire.ts";
 export { type ReceivedRequest, RequestServer } from "./request-server.ts";
-export { PlaceTaken } from "./socket-place.ts";
-export { StandIn } from "./stand-in.ts";
-export { memoryFile } from "./memory-file.ts";
-export { leaveStandardInput, readStandardInput, writeStandardError, writeStandardOutput } from "./standard-streams.ts";
-export { BriefCalls } from "./brief-calls.ts";
-export { exitNow } from "./sys.ts";
-export { isListening } from "./unix-client.ts";
+export { readStandardInput, writeStandardError, writeStandardOutput } from "./standard-streams.ts";
+export { exitNow, openReadOnly } from "./sys.ts";
+export { isListening, requestUnix } from "./unix-client.ts";
 export { openSyslog, type Syslog } from "./syslog.ts";

@@ -160,6 +160,6 @@ function openFile(path: string, flags = "r"): number {
     return openSync(path, flags, 0o444);
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "EIO";
-    throw new SyscallError(`open network namespace ${path}`, code, { cause: error });
+    throw new SyscallError(`open network namespace ${path}`, code);
   }
 }

@@ -16,9 +16,6 @@ const MAX_REQUEST_MS = 2000;
 const SIGN_INTERVAL_MS = 1000;
 /** Who has worked for three minutes will not end. */
 const MOST_SIGNS = 180;
-
-/** How often who stands in looks whether its place is still its own, if nobody tells it. */
-const LOOK_INTERVAL_MS = 1000;
 const SIGN_OF_LIFE = Uint8Array.of(0x20);
 
 export interface ReceivedRequest {
@@ -38,8 +35,6 @@ export interface RequestServerOptions {
   readonly onFailure: (why: Error) => void;
   /** How often a sign of life is sent. */
   readonly signIntervalMs?: number;
-  /** For who only stands in at the path: called, perhaps more than once, when another process answers there now. */
-  readonly onReplaced?: () => void;
 }
 
 export class RequestServer implements AsyncDisposable {
@@ -49,13 +44,12 @@ export class RequestServer implements AsyncDisposable {
   readonly #worker: Worker;
   readonly #closed = Promise.withResolvers<void>();
   readonly #running = new Set<Promise<void>>();
-  #watch: Timer | undefined;
   #isClosing = false;
 
   /** @throws PlaceTaken */
   constructor(options: RequestServerOptions) {
     this.#options = options;
-    this.#place = SocketPlace.take(options.path, options.onReplaced !== undefined);
+    this.#place = SocketPlace.take(options.path);
     this.#wakeFd = succeed(eventfd(), "make a descriptor to wake a thread");
     this.#worker = new Worker(workerUrl("kernel/request-worker"));
     this.#worker.onmessage = (event: MessageEvent<RequestWorkerMessage>) => this.#receive(event.data);
@@ -68,18 +62,12 @@ export class RequestServer implements AsyncDisposable {
       maxMs: MAX_REQUEST_MS,
     };
     this.#worker.postMessage(start);
-    if (options.onReplaced !== undefined) this.#watch = setInterval(() => this.#lookForOther(), LOOK_INTERVAL_MS);
-  }
-
-  #lookForOther(): void {
-    if (!this.#isClosing && !this.#place.isOurs()) this.#options.onReplaced?.();
   }
 
   /** Takes no more requests; those under way are answered. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#isClosing) {
       this.#isClosing = true;
-      clearInterval(this.#watch);
       this.#place.leave();
       writeSync(this.#wakeFd, Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0));
     }
@@ -91,7 +79,6 @@ export class RequestServer implements AsyncDisposable {
     if (message.type === "closed") return this.#end(message.failure);
     const { connection, text, descriptor, pid } = message;
     const isAwaited = (): boolean => !isHungUp(connection);
-    if (this.#watch !== undefined) this.#lookForOther();
     if (!isAwaited()) {
       if (descriptor !== undefined) close(descriptor);
       close(connection);
@@ -115,8 +102,6 @@ export class RequestServer implements AsyncDisposable {
       if (++sent === MOST_SIGNS) clearInterval(signs);
     }, this.#options.signIntervalMs ?? SIGN_INTERVAL_MS);
     try {
-      // Who stood in here may still be at work for the same client's last request: one after the other.
-      if (this.#place.predecessor !== undefined) await this.#place.predecessor;
       const encoded = new TextEncoder().encode(await this.#options.onRequest(request));
       const bytes = allocate(encoded.length);
       bytes.set(encoded);
@@ -134,7 +119,6 @@ export class RequestServer implements AsyncDisposable {
     const isOurWish = this.#isClosing;
     this.#isClosing = true;
     this.#worker.terminate();
-    clearInterval(this.#watch);
     close(this.#place.fd);
     close(this.#wakeFd);
     this.#closed.resolve();

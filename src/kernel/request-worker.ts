@@ -3,7 +3,8 @@
 import { closeSync } from "node:fs";
 import { EINTR, errnoName } from "./errno.ts";
 import { accept, close, pollReadable } from "./sys.ts";
-import { peerOf, receivePiece } from "./unix-socket.ts";
+import { peerOf } from "./unix-message.ts";
+import { receivePiece } from "./unix-socket.ts";
 import { collectNowAndThen } from "./worker-garbage.ts";
 
 export interface RequestWorkerStart {

@@ -1,20 +1,18 @@
-// Who answers at a path. One process does, and a living one is not pushed aside, except one that only stands in there
-// (`stand-in.ts`) by one that is to stay. What a dead one left is taken over.
+// Listens at the path of a Unix socket, for one process at a time. The socket of a process that still listens is not
+// replaced; one that a dead process left is.
 //
-// Whoever changes what is at the path holds the lock of a file beside it meanwhile: of two that come at once none may remove
-// what the other has just put there. Only our own user can open that file, so that nobody else can hold its lock; a folder
-// can be locked by all who may read it.
+// Whoever replaces or removes the socket holds the lock of a file next to it meanwhile, so that of two processes that start
+// at the same time neither removes the socket of the other. The lock is not taken on the folder, because every user who
+// may read the folder could hold that lock; only this user can open the file.
 import { closeSync, lstatSync, rmSync } from "node:fs";
-import { delay } from "../lib/retry.ts";
 import { EAGAIN, errnoName } from "./errno.ts";
 import { isAt, openOwnLock } from "./file-lock.ts";
 import { SyscallError } from "./netlink-error.ts";
-import { StandIn } from "./stand-in.ts";
 import { close, tryLock } from "./sys.ts";
 import { reachListener } from "./unix-client.ts";
 import { listenUnix } from "./unix-socket.ts";
 
-/** Somebody answers there. */
+/** Another process listens at the path. */
 export class PlaceTaken extends Error {
   override readonly name = "PlaceTaken";
   constructor(readonly path: string) {
@@ -25,60 +23,59 @@ export class PlaceTaken extends Error {
 export class SocketPlace {
   private constructor(
     readonly path: string,
-    /** Listens. */
+    /** The listening socket. */
     readonly fd: number,
     readonly inode: number,
-    /** Over when who stood in here has answered its last request; absent: nobody did. */
-    readonly predecessor: Promise<void> | undefined,
   ) {}
 
   /** @throws PlaceTaken */
-  static take(path: string, isStandIn: boolean): SocketPlace {
+  static take(path: string): SocketPlace {
     using _lock = lockPlace(path);
-    const occupant = reachListener(path);
+    const listener = reachListener(path);
     try {
-      if (occupant !== undefined && (isStandIn || !isStandInAt(path))) throw new PlaceTaken(path);
+      if (listener !== undefined && !isOnDemandService(path)) throw new PlaceTaken(path);
       rmSync(path, { force: true });
-      const fd = listenUnix(path, isStandIn ? STAND_IN_MODE : undefined);
-      const predecessor = occupant === undefined ? undefined : untilUnclaimed(path);
-      return new SocketPlace(path, fd, lstatSync(path).ino, predecessor);
+      rmSync(`${path}.stand-in`, { force: true }); // the lock file of an on-demand service
+      return new SocketPlace(path, listenUnix(path), lstatSync(path).ino);
     } finally {
-      // A stand-in looks whether its place is still its own when somebody goes away.
-      if (occupant !== undefined) close(occupant);
+      // Closed after the socket was replaced: an on-demand service then checks whether the socket is still its own.
+      if (listener !== undefined) close(listener);
     }
   }
 
-  isOurs(): boolean {
-    return lstatSync(this.path, { throwIfNoEntry: false })?.ino === this.inode;
+  /** Removes the socket, unless another process has replaced it. */
+  leave(): void {
+    if (!this.#isOurs()) return;
+    using _lock = lockPlace(this.path);
+    if (this.#isOurs()) rmSync(this.path, { force: true });
   }
 
-  /** Nobody finds us there any more. What somebody else put there stays. */
-  leave(): void {
-    if (!this.isOurs()) return;
-    using _lock = lockPlace(this.path);
-    if (this.isOurs()) rmSync(this.path, { force: true });
+  #isOurs(): boolean {
+    return lstatSync(this.path, { throwIfNoEntry: false })?.ino === this.inode;
   }
 }
 
-/** The sticky bit means nothing for a socket: it tells a stand-in's from that of who came to stay while the other ends. */
 const STICKY = 0o1000;
-const STAND_IN_MODE = STICKY | 0o600;
 
-const isStandInAt = (path: string): boolean =>
-  ((lstatSync(path, { throwIfNoEntry: false })?.mode ?? 0) & STICKY) !== 0 && StandIn.isClaimed(path);
+/**
+ * Earlier versions of the CNI plugin started a service on demand where no agent ran, and marked its socket with the sticky
+ * bit. Such a service ends by itself, within a second, when its socket is replaced.
+ */
+const isOnDemandService = (path: string): boolean =>
+  ((lstatSync(path, { throwIfNoEntry: false })?.mode ?? 0) & STICKY) !== 0;
 
-const LONGEST_LOCK_MS = 1000;
+const MAX_LOCK_MS = 1000;
 
-/** For moments: it blocks. Makes the folder; leaves no file. */
+/** Blocks the thread until the lock is free. Creates the folder if necessary, and removes the lock file afterwards. */
 function lockPlace(path: string): Disposable {
   const file = `${path}.lock`;
   for (let waitedMs = 0; ; waitedMs++) {
-    const fd = openOwnLock(file); // every time: its holder removes it
+    const fd = openOwnLock(file); // each time, because the holder removes the file
     const result = tryLock(fd);
     if (result === 0 && isAt(file, fd)) return { [Symbol.dispose]: () => unlock(file, fd) };
     closeSync(fd);
     if (result === 0) continue;
-    if (result !== -EAGAIN || waitedMs >= LONGEST_LOCK_MS)
+    if (result !== -EAGAIN || waitedMs >= MAX_LOCK_MS)
       throw new SyscallError(`lock ${file} to change the socket`, errnoName(-result));
     Bun.sleepSync(1);
   }
@@ -87,13 +84,4 @@ function lockPlace(path: string): Disposable {
 function unlock(file: string, fd: number): void {
   rmSync(file, { force: true });
   closeSync(fd);
-}
-
-/** What it had begun it ends, and a request has ten seconds or so. Whoever takes longer is stopped, or stuck. */
-const LONGEST_WAIT_MS = 15_000;
-
-async function untilUnclaimed(path: string): Promise<void> {
-  const end = performance.now() + LONGEST_WAIT_MS;
-  for (let waitMs = 1; StandIn.isClaimed(path) && performance.now() < end; waitMs = Math.min(waitMs * 2, 32))
-    await delay(waitMs);
 }

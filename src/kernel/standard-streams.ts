@@ -2,7 +2,7 @@
 // take longer than all they do.
 import { EAGAIN, EINTR, errnoName } from "./errno.ts";
 import { SyscallError } from "./netlink-error.ts";
-import { allocate, type Bytes, close, dup, openReadOnly, POLLIN, POLLOUT, poll, read, write } from "./sys.ts";
+import { allocate, POLLIN, POLLOUT, poll, read, readToEnd, write } from "./sys.ts";
 
 /** Everything until the end of standard input, as text. */
 export function readStandardInput(): string {
@@ -14,34 +14,6 @@ export function readStandardInput(): string {
   });
   if (typeof bytes === "number") throw new SyscallError("read standard input", errnoName(-bytes));
   return new TextDecoder().decode(bytes);
-}
-
-/** Whatever standard input was is open here no longer. */
-export function leaveStandardInput(): void {
-  const nothing = openReadOnly("/dev/null");
-  if (nothing < 0) throw new SyscallError("open /dev/null", errnoName(-nothing));
-  dup(nothing, 0);
-  close(nothing);
-}
-
-/**
- * Everything until the end, or minus the errno.
- * @param fill reads some bytes: how many, 0 at the end, minus the errno
- */
-function readToEnd(fill: (piece: Bytes) => number): Bytes | number {
-  let buffer = allocate(16 * 1024);
-  for (let total = 0; ; ) {
-    if (total === buffer.length) {
-      const grown = allocate(buffer.length * 2);
-      grown.set(buffer);
-      buffer = grown;
-    }
-    const length = fill(buffer.subarray(total));
-    if (length === -EINTR) continue;
-    if (length < 0) return length;
-    if (length === 0) return buffer.subarray(0, total);
-    total += length;
-  }
 }
 
 /** All of the text, however slowly the reader takes it. */

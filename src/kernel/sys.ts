@@ -6,7 +6,8 @@
 //  - Where a struct must hold an address (msghdr, ifreq), struct and target lie in memory we mapped ourselves, which
 //    no collector moves.
 //  - errno is per thread: each Worker loads its own copy of this module and with it its own location.
-import { dlopen, FFIType, type Pointer, read as readMemory, toArrayBuffer } from "bun:ffi";
+import { dlopen, type Pointer, read as readMemory, toArrayBuffer } from "bun:ffi";
+import { EINTR } from "./errno.ts";
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -33,8 +34,6 @@ export const MS_REC = 0x4000;
 export const MS_SHARED = 1 << 20;
 export const MNT_DETACH = 2;
 
-/** A number where it fits, which all of ours do. */
-const LONG = FFIType.i64_fast;
 const PROT_READ_WRITE = 3;
 const MAP_PRIVATE_ANONYMOUS = 0x22;
 
@@ -44,6 +43,7 @@ const SIGNATURES = {
   bind: { args: ["i32", "buffer", "u32"], returns: "i32" },
   connect: { args: ["i32", "buffer", "u32"], returns: "i32" },
   listen: { args: ["i32", "i32"], returns: "i32" },
+  shutdown: { args: ["i32", "i32"], returns: "i32" },
   accept4: { args: ["i32", "usize", "usize", "i32"], returns: "i32" },
   sendto: { args: ["i32", "buffer", "usize", "i32", "buffer", "u32"], returns: "i32" },
   recvfrom: { args: ["i32", "buffer", "usize", "i32", "buffer", "buffer"], returns: "i32" },
@@ -61,8 +61,6 @@ const SIGNATURES = {
   close: { args: ["i32"], returns: "i32" },
   flock: { args: ["i32", "i32"], returns: "i32" },
   eventfd: { args: ["u32", "i32"], returns: "i32" },
-  memfd_create: { args: ["buffer", "u32"], returns: "i32" },
-  dup3: { args: ["i32", "i32", "i32"], returns: "i32" },
   setns: { args: ["i32", "i32"], returns: "i32" },
   unshare: { args: ["i32"], returns: "i32" },
   mount: { args: ["buffer", "buffer", "buffer", "u64", "buffer"], returns: "i32" },
@@ -70,7 +68,6 @@ const SIGNATURES = {
   mmap: { args: ["usize", "usize", "i32", "i32", "i32", "i64"], returns: "ptr" },
   _exit: { args: ["i32"], returns: "void" },
   setenv: { args: ["buffer", "buffer", "i32"], returns: "i32" },
-  syscall: { args: [LONG, LONG, LONG, LONG, LONG, LONG, LONG], returns: LONG },
   ioctl: { args: ["i32", "u64", "usize"], returns: "i32" },
 } as const;
 
@@ -108,6 +105,8 @@ export const socket = (family: number, type: number, protocol: number): number =
 export const bind = (fd: number, address: Bytes): number => outcome(libc("bind")(fd, address, address.length));
 export const connect = (fd: number, address: Bytes): number => outcome(libc("connect")(fd, address, address.length));
 export const listen = (fd: number, backlog: number): number => outcome(libc("listen")(fd, backlog));
+/** Ends the sending direction of a connection. */
+export const shutdownWrite = (fd: number): number => outcome(libc("shutdown")(fd, 1)); // SHUT_WR
 /** The next waiting connection, non-blocking; who it is from is not asked. */
 export const accept = (fd: number): number => outcome(libc("accept4")(fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK));
 /** Opens a file to read. For programs that load nothing else: `node:fs` takes over a millisecond to load. */
@@ -215,10 +214,6 @@ export const tryLock = (fd: number): number => outcome(libc("flock")(fd, 2 | 4))
 
 /** A descriptor that becomes readable once 8 bytes are written to it: how one thread wakes another from poll(). */
 export const eventfd = (): number => outcome(libc("eventfd")(0, SOCK_CLOEXEC));
-/** A file that has no name and goes with the last who has it open. */
-export const memfd = (name: string): number => outcome(libc("memfd_create")(cString(name), 1)); // MFD_CLOEXEC
-/** What `fd` is becomes what `target` is too. */
-export const dup = (fd: number, target: number): number => outcome(libc("dup3")(fd, target, 0));
 
 /** Waits until one of the descriptors is readable; the indexes of those that are (or have failed). */
 export function pollReadable(fds: readonly number[], timeoutMs: number): number[] | number {
@@ -241,30 +236,6 @@ export const setEnvironment = (name: string, value: string): number =>
 export function exitNow(code: number): never {
   libc("_exit")(code);
   throw new Error("still here after _exit");
-}
-
-/** For programs that live for milliseconds: a call by its number, and memory for all they hand to the kernel. */
-export interface BriefLibc {
-  /** The result, or minus the errno. */
-  call(number: number, a: number, b: number, c: number, d: number, e: number, f?: number): number;
-  readonly address: number;
-  /** The beginning of the memory. The collector takes all of it for garbage to come: no larger than needed. */
-  view(length: number): ArrayBuffer;
-}
-
-/** @param mmapNumber of `mmap` on this processor */
-export function bindSyscall(mmapNumber: number, memorySize: number): BriefLibc {
-  const { syscall, __errno_location } = SIGNATURES;
-  const { symbols } = dlopen("libc.so.6", { syscall, __errno_location });
-  const errno = symbols.__errno_location();
-  if (errno === null) throw new Error("libc gives no errno location");
-  const call: BriefLibc["call"] = (number, a, b, c, d, e, f = 0) => {
-    const result = Number(symbols.syscall(number, a, b, c, d, e, f));
-    return result === -1 ? -readMemory.i32(errno, 0) : result;
-  };
-  const address = call(mmapNumber, 0, memorySize, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1);
-  if (address < 0) throw new Error("no memory from mmap");
-  return { call, address, view: (length) => toArrayBuffer(address as Pointer, 0, Math.min(length, memorySize)) };
 }
 
 /** Memory at an address of its own that nothing moves, for structs that hold addresses. */
@@ -297,6 +268,27 @@ export const recvmsg = (fd: number, header: number, flags: number): number =>
 
 /** Zeroed bytes with an ArrayBuffer of their own: what a pointer argument wants. */
 export const allocate = (length: number): Bytes => new Uint8Array(new ArrayBuffer(length));
+
+/**
+ * Reads until the end.
+ * @param fill reads some bytes into its argument and returns their number, 0 at the end, or minus the errno
+ * @returns all bytes, or minus the errno
+ */
+export function readToEnd(fill: (piece: Bytes) => number): Bytes | number {
+  let buffer = allocate(16 * 1024);
+  for (let total = 0; ; ) {
+    if (total === buffer.length) {
+      const grown = allocate(buffer.length * 2);
+      grown.set(buffer);
+      buffer = grown;
+    }
+    const length = fill(buffer.subarray(total));
+    if (length === -EINTR) continue;
+    if (length < 0) return length;
+    if (length === 0) return buffer.subarray(0, total);
+    total += length;
+  }
+}
 
 const encoder = new TextEncoder();
 /** NUL-terminated UTF-8. Text with a NUL inside would be cut short by the kernel and is refused. */

@@ -1,5 +1,8 @@
-// How a message with a descriptor lies in memory, for both ends of a Unix socket.
-import { AF_UNIX, allocate, type Bytes, cString, type PinnedMemory } from "./sys.ts";
+// What both ends of a Unix socket share: addresses, the memory layout of a message with a descriptor, and the peer's user.
+import { succeed } from "./netlink-error.ts";
+import { AF_UNIX, allocate, type Bytes, cString, getsockopt, type PinnedMemory, SOL_SOCKET } from "./sys.ts";
+
+const SO_PEERCRED = 17;
 
 export const SCM_RIGHTS = 1;
 // Layout of the scratch memory: msghdr (56 bytes), iovec (16), control message (header 16, one descriptor), payload.
@@ -17,6 +20,15 @@ export function unixAddress(path: string): Bytes {
     throw new RangeError(`socket path ${path} is too long: at most 107 bytes`);
   bytes.set(text.length > 108 ? text.subarray(0, 108) : text, 2);
   return bytes;
+}
+
+/** @returns undefined if no socket can have this path */
+export function tryUnixAddress(path: string): Bytes | undefined {
+  try {
+    return unixAddress(path);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Fills the msghdr; its address. */
@@ -38,4 +50,12 @@ export function prepareMessage(memory: PinnedMemory, payload: number, control: n
 function setLong(view: DataView, at: number, value: number): void {
   view.setUint32(at, value >>> 0, true);
   view.setUint32(at + 4, Math.floor(value / 2 ** 32), true);
+}
+
+/** The process at the other end. Its pid is 0 if it is in a PID namespace that this process cannot see. */
+export function peerOf(fd: number): { readonly pid: number; readonly uid: number } {
+  const credentials = allocate(12); // ucred: pid, uid, gid
+  succeed(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, credentials), "read the peer's credentials");
+  const view = new DataView(credentials.buffer);
+  return { pid: view.getInt32(0, true), uid: view.getUint32(4, true) };
 }

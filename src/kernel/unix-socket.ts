@@ -13,7 +13,6 @@ import {
   unixAddress,
 } from "./unix-message.ts";
 
-const SO_PEERCRED = 17;
 /** Of msghdr: what the kernel says of what it gave. */
 const FLAGS = 48;
 const MSG_CTRUNC = 8;
@@ -69,12 +68,4 @@ function descriptorsIn({ view }: sys.PinnedMemory): number[] {
   const descriptors: number[] = [];
   for (let at = 16; at + 4 <= end; at += 4) descriptors.push(view.getInt32(CONTROL + at, true));
   return descriptors;
-}
-
-/** Who is on the other side; its process is 0 when it is none that we can see. */
-export function peerOf(fd: number): { readonly pid: number; readonly uid: number } {
-  const credentials = sys.allocate(12); // ucred: pid, uid, gid
-  succeed(sys.getsockopt(fd, sys.SOL_SOCKET, SO_PEERCRED, credentials), "ask who connected");
-  const view = new DataView(credentials.buffer);
-  return { pid: view.getInt32(0, true), uid: view.getUint32(4, true) };
 }

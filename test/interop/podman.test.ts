@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { canRun, CniHost, collect, DIST } from "../functional/cni/cni-host.ts";
-import { OnDemand } from "../functional/cni/on-demand.ts";
+import { startService } from "../functional/cni/service.ts";
 
 const why = missing();
 if (canRun && why !== undefined) console.log(`podman tests need ${why}: skipped`);
@@ -55,13 +55,11 @@ describe.skipIf(!canRun || why !== undefined)("podman", () => {
     await runContainers(host, {});
   });
 
-  test("the same with the service that the first container's call starts", async () => {
+  test("the same with the CNI service", async () => {
     await using host = await CniHost.create();
-    using demand = new OnDemand(host, 30);
-    await runContainers(host, demand.conf);
-    // Two came and went; the first was the plugin's.
-    expect(demand.served().map((call) => call.split(" ")[0])).toEqual(["ADD", "DEL", "DEL"]);
-    expect(demand.running()).toHaveLength(1);
+    const service_socket = join(host.folder, "run/cni.sock");
+    await startService(host, service_socket).ready;
+    await runContainers(host, { service_socket });
   });
 });
 

@@ -1,11 +1,9 @@
 // The plugin on a real API server, as the manifest's account: pods, their annotations, addresses in custom resources; our own cases by ID, and the
 // recordings of the original when they lie beside the checkout.
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { eventually } from "../../src/lib/testing/eventually.ts";
 import { canRun, CniHost, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
-import { OnDemand } from "../functional/cni/on-demand.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import type { ApiServer } from "./api-server.ts";
 import { type Cluster as KubeCluster, isAvailable, startCluster, suite as apiSuite } from "./cluster.ts";
@@ -258,27 +256,6 @@ suite("CI-024 CI-043 a pod that is gone fails ADD and not DEL; without policy.ty
     [],
     {},
   ]);
-});
-
-suite("a service that the first call starts serves the next by the same account, until its kubeconfig is renewed", async () => {
-  await using cluster = await Cluster.create();
-  using demand = new OnDemand(cluster.host, 60, cluster.conf());
-  await cluster.pod("p1");
-  const [pod, who] = [cluster.host.pod("cid1"), k8s("ns1", "p1")];
-  expect(ips(await demand.add(pod, who))).toEqual(["10.65.0.128/32"]);
-  const pid = await eventually(() => demand.listening());
-  expect((await demand.del(pod, who)).code).toBe(0);
-  expect(ips(await demand.add(pod, who))).toHaveLength(1);
-  expect(await cluster.annotations("p1")).toMatchObject({
-    containerID: "cid1",
-    podIP: expect.stringContaining("10.65."),
-  });
-  expect(demand.served()).toEqual(["DEL cid1", "ADD cid1"]);
-  writeFileSync(cluster.kubeconfig, readFileSync(cluster.kubeconfig));
-  expect((await demand.del(pod, who)).code).toBe(0);
-  expect(demand.served()).toHaveLength(2);
-  await eventually(() => !demand.running().includes(pid));
-  expect([await cluster.handles(), cluster.host.workloadLinks()]).toEqual([[], []]);
 });
 
 suite("CI-002 -t asks the API server too", async () => {

@@ -42,10 +42,6 @@ export interface CallOptions {
   readonly killAfterMs?: number;
   /** Kills the plugin when it is aborted. */
   readonly kill?: AbortSignal;
-  /** Runs it among the machine's own files instead of files of the host's own: all such calls see the same. */
-  readonly isAmongUs?: boolean;
-  /** With `isAmongUs`: in a mount namespace of its own, in which nothing is mounted otherwise. */
-  readonly hasOwnMounts?: boolean;
   /** Kills it right after so many calls of one kind to the kernel (strace's names). */
   readonly killAfterCall?: { readonly name: string; readonly count: number };
 }
@@ -176,7 +172,6 @@ export class CniHost implements AsyncDisposable {
       nodename_file_optional: true,
       log_level: "error",
       service_socket: "",
-      service_idle_seconds: 0,
       ipam_lock_file: join(this.folder, "run/ipam.lock"),
       ipam: { type: "calico-ipam" },
       ...more,
@@ -195,10 +190,9 @@ export class CniHost implements AsyncDisposable {
     };
     const { killAfterCall: call } = options;
     const inject = call && ["-e", `trace=${call.name}`, "-e", `inject=${call.name}:signal=SIGKILL:when=${call.count}`];
-    const [program = "", ...args] = options.hasOwnMounts === true ? ["unshare", "-m", file] : [file];
     const child =
       inject === undefined
-        ? (options.isAmongUs === true ? this.startAmongUs : this.start).call(this, program, args, env)
+        ? this.start(file, [], env)
         : this.start("strace", ["-f", "-qq", "-o", "/dev/null", ...inject, file], env);
     const result = collect(child);
     child.stdin?.on("error", () => {});
@@ -220,16 +214,12 @@ export class CniHost implements AsyncDisposable {
     const folders = ["lib", "run"].map((name) => join(this.folder, name));
     for (const folder of [...folders, "/var/lib/calico", "/var/run/calico"]) mkdirSync(folder, { recursive: true });
     const script = 'mount --bind "$0" /var/lib/calico && mount --bind "$1" /var/run/calico && shift && exec "$@"';
-    return this.startAmongUs("unshare", ["-m", "sh", "-c", script, ...folders, file, ...args], env);
-  }
-
-  /** Starts a program inside the host's namespace, among the machine's own files. */
-  startAmongUs(file: string, args: readonly string[], env: Record<string, string | undefined> = {}): ChildProcess {
     const options = {
       env: { PATH: process.env["PATH"], ...env } as NodeJS.ProcessEnv,
       stdio: ["pipe", "pipe", "pipe"],
     };
-    const child = this.handle.run(() => spawn(file, args, options as never) as ChildProcess);
+    const words = ["-m", "sh", "-c", script, ...folders, file, ...args];
+    const child = this.handle.run(() => spawn("unshare", words, options as never) as ChildProcess);
     this.#children.push(child);
     return child;
   }

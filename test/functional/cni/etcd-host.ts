@@ -10,9 +10,9 @@ export const hasEtcd = Bun.which("etcd") !== null;
 if (!hasEtcd) console.log("CNI tests on etcd need etcd: skipped");
 
 const ENV = { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: ENDPOINT };
-export const CONF = { datastore_type: "etcdv3", etcd_endpoints: ENDPOINT };
+const CONF = { datastore_type: "etcdv3", etcd_endpoints: ENDPOINT };
 
-export async function startEtcd(host: CniHost) {
+async function startEtcd(host: CniHost) {
   const etcd: ChildProcess = host.start("etcd", [
     ...["--data-dir", join(host.folder, "etcd"), "--unsafe-no-fsync", "--log-level", "error", "--logger", "zap"],
   ]);

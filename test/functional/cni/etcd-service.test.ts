@@ -1,12 +1,8 @@
 // The node-local service on etcd: pods that come together share their writes, and an etcd that is silent or gone does not
 // make anybody wait beyond the deadline.
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
-import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { canRun, CniHost } from "./cni-host.ts";
-import { CONF, cluster, hasEtcd, startEtcd } from "./etcd-host.ts";
-import { OnDemand } from "./on-demand.ts";
+import { cluster, hasEtcd } from "./etcd-host.ts";
 
 describe.skipIf(!canRun || !hasEtcd)("service on etcd", () => {
   test("thirty pods at once, twice: each its own address, and nothing is left", async () => {
@@ -44,28 +40,5 @@ describe.skipIf(!canRun || !hasEtcd)("service on etcd", () => {
     expect(gone.filter(({ code }) => code !== 0)).toEqual([]);
     expect(await left()).toEqual({ allocations: 0, handles: 0, endpoints: 0 });
     expect(host.workloadLinks()).toEqual([]);
-  }, 120_000);
-
-  test("one that the first call starts serves the next; other endpoints and a renewed certificate are not its business", async () => {
-    await using host = await CniHost.create();
-    const { left } = await startEtcd(host);
-    const ca = join(host.folder, "ca.pem"); // which no connection without TLS looks at
-    writeFileSync(ca, "1");
-    using demand = new OnDemand(host, 60, { ...CONF, etcd_ca_cert_file: ca });
-    const pod = host.pod("cid1");
-    expect(await demand.add(pod)).toMatchObject({ code: 0 });
-    const pid = await eventually(() => demand.listening());
-    expect(await left()).toEqual({ allocations: 1, handles: 1, endpoints: 1 });
-    expect(await demand.del(pod)).toMatchObject({ code: 0, stdout: "" });
-    expect(await demand.add(pod)).toMatchObject({ code: 0 });
-    expect(demand.served()).toEqual(["DEL cid1", "ADD cid1"]);
-    const other = { conf: { etcd_endpoints: "http://localhost:2379" } }; // the same by another name
-    expect(await demand.del(pod, other)).toMatchObject({ code: 0, stdout: "" });
-    writeFileSync(ca, "renewed");
-    expect(await demand.del(pod)).toMatchObject({ code: 0, stdout: "" });
-    expect(demand.served()).toHaveLength(2);
-    await eventually(() => !demand.running().includes(pid));
-    expect(demand.log()).toContain(`why="${ca} has changed"`);
-    expect(await left()).toEqual({ allocations: 0, handles: 0, endpoints: 0 });
   }, 120_000);
 });

@@ -2,7 +2,7 @@
 import { Database } from "bun:sqlite";
 import { once } from "node:events";
 import { join } from "node:path";
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
 import { canRun, CniHost, k8s } from "./cni-host.ts";
 import { startService } from "./service.ts";
@@ -153,6 +153,28 @@ describe.skipIf(!canRun)("service", () => {
       for (const pod of pods) expect(await host.del(pod)).toMatchObject({ code: 0 });
       expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
     }
+  }, 60_000);
+
+  test("keeps no thread in the network namespace of a pod, because the thread would keep the namespace alive", async () => {
+    await using host = await CniHost.create();
+    const socket = join(host.folder, "run/cni.sock");
+    const service = startService(host, socket);
+    await service.ready;
+    const pods = Array.from({ length: 10 }, () => host.pod());
+    const options = { conf: { service_socket: socket } };
+    for (let round = 0; round < 10; round++)
+      for (const command of ["ADD", "DEL"])
+        for (const run of await Promise.all(pods.map((pod) => host.call(command, pod, options))))
+          expect(run.code).toBe(0);
+    const { pid } = service.child;
+    const namespaces = readdirSync(`/proc/${pid}/task`).flatMap((thread) => {
+      try {
+        return [readlinkSync(`/proc/${pid}/task/${thread}/ns/net`)];
+      } catch {
+        return []; // the thread has ended
+      }
+    });
+    expect(new Set(namespaces)).toEqual(new Set([readlinkSync(`/proc/${pid}/ns/net`)]));
   }, 60_000);
 
   test("a second service does not push the first aside; SIGTERM removes the socket", async () => {

@@ -3,11 +3,11 @@
 // because the service may still finish it.
 import { Database } from "bun:sqlite";
 import { once } from "node:events";
-import { readdirSync, readFileSync, symlinkSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { canRun, CniHost, collect, DIST, k8s, type Pod, type PluginRun } from "./cni-host.ts";
+import { canRun, CniHost, collect, k8s, type Pod, type PluginRun } from "./cni-host.ts";
 import { startService } from "./service.ts";
 
 /** Longer than any time limit of the plugin for a silent service (4 s for STATUS). */
@@ -18,8 +18,6 @@ interface Served {
   readonly host: CniHost;
   readonly service: ReturnType<typeof startService>;
   readonly conf: Record<string, unknown>;
-  /** Two names of the executable: the first selects the client in the prologue, the second the one in TypeScript. */
-  readonly files: readonly string[];
 }
 
 /** @param under the program that starts the service */
@@ -27,11 +25,9 @@ async function serve(host: CniHost, under: readonly string[] = []): Promise<Serv
   const socket = join(host.folder, "run/cni.sock");
   const service = startService(host, socket, under);
   await service.ready;
-  const file = join(host.folder, "plugin");
-  symlinkSync(join(DIST, "calico"), file);
   // Only the service knows the datastore, so a plugin that does the work itself fails with another error.
   const conf = { cniVersion: "1.1.0", service_socket: socket, sqlite_path: undefined, datastore_timeout_seconds: 60 };
-  return { host, service, conf, files: [join(DIST, "calico"), file] };
+  return { host, service, conf };
 }
 
 /** A service that the kernel stops when it enters a pod's namespace for the first time, that is in the middle of an ADD. */
@@ -76,11 +72,11 @@ const stateOf = async (host: CniHost) => [
 ];
 const NOTHING = [[], [], [], []];
 
-/** One pod of Kubernetes and one container of another runtime for each client. */
-const callsFor = (host: CniHost, files: readonly string[]) =>
-  files.flatMap((file, i) => [
-    { pod: host.pod(), file, who: k8s("ns1", `p${i}`) },
-    { pod: host.pod(), file, who: {} },
+/** Two pods of Kubernetes and two containers of another runtime. */
+const callsFor = (host: CniHost) =>
+  [0, 1].flatMap((i) => [
+    { pod: host.pod(), who: k8s("ns1", `p${i}`) },
+    { pod: host.pod(), who: {} },
   ]);
 
 async function expectAttached(host: CniHost, pods: readonly Pod[], runs: readonly PluginRun[]): Promise<void> {
@@ -93,10 +89,10 @@ async function expectAttached(host: CniHost, pods: readonly Pod[], runs: readonl
 describe.skipIf(!canRun)("a stopped CNI service", () => {
   test("is waited for: it does every request once when it continues", async () => {
     await using host = await CniHost.create();
-    const { service, conf, files } = await serve(host);
+    const { service, conf } = await serve(host);
     service.child.kill("SIGSTOP");
-    const calls = callsFor(host, files);
-    const adding = calls.map(({ pod, file, who }) => host.add(pod, { conf, file, ...who }));
+    const calls = callsFor(host);
+    const adding = calls.map(({ pod, who }) => host.add(pod, { conf, ...who }));
     await eventually(async () => (await waiting(host)) === calls.length);
     await Bun.sleep(STOPPED_MS); // what is tested is that nothing happens for so long
     service.child.kill("SIGCONT");
@@ -105,17 +101,17 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
       calls.map(({ pod }) => pod),
       await Promise.all(adding),
     );
-    for (const { pod, file, who } of calls)
-      expect(await host.del(pod, { conf, file, ...who })).toMatchObject({ code: 0, stdout: "" });
+    for (const { pod, who } of calls)
+      expect(await host.del(pod, { conf, ...who })).toMatchObject({ code: 0, stdout: "" });
     expect(await stateOf(host)).toEqual(NOTHING);
   }, 60_000);
 
   test("that was stopped in the middle of an ADD gives each pod one address", async () => {
     await using host = await CniHost.create();
     using stopped = await ServiceStoppedInAdd.start(host);
-    const { conf, files } = stopped.served;
-    const calls = callsFor(host, files);
-    const adding = calls.map(({ pod, file, who }) => host.add(pod, { conf, file, ...who }));
+    const { conf } = stopped.served;
+    const calls = callsFor(host);
+    const adding = calls.map(({ pod, who }) => host.add(pod, { conf, ...who }));
     await stopped.untilStopped();
     await Bun.sleep(STOPPED_MS);
     stopped.continue();
@@ -130,14 +126,14 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
     test(`undoes an ADD of a ${i === 0 ? "pod" : "container"} whose plugin was killed, before the next request for it`, async () => {
       await using host = await CniHost.create();
       using stopped = await ServiceStoppedInAdd.start(host);
-      const { conf, files } = stopped.served;
-      const [pod, file] = [host.pod(), files[i] ?? ""];
+      const { conf } = stopped.served;
+      const pod = host.pod();
       const killer = new AbortController();
-      const first = host.add(pod, { conf, file, ...who, kill: killer.signal });
+      const first = host.add(pod, { conf, ...who, kill: killer.signal });
       await stopped.untilStopped();
       killer.abort();
       expect((await first).code).toBeNull();
-      const second = host.add(pod, { conf, file, ...who });
+      const second = host.add(pod, { conf, ...who });
       await eventually(async () => (await waiting(host)) === 1);
       stopped.continue();
       const added = await second;
@@ -166,14 +162,14 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
 
   test("that is killed: the plugin reports code 11 and does not do the work itself", async () => {
     await using host = await CniHost.create();
-    const { service, conf, files } = await serve(host);
+    const { service, conf } = await serve(host);
     service.child.kill("SIGSTOP");
     // Here the plugin could do the work itself.
     const own = { ...conf, sqlite_path: host.sqlitePath };
     const calls = ["ADD", "DEL", "CHECK", "GC"].flatMap((command) =>
-      callsFor(host, files).map((call) => ({ command, ...call })),
+      callsFor(host).map((call) => ({ command, ...call })),
     );
-    const running = calls.map(({ command, pod, file, who }) => host.call(command, pod, { conf: own, file, ...who }));
+    const running = calls.map(({ command, pod, who }) => host.call(command, pod, { conf: own, ...who }));
     await eventually(async () => (await waiting(host)) === calls.length);
     service.child.kill("SIGKILL");
     await once(service.child, "close");
@@ -188,16 +184,16 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
       });
     expect(await stateOf(host)).toEqual(NOTHING);
     // The socket is still there, and nobody listens.
-    for (const { command, pod, file, who } of calls)
-      if (command === "ADD") expect(await host.add(pod, { conf: own, file, ...who })).toMatchObject({ code: 0 });
+    for (const { command, pod, who } of calls)
+      if (command === "ADD") expect(await host.add(pod, { conf: own, ...who })).toMatchObject({ code: 0 });
   }, 60_000);
 
   test("makes STATUS fail with code 50 after a few seconds, because STATUS changes nothing", async () => {
     await using host = await CniHost.create();
-    const { service, conf, files } = await serve(host);
+    const { service, conf } = await serve(host);
     service.child.kill("SIGSTOP");
     const began = performance.now();
-    const runs = await Promise.all(files.map((file) => host.call("STATUS", undefined, { conf, file })));
+    const runs = await Promise.all([0, 1].map(() => host.call("STATUS", undefined, { conf })));
     expect(performance.now() - began).toBeWithin(3900, STATUS_LIMIT_MS);
     for (const run of runs)
       expect(run).toMatchObject({
@@ -212,18 +208,18 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
 describe.skipIf(!canRun)("a slow CNI service", () => {
   test("is waited for", async () => {
     await using host = await CniHost.create();
-    const { conf, files } = await serve(host);
+    const { conf } = await serve(host);
     const other = new Database(host.sqlitePath);
     other.run("BEGIN EXCLUSIVE");
-    const pods = files.map((file) => ({ pod: host.pod(), file }));
+    const pods = [host.pod(), host.pod()];
     const began = performance.now();
-    const adding = pods.map(({ pod, file }) => host.add(pod, { conf, file }));
+    const adding = pods.map((pod) => host.add(pod, { conf }));
     await Bun.sleep(5500); // longer than the time limit of STATUS
     other.run("ROLLBACK");
     other.close();
     for (const run of await Promise.all(adding)) expect(run).toMatchObject({ code: 0 });
     expect(performance.now() - began).toBeGreaterThan(5000);
-    for (const { pod, file } of pods) expect(await host.del(pod, { conf, file })).toMatchObject({ code: 0 });
+    for (const pod of pods) expect(await host.del(pod, { conf })).toMatchObject({ code: 0 });
     expect(await stateOf(host)).toEqual(NOTHING);
   }, 60_000);
 });

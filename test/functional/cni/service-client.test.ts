@@ -1,42 +1,16 @@
-// The executable's prologue and the client in the runtime: two ways to the service, and back from it, with one result.
-// By another name than `calico` the prologue leaves the call to the runtime; so each case runs once by either name.
+// The plugin with a CNI service and without one: both ways give the same result.
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, symlinkSync } from "node:fs";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
-import { FakeService, say } from "../../../scripts/prologue/fake-service.ts";
-import { hasPrologue } from "../../../scripts/prologue/prologue.ts";
+import { FakeService, replyWith } from "../../../src/cni/testing/fake-service.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type CallOptions, canRun, CniHost, DIST, type PluginRun } from "./cni-host.ts";
 import { startService } from "./service.ts";
 
-/** What of the kernel's files a run opens: the runtime reads where its own memory lies, before all else. */
-async function startsRuntime(env: Record<string, string>, input: string, ...argv: string[]): Promise<boolean> {
-  const child = Bun.spawn(["strace", "-f", "-qq", "-e", "trace=openat", join(DIST, "calico"), ...argv], {
-    env,
-    stdin: Buffer.from(input),
-    stdout: "ignore",
-    stderr: "pipe",
-  });
-  const [trace] = await Promise.all([new Response(child.stderr).text(), child.exited]);
-  expect(trace).toContain("/libc.so.6");
-  return trace.includes("/proc/self/maps");
-}
-
-const canCompare = canRun && hasPrologue(join(DIST, "calico"));
-if (canRun && !canCompare) console.log("the executable has no prologue: its tests are skipped");
-
-describe.skipIf(!canCompare)("prologue", () => {
-  const clients = (host: CniHost): [name: string, file: string][] => {
-    const file = join(host.folder, "plugin");
-    symlinkSync(join(DIST, "calico"), file);
-    return [
-      ["prologue", join(DIST, "calico")],
-      ["runtime", file],
-    ];
-  };
+describe.skipIf(!canRun)("service client", () => {
   /** Without what differs from pod to pod. */
   const comparable = ({ code, stdout }: PluginRun): unknown => ({
     code,
@@ -50,10 +24,13 @@ describe.skipIf(!canCompare)("prologue", () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock"); // where the service usually is
     await startService(host, socket).ready;
-    // Only the service knows the datastore: nothing succeeds without it.
-    const conf = { cniVersion: "1.1.0", service_socket: undefined, sqlite_path: undefined };
+    const ways: [name: string, conf: Record<string, unknown>][] = [
+      // Only the service knows the datastore: nothing succeeds without it.
+      ["service", { cniVersion: "1.1.0", service_socket: undefined, sqlite_path: undefined }],
+      ["plugin alone", { cniVersion: "1.1.0" }],
+    ];
     const answers = new Map<string, Map<string, unknown>>();
-    for (const [name, file] of clients(host)) {
+    for (const [name, conf] of ways) {
       const got = new Map<string, unknown>();
       answers.set(name, got);
       const pod = host.pod("cid1");
@@ -63,7 +40,7 @@ describe.skipIf(!canCompare)("prologue", () => {
         options: CallOptions = {},
         on: typeof pod | undefined = pod,
       ) => {
-        const result = await host.call(command, on, { file, ...options, conf: { ...conf, ...options.conf } });
+        const result = await host.call(command, on, { ...options, conf: { ...conf, ...options.conf } });
         got.set(what, comparable(result));
         return result;
       };
@@ -98,7 +75,7 @@ describe.skipIf(!canCompare)("prologue", () => {
       await run("DEL of that", "DEL", { conf: { ipam, sqlite_path: host.sqlitePath } });
       await run("an unknown command", "FOO");
     }
-    expect(Object.fromEntries(answers.get("prologue")!)).toEqual(Object.fromEntries(answers.get("runtime")!));
+    expect(Object.fromEntries(answers.get("service")!)).toEqual(Object.fromEntries(answers.get("plugin alone")!));
     expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
   }, 120_000);
 
@@ -137,28 +114,31 @@ describe.skipIf(!canCompare)("prologue", () => {
     expect(chowned.status).toBe(0);
     const other = host.start("setpriv", [...nobody, ...listen]);
     await eventually(() => existsSync(foreign));
-    const done: [service: string, answer: ReturnType<typeof say>][] = [
-      [join(host.folder, "none.sock"), say("")],
-      [foreign, say("")],
-      [fake.path, say('{"declined":"not here"}\n\n')],
+    const done: [service: string, answer: ReturnType<typeof replyWith>][] = [
+      [join(host.folder, "none.sock"), replyWith("")],
+      [foreign, replyWith("")],
+      [fake.path, replyWith('{"declined":"not here"}\n\n')],
     ];
-    const broken = [say(""), say('0\n{"cniVersion"'), say("5\n\n"), (connection: Socket) => connection.destroy()];
-    for (const [, file] of clients(host)) {
-      for (const [path, answer] of done) {
-        fake.answer = answer;
-        const pod = host.pod();
-        const added = await host.add(pod, { file, conf: { service_socket: path } });
-        expect(added.json["ips"]).toHaveLength(1);
-        expect(await host.del(pod, { file, conf: { service_socket: path } })).toMatchObject({ code: 0, stdout: "" });
-      }
-      for (const answer of broken) {
-        fake.answer = answer;
-        fake.requests.length = 0;
-        const run = await host.add(host.pod(), { file, conf: { service_socket: fake.path } });
-        expect(run).toMatchObject({ code: 1, json: { code: 11 } });
-        expect(fake.requests).toHaveLength(1); // sent once
-        expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
-      }
+    const broken = [
+      replyWith(""),
+      replyWith('0\n{"cniVersion"'),
+      replyWith("5\n\n"),
+      (connection: Socket) => connection.destroy(),
+    ];
+    for (const [path, answer] of done) {
+      fake.answer = answer;
+      const pod = host.pod();
+      const added = await host.add(pod, { conf: { service_socket: path } });
+      expect(added.json["ips"]).toHaveLength(1);
+      expect(await host.del(pod, { conf: { service_socket: path } })).toMatchObject({ code: 0, stdout: "" });
+    }
+    for (const answer of broken) {
+      fake.answer = answer;
+      fake.requests.length = 0;
+      const run = await host.add(host.pod(), { conf: { service_socket: fake.path } });
+      expect(run).toMatchObject({ code: 1, json: { code: 11 } });
+      expect(fake.requests).toHaveLength(1); // sent once
+      expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
     }
     expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
     other.kill();
@@ -171,39 +151,19 @@ describe.skipIf(!canCompare)("prologue", () => {
     await startService(host, socket).ready;
     const loop = join(host.folder, "loop");
     symlinkSync(loop, loop);
-    for (const [name, file] of clients(host))
-      for (const service_socket of [socket, ""]) {
-        const pod = host.pod();
-        const options = { file, conf: { service_socket } };
-        const none = await host.add(pod, { ...options, env: { CNI_NETNS: "/etc/passwd" } });
-        expect(none.json["msg"]).toBe("enter network namespace /etc/passwd: EINVAL");
-        expect(await host.add(pod, options)).toMatchObject({ code: 0 });
-        const failed = await host.del(pod, { ...options, env: { CNI_NETNS: loop } });
-        expect([name, service_socket, failed.stdout]).toEqual([name, service_socket, expect.stringContaining("ELOOP")]);
-        expect(host.workloadLinks()).toHaveLength(1);
-        expect(await host.del(pod, options)).toMatchObject({ code: 0 });
-      }
+    for (const service_socket of [socket, ""]) {
+      const pod = host.pod();
+      const options = { conf: { service_socket } };
+      const none = await host.add(pod, { ...options, env: { CNI_NETNS: "/etc/passwd" } });
+      expect(none.json["msg"]).toBe("enter network namespace /etc/passwd: EINVAL");
+      expect(await host.add(pod, options)).toMatchObject({ code: 0 });
+      const failed = await host.del(pod, { ...options, env: { CNI_NETNS: loop } });
+      expect([service_socket, failed.stdout]).toEqual([service_socket, expect.stringContaining("ELOOP")]);
+      expect(host.workloadLinks()).toHaveLength(1);
+      expect(await host.del(pod, options)).toMatchObject({ code: 0 });
+    }
     expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
   }, 60_000);
-
-  test("a call that the service answers starts no runtime, every other one does", async () => {
-    await using fake = await FakeService.start();
-    fake.answer = say("0\nfine\n");
-    const input = JSON.stringify({ service_socket: fake.path });
-    const env = {
-      PATH: process.env["PATH"] ?? "",
-      CNI_COMMAND: "DEL",
-      CNI_CONTAINERID: "c",
-      CNI_IFNAME: "eth0",
-      CNI_PATH: "/x",
-    };
-    expect(await startsRuntime(env, input)).toBeFalse();
-    expect(fake.requests).toHaveLength(1);
-    expect(await startsRuntime({ ...env, CNI_COMMAND: "VERSION" }, input)).toBeTrue();
-    expect(await startsRuntime(env, input, "version")).toBeTrue();
-    expect(await startsRuntime({ PATH: env.PATH }, input)).toBeTrue();
-    expect(fake.requests).toHaveLength(1);
-  });
 
   test("other roles start as ever, whatever the environment and the name", () => {
     const large = Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`V${i}`, "=".repeat(i * 10)]));

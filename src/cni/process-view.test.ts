@@ -2,10 +2,9 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterAll, describe, expect, test } from "bun:test";
-import { parseNetConf } from "./net-conf.ts";
-import { identityFor, identityOf, seesTheSame } from "./sight.ts";
+import { identityFor, identityOf } from "./process-view.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "cni-sight-"));
+const folder = mkdtempSync(join(tmpdir(), "cni-process-view-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 mkdirSync(join(folder, "real/deep"), { recursive: true });
 writeFileSync(join(folder, "real/deep/file"), "");
@@ -35,11 +34,4 @@ describe("a process finds what is there", () => {
       expect([path, identityFor(process.pid, join(folder, path))]).toEqual([path, undefined]);
     expect(identityFor(2 ** 22 + 1, folder)).toBeUndefined();
   });
-});
-
-test("who sees the same files is told from who sees nothing", () => {
-  const conf = parseNetConf({ name: "n", log_file_path: join(folder, "log") });
-  expect(seesTheSame(process.pid, conf, [join(folder, "db")])).toBeTrue();
-  expect(seesTheSame(2 ** 22 + 1, conf, [join(folder, "db")])).toBeFalse();
-  expect(seesTheSame(process.pid, conf, ["db"])).toBeFalse(); // in its own folder it may be another
 });

@@ -1,4 +1,4 @@
-// The node's service as tests need it: it keeps what it is asked and answers as it is told.
+// Servers for tests of the service's client: one that records requests and sends a given reply, and one that is stopped.
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -7,16 +7,16 @@ import { join } from "node:path";
 
 export type Answer = (connection: Socket, request: Buffer) => unknown;
 
-export const say =
+export const replyWith =
   (text: string): Answer =>
   (connection) =>
     connection.end(text);
 
 export class FakeService implements AsyncDisposable {
-  readonly folder = mkdtempSync(join(tmpdir(), "prologue-"));
+  readonly folder = mkdtempSync(join(tmpdir(), "fake-service-"));
   readonly path: string;
   readonly requests: Buffer[] = [];
-  answer: Answer = say("0\n\n");
+  answer: Answer = replyWith("0\n\n");
   readonly #connections = new Set<Socket>();
   readonly #server = createServer({ allowHalfOpen: true }, (connection) => this.#accept(connection));
 
@@ -49,23 +49,23 @@ export class FakeService implements AsyncDisposable {
   }
 }
 
-/** A process that listens and is stopped: what is sent to it waits, and soon who connects does too. */
-export class DeafService implements AsyncDisposable {
+/** A process that listens and is stopped with SIGSTOP: it accepts no connection, and its queue can be filled. */
+export class StoppedService implements AsyncDisposable {
   readonly #waiting: Socket[] = [];
   private constructor(
     readonly path: string,
     readonly child: ReturnType<typeof Bun.spawn>,
   ) {}
 
-  static async start(path: string): Promise<DeafService> {
+  static async start(path: string): Promise<StoppedService> {
     const script = `require("node:net").createServer().listen({ path: process.argv[1], backlog: 1 }, () => console.log("listens"))`;
     const child = Bun.spawn([process.execPath, "-e", script, path], { stdout: "pipe", stderr: "inherit" });
     await child.stdout.getReader().read();
     child.kill("SIGSTOP");
-    return new DeafService(path, child);
+    return new StoppedService(path, child);
   }
 
-  /** Connects until no more fit. */
+  /** Connects until the queue of connections is full. */
   async fill(): Promise<void> {
     for (let fits = true; fits; ) {
       const socket = connect(this.path);
