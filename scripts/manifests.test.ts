@@ -1,4 +1,8 @@
 import { expect, test } from "bun:test";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { loadAll } from "js-yaml";
 import { renderConfig } from "../src/cni/install-config.ts";
 import { resolveConfig } from "../src/typha/config.ts";
 import { BGP_PREFIXES, NODE_PREFIXES, typhaSettings } from "../src/typha/index.ts";
@@ -19,7 +23,14 @@ interface PodSpec {
   readonly terminationGracePeriodSeconds?: number;
   readonly serviceAccountName?: string;
   readonly tolerations: readonly object[];
+  readonly securityContext?: { readonly fsGroup?: number; readonly seccompProfile?: object };
 }
+const containersOf = ({ initContainers = [], containers }: PodSpec): readonly Container[] => [
+  ...initContainers,
+  ...containers,
+];
+/** Deletes interfaces, routes, rules and sets, and files of any owner. */
+const UNINSTALL_CAPABILITIES = ["NET_ADMIN", "NET_RAW", "DAC_OVERRIDE"];
 const objectsOf = (file: string): readonly KubernetesObject[] => all[file]?.objects ?? [];
 const find = (file: string, kind: string, name: string) =>
   objectsOf(file).find((object) => object.kind === kind && object.metadata.name === name);
@@ -350,6 +361,77 @@ test("TC-I14 ports are those firewalls of the field let through", async () => {
   expect(resolveConfig({}).config).toMatchObject({ HealthPort: 9098, PrometheusMetricsPort: 9093 });
 });
 
+test("no image name can be registered by a stranger, and no node pulls one", () => {
+  for (const [file, { objects }] of Object.entries(all))
+    for (const object of objects.filter(({ kind }) => ["DaemonSet", "Deployment"].includes(kind)))
+      for (const container of containersOf(podOf(object)))
+        expect({ file, name: container.name, image: container.image, pull: container.imagePullPolicy }).toEqual({
+          file,
+          name: container.name,
+          image: expect.stringMatching(/^localhost\/calico-ts\/calico:v[0-9.]+$/),
+          pull: "Never",
+        });
+});
+
+test("the documented command puts a registry and a digest into every container of a manifest", () => {
+  const page = readFileSync(join(import.meta.dir, "../docs/kubernetes.md"), "utf8");
+  const [, script = ""] = /^ {4}sed '(.+)' manifests\/calico\.yaml > /m.exec(page) ?? [];
+  expect(script).toContain("@sha256:");
+  const image = /localhost\/\S+?\|(\S+?)\|/.exec(script)?.[1];
+  const digest = "a".repeat(64);
+  for (const [file, { objects }] of Object.entries(all)) {
+    const given = execFileSync("sed", [script.replace("DIGEST", digest), join(import.meta.dir, "../manifests", file)]);
+    const written = loadAll(given.toString()) as KubernetesObject[];
+    const workloads = written.filter(({ kind }) => ["DaemonSet", "Deployment"].includes(kind));
+    expect(workloads.length).toBe(objects.filter(({ kind }) => ["DaemonSet", "Deployment"].includes(kind)).length);
+    for (const container of workloads.flatMap((object) => containersOf(podOf(object))))
+      expect({ file, image: container.image, pull: container.imagePullPolicy as string }).toEqual({
+        file,
+        image: image?.replace("DIGEST", digest) ?? "",
+        pull: "IfNotPresent",
+      });
+  }
+});
+
+test("every container requests memory and CPU, and its pod has the runtime's seccomp profile", () => {
+  for (const [file, { objects }] of Object.entries(all))
+    for (const object of objects.filter(({ kind }) => ["DaemonSet", "Deployment"].includes(kind))) {
+      const pod = podOf(object);
+      expect({ file, name: object.metadata.name, context: pod.securityContext }).toMatchObject({
+        file,
+        name: object.metadata.name,
+        context: { seccompProfile: { type: "RuntimeDefault" } },
+      });
+      for (const { name, resources } of containersOf(pod))
+        expect({ file, name, resources }).toEqual({
+          file,
+          name,
+          resources: { requests: { cpu: expect.stringMatching(/^\d+m$/), memory: expect.stringMatching(/^\d+Mi$/) } },
+        });
+    }
+});
+
+test("containers other than the agent are not privileged and have only the capabilities that they use", () => {
+  const capabilities: Readonly<Record<string, readonly string[]>> = { uninstall: UNINSTALL_CAPABILITIES };
+  for (const [file, { objects }] of Object.entries(all))
+    for (const object of objects.filter(({ kind }) => ["DaemonSet", "Deployment"].includes(kind)))
+      for (const { name, securityContext } of containersOf(podOf(object)).filter(
+        (each) => each.name !== "calico-node",
+      )) {
+        const add = capabilities[name];
+        expect({ file, name, securityContext }).toMatchObject({
+          file,
+          name,
+          securityContext: {
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ["ALL"], ...(add === undefined ? {} : { add }) },
+          },
+        });
+        expect(securityContext).not.toHaveProperty("privileged");
+      }
+});
+
 test("only the agent is privileged; the rest runs as nobody and may become no more", () => {
   for (const pod of [controllers("calico.yaml"), podOf(find("calico-typha.yaml", "Deployment", "calico-typha"))])
     for (const { securityContext } of pod.containers)
@@ -363,7 +445,7 @@ test("only the agent is privileged; the rest runs as nobody and may become no mo
 test("who needs no rights on the node has none, and can read the secrets it mounts", () => {
   for (const file of NAMES)
     for (const object of objectsOf(file).filter(({ kind }) => kind === "Deployment")) {
-      const pod = podOf(object) as PodSpec & { readonly securityContext?: { readonly fsGroup?: number } };
+      const pod = podOf(object);
       for (const container of pod.containers) {
         expect(container.securityContext).toMatchObject({
           runAsNonRoot: true,

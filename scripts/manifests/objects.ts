@@ -52,16 +52,22 @@ export interface Volume {
   readonly emptyDir?: object;
 }
 
+/** There are no limits: a container that exceeds one is throttled or killed, and with it the network of its node. */
+export interface Requests {
+  readonly cpu: string;
+  readonly memory: string;
+}
+
 export interface Container {
   readonly name: string;
   readonly image: string;
-  readonly imagePullPolicy: "IfNotPresent";
+  readonly imagePullPolicy: "Never";
   readonly command?: readonly string[];
   readonly ports?: readonly object[];
   readonly envFrom?: readonly object[];
   readonly env?: readonly Variable[];
   readonly securityContext: object;
-  readonly resources?: object;
+  readonly resources: { readonly requests: Requests };
   readonly lifecycle?: object;
   readonly livenessProbe?: Probe;
   readonly readinessProbe?: Probe;
@@ -110,11 +116,26 @@ export const ETCD: readonly Variable[] = [
   fromConfig("ETCD_CERT_FILE", "etcd_cert"),
 ];
 
-/** Nobody's account, no rights, and nothing to write to. */
-export const UNPRIVILEGED = {
-  runAsNonRoot: true,
-  runAsUser: 65534,
+/** System calls that the container runtime allows by default. Privileged containers are not affected. */
+export const SECCOMP = { seccompProfile: { type: "RuntimeDefault" } } as const;
+
+/** No capabilities, no way to get more, and a root file system that cannot be written. */
+const CONFINED = {
   allowPrivilegeEscalation: false,
   readOnlyRootFilesystem: true,
   capabilities: { drop: ["ALL"] },
 } as const;
+
+/** Runs as nobody. */
+export const UNPRIVILEGED = { runAsNonRoot: true, runAsUser: 65534, ...CONFINED } as const;
+
+/**
+ * Runs as root, which owns the host's folders that are mounted, and with these capabilities only. Where SELinux is enforced, only
+ * containers of type spc_t may write the host's files; elsewhere the runtime ignores the type.
+ */
+export const hostRoot = (capabilities: readonly string[] = []): object => ({
+  runAsUser: 0,
+  ...CONFINED,
+  ...(capabilities.length === 0 ? {} : { capabilities: { drop: ["ALL"], add: capabilities } }),
+  seLinuxOptions: { type: "spc_t" },
+});

@@ -1,6 +1,15 @@
 // Cleans the nodes after the rest was deleted: every node is clean once its pod is ready, then this goes too.
-import { IMAGE } from "./image.ts";
-import { EVERYWHERE, type KubernetesObject, NAMESPACE, type Mount, UNPRIVILEGED, type Volume } from "./objects.ts";
+import { FROM_IMAGE } from "./image.ts";
+import {
+  EVERYWHERE,
+  hostRoot,
+  type KubernetesObject,
+  NAMESPACE,
+  type Mount,
+  SECCOMP,
+  UNPRIVILEGED,
+  type Volume,
+} from "./objects.ts";
 
 const name = "calico-uninstall";
 const labels = { "k8s-app": name };
@@ -17,7 +26,6 @@ export function uninstall(): readonly KubernetesObject[] {
     name: volume,
     hostPath: { path, ...(type === undefined ? {} : { type }) },
   }));
-  const common = { image: IMAGE, imagePullPolicy: "IfNotPresent" };
   return [
     {
       apiVersion: "apps/v1",
@@ -34,22 +42,25 @@ export function uninstall(): readonly KubernetesObject[] {
             automountServiceAccountToken: false,
             terminationGracePeriodSeconds: 0,
             priorityClassName: "system-node-critical",
+            securityContext: SECCOMP,
             initContainers: [
               {
-                ...common,
+                ...FROM_IMAGE,
                 name: "uninstall",
                 command: ["/usr/bin/calico-node", "-uninstall"],
-                securityContext: { privileged: true },
+                securityContext: hostRoot(["NET_ADMIN", "NET_RAW", "DAC_OVERRIDE"]),
+                resources: { requests: { cpu: "10m", memory: "64Mi" } },
                 volumeMounts: mounts.map(({ name: volume, mountPath }) => ({ name: volume, mountPath })),
               },
             ],
             // Nothing is left to do; the pod stays so that all can see it was done.
             containers: [
               {
-                ...common,
+                ...FROM_IMAGE,
                 name: "done",
                 command: ["/usr/bin/sleep", "infinity"],
                 securityContext: UNPRIVILEGED,
+                resources: { requests: { cpu: "1m", memory: "4Mi" } },
               },
             ],
             volumes,

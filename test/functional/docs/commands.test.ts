@@ -34,6 +34,8 @@ const elsewhere: readonly (readonly [RegExp, string])[] = [
   [/^calico lab up --kubernetes/, "make e2e"],
   [/^kubectl .*rollout status/, "make e2e: no kubelet runs pods here"],
   [/^ctr /, "every node of make e2e imports the image so"],
+  [/^podman (load|push) /, "needs a registry"],
+  [/^sed .* manifests\//, "scripts/manifests.test.ts"],
   [/^(mmdebstrap|buildah) /, "by hand: CALICO_IMAGE_ARCHIVE gives what they make to test/functional/image"],
   [/^calicoctl node run(?!.*--dryrun)/, "needs systemd: test-vm"],
   [/^calico-node -uninstall/, "refused while the node runs: test/functional/node/uninstall.test.ts"],
