@@ -12,10 +12,11 @@ export interface Arguments {
   readonly wantsHelp: boolean;
 }
 
-type StringOption = Exclude<keyof typeof OPTIONS, "kubernetes" | "ipv6" | "help">;
+type StringOption = Exclude<keyof typeof OPTIONS, "kubernetes" | "ipv6" | "typha" | "help">;
 type Given = { readonly [option in StringOption]?: string } & {
   readonly kubernetes?: boolean;
   readonly ipv6?: boolean;
+  readonly typha?: boolean;
 };
 
 const OPTIONS = {
@@ -29,6 +30,7 @@ const OPTIONS = {
   datastore: { type: "string" },
   kubernetes: { type: "boolean" },
   ipv6: { type: "boolean" },
+  typha: { type: "boolean" },
   output: { type: "string", short: "o" },
   filename: { type: "string", short: "f" },
   node: { type: "string" },
@@ -49,7 +51,7 @@ interface Grammar {
 }
 
 const GRAMMARS: Readonly<Record<string, Grammar>> = {
-  up: { options: ["nodes", "pods", "topology", "backend", "dataplane", "datastore", "kubernetes", "ipv6"] },
+  up: { options: ["nodes", "pods", "topology", "backend", "dataplane", "datastore", "kubernetes", "ipv6", "typha"] },
   demo: {},
   down: {},
   status: { options: ["output"] },

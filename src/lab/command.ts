@@ -31,7 +31,7 @@ const USAGE = `calico lab: a cluster in network namespaces on this machine
                [--nodes N] [--pods N] [--topology switch|racks|reflectors|dual-nic] [--backend bird|vxlan]
                [--dataplane nft|iptables] [--datastore sqlite|etcd|kubernetes] [--ipv6]
                --kubernetes: a real Kubernetes cluster with kubelets, containerd and kube-proxy
-               (with --nodes, --pods, --backend, --dataplane)
+               (with --nodes, --pods, --backend, --dataplane, --typha)
   demo       a shop with a policy: before, after, and why
   status     what stands and what does not [-o json]
   matrix     who reaches whom, by real packets

@@ -16,6 +16,8 @@ export interface LabOptions {
   /** Hosts are nodes with a real kubelet and container runtime; else calico-node runs on them as it is. */
   readonly kubelets: boolean;
   readonly ipv6: boolean;
+  /** Nodes follow the cluster through Typha. Only with kubelets. */
+  readonly typha: boolean;
 }
 
 export const DEFAULT_OPTIONS: LabOptions = {
@@ -28,6 +30,7 @@ export const DEFAULT_OPTIONS: LabOptions = {
   datastore: "sqlite",
   kubelets: false,
   ipv6: false,
+  typha: false,
 };
 
 export class UsageError extends Error {
@@ -53,8 +56,10 @@ export function parseLabOptions(
     datastore: kubelets ? "kubernetes" : oneOf(given, "datastore", DATASTORES, usual.datastore),
     kubelets,
     ipv6: given["ipv6"] === true || usual.ipv6,
+    typha: given["typha"] === true || usual.typha === true, // absent in a lab that an earlier version created
   };
   if (kubelets) refuseForKubelets(options, given);
+  else if (options.typha) throw new UsageError("--typha: only with --kubernetes");
   return options;
 }
 
@@ -64,6 +69,8 @@ function refuseForKubelets(options: LabOptions, given: Readonly<Record<string, s
   if (datastore !== "kubernetes") throw new UsageError(`--kubernetes with --datastore ${datastore}: want one of them`);
   if (options.topology !== "switch") throw new UsageError("--topology: with --kubernetes there is only switch");
   if (options.ipv6) throw new UsageError("--ipv6: with --kubernetes there is only IPv4");
+  if (options.typha && options.backend !== "bird")
+    throw new UsageError("--typha: its manifest has only --backend bird");
 }
 
 export function labName(name: string): string {

@@ -14,10 +14,15 @@ test("--datastore kubernetes alone is a lab like any other, on an API server", (
   expect([options.datastore, options.kubelets, options.podsPerNode]).toEqual(["kubernetes", false, 3]);
 });
 
-for (const other of [{ datastore: "etcd" }, { topology: "racks" }, { ipv6: true }])
+for (const other of [{ datastore: "etcd" }, { topology: "racks" }, { ipv6: true }, { typha: true, backend: "vxlan" }])
   test(`--kubernetes refuses ${JSON.stringify(other)}`, () => {
     expect(() => parseLabOptions({ kubernetes: true, ...other })).toThrow(UsageError);
   });
+
+test("--typha needs --kubernetes", () => {
+  expect(parseLabOptions({ kubernetes: true, typha: true }).typha).toBe(true);
+  expect(() => parseLabOptions({ datastore: "kubernetes", typha: true })).toThrow(UsageError);
+});
 
 test("the node is told what this machine's kernel has", () => {
   const bgp = parseLabOptions({ kubernetes: true, dataplane: "iptables" });
