@@ -12,6 +12,7 @@ const IPCTNL_MSG_CT_GET = SUBSYSTEM | 1;
 const IPCTNL_MSG_CT_DELETE = SUBSYSTEM | 2;
 const CTA_TUPLE_ORIG = 1;
 const CTA_TUPLE_REPLY = 2;
+const CTA_STATUS = 3;
 const CTA_MARK = 8;
 const CTA_ID = 12;
 const CTA_ZONE = 18;
@@ -24,6 +25,7 @@ const CTA_IP_V6_DST = 4;
 const CTA_PROTO_NUM = 1;
 const CTA_PROTO_SRC_PORT = 2;
 const CTA_PROTO_DST_PORT = 3;
+const IPS_SEEN_REPLY = 1 << 1;
 const HEADER = 4; // nfgenmsg
 const BATCH = 2048;
 
@@ -39,12 +41,15 @@ export interface Flow {
   readonly original: FlowTuple;
   readonly reply: FlowTuple;
   readonly mark: number;
+  /** Packets of both directions were seen: netfilter's state "established". */
+  readonly isReplied: boolean;
   /** What names the flow to the kernel, as it came. */
   readonly identity: readonly RawAttribute[];
 }
 
 export interface Conntrack extends Disposable {
-  list(version: IpVersion): Flow[];
+  /** @param isWanted keeps the others from being held in memory */
+  list(version: IpVersion, isWanted?: (flow: Flow) => boolean): Flow[];
   /** Forgets all flows that one of the addresses began or answers; how many there were. */
   deleteByAddress(addresses: Iterable<IpAddress>): number;
 }
@@ -59,8 +64,8 @@ class NetlinkConntrack implements Conntrack {
     this.#socket = socket;
   }
 
-  list(version: IpVersion): Flow[] {
-    return this.#dump(version, () => true);
+  list(version: IpVersion, isWanted: (flow: Flow) => boolean = () => true): Flow[] {
+    return this.#dump(version, isWanted);
   }
 
   deleteByAddress(addresses: Iterable<IpAddress>): number {
@@ -114,6 +119,7 @@ function parseFlow(message: NetlinkMessage): Flow | undefined {
   let original: FlowTuple | undefined;
   let reply: FlowTuple | undefined;
   let mark = 0;
+  let status = 0;
   const identity: RawAttribute[] = [];
   const a = message.attributes(HEADER);
   while (a.next())
@@ -125,6 +131,9 @@ function parseFlow(message: NetlinkMessage): Flow | undefined {
       case CTA_TUPLE_REPLY:
         reply = readTuple(a.nested());
         break;
+      case CTA_STATUS:
+        status = a.be32();
+        break;
       case CTA_MARK:
         mark = a.be32();
         break;
@@ -133,7 +142,8 @@ function parseFlow(message: NetlinkMessage): Flow | undefined {
         identity.push(a.raw());
         break;
     }
-  return original === undefined || reply === undefined ? undefined : { original, reply, mark, identity };
+  if (original === undefined || reply === undefined) return undefined;
+  return { original, reply, mark, isReplied: (status & IPS_SEEN_REPLY) !== 0, identity };
 }
 
 function readTuple(a: NetlinkReader): FlowTuple | undefined {

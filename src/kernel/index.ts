@@ -3,7 +3,7 @@ export { listenForAnnouncement } from "./announcements.ts";
 export { type NeighbourResponder, type OpenNeighbourResponder, openNeighbourResponder } from "./neighbour-responder.ts";
 export { type Addresses } from "./addresses.ts";
 export { allowManyAsides } from "./asides.ts";
-export { type Conntrack, openConntrack } from "./conntrack.ts";
+export { type Conntrack, type Flow, openConntrack } from "./conntrack.ts";
 export { hasTransmitChecksumOffload, setTransmitChecksumOffload } from "./ethtool.ts";
 export { EventMonitor, type EventMonitorOptions, type EventSubject, type KernelEvent } from "./events.ts";
 export { type FileLock, lockFile } from "./file-lock.ts";

@@ -2,6 +2,7 @@
 import type { ClusterFacts, HostFacts, LocalNode } from "./facts.ts";
 import type { Finding } from "./finding.ts";
 import { foreignFilters } from "./host-filters.ts";
+import { staleConnections } from "./host-connections.ts";
 import { closedWorkloads, ipv6WithoutRules } from "./host-guard.ts";
 import { fullConntrack, fullNeighbourTable, missingFeatures, mixedBackends, sysctlFaults } from "./host-kernel.ts";
 import { linksDown, sessionsOverLink } from "./host-links.ts";
@@ -72,6 +73,7 @@ const HOST_CHECKS: Readonly<Record<string, (host: HostFacts, inputs: Inputs) => 
   MTUs: (host, { cluster }) => mtuFaults(cluster, host),
   "iptables backends": (host) => mixedBackends(host),
   "connection tracking": (host) => fullConntrack(host),
+  "connections of removed pods": (host) => staleConnections(host),
   "the neighbour table": (host) => fullNeighbourTable(host),
   "packet filters of other programs": (host, { cluster }) => foreignFilters(cluster, host),
   "routes to blocks": (host, { cluster }) => missingRoutes(cluster, host),

@@ -23,6 +23,7 @@ import {
   type SpecOf,
 } from "../../model/index.ts";
 import type { StoredBlock } from "../input/cluster.ts";
+import type { AddressConnections } from "./host-connections.ts";
 import type { GuardFacts } from "./host-guard.ts";
 import type { RefusedPart } from "./host-refused.ts";
 import type { FilterChain } from "./packet-filters.ts";
@@ -146,6 +147,8 @@ export interface HostFacts {
   readonly iptables: Readonly<Record<"legacy" | "nft", RuleCount | undefined>>;
   readonly hasCalicoNftTable: boolean | undefined;
   readonly guard: GuardFacts | undefined;
+  /** Tracked connections of this node's pod addresses that nobody has now. */
+  readonly staleConnections: readonly AddressConnections[] | undefined;
   /** Chains on the packets' way that are not Calico's. */
   readonly filters: readonly FilterChain[];
   readonly neighbourTable: Readonly<Record<IpVersion, NeighbourTable | undefined>>;

@@ -17,6 +17,7 @@ import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
 import type { ClusterFacts, HostFacts, KernelRoute, LocalNode, NeighbourTable, RuleCount } from "./facts.ts";
+import { readStaleConnections } from "./host-connections.ts";
 import { readGuard } from "./host-guard.ts";
 import { readRefused } from "./host-refused.ts";
 import { type FilterChain, parseLegacySave, parseNftTable } from "./packet-filters.ts";
@@ -61,6 +62,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
   const tables = toolOutput("nft", ["list", "tables"]);
   const legacy = toolOutput("iptables-legacy-save", []);
   const guard = await readGuard();
+  const staleConnections = await settled(() => readStaleConnections(kernel, node, cluster));
   const birds = { 4: await readBird(4), 6: await readBird(6) };
   return readEach<HostFacts>({
     node: () => node,
@@ -73,6 +75,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     iptables: () => ({ legacy: countRules(legacy), nft: countRules(toolOutput("iptables-nft-save", [])) }),
     hasCalicoNftTable: () => tables?.includes(" calico\n"),
     guard: () => guard,
+    staleConnections,
     filters: () => [...nftFilters(tables ?? ""), ...parseLegacySave("ip", legacy ?? "")],
     neighbourTable: () => ({ 4: neighbourTable(kernel, 4), 6: neighbourTable(kernel, 6) }),
     birds: () => birds,
@@ -84,6 +87,18 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
         answering: new Set([...(birds[4] === undefined ? [] : ["bird"]), ...(birds[6] === undefined ? [] : ["bird6"])]),
       }),
   });
+}
+
+/** A function that returns what was read, or throws what the reading threw. */
+async function settled<T>(read: () => Promise<T>): Promise<() => T> {
+  try {
+    const value = await read();
+    return () => value;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
 }
 
 /** Reads all values now. One whose reading failed throws the error whenever it is used. */

@@ -42,6 +42,7 @@ export const healthy: HostFacts = {
   iptables: { legacy: undefined, nft: undefined },
   hasCalicoNftTable: undefined,
   guard: { form: "normal", policyFor: [4] },
+  staleConnections: [],
   filters: [],
   neighbourTable: { 4: undefined, 6: undefined },
   birds: { 4: undefined, 6: undefined },

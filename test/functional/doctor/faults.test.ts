@@ -56,6 +56,19 @@ const addressOf = (node: string): string => {
   const { interfaces } = lab.plan.nodes.find(({ name }) => name === node) ?? { interfaces: [] };
   return interfaces[0]?.addresses[0]?.split("/")[0] ?? "";
 };
+/** An address of node1's first block that no pod has. */
+const unusedAddressOfNode1 = (): string => {
+  const [own] = lab.record.pods.filter(({ node }) => node === "node1").flatMap(({ addresses }) => addresses);
+  const [prefix, last] = /^(.*\.)(\d+)$/.exec(own ?? "")?.slice(1) ?? [];
+  if (prefix === undefined) throw new Error("node1 has no pod");
+  return `${prefix}${(Number(last) & ~63) + 60}`;
+};
+/** Inserts an established connection into node1's conntrack table. */
+const track = (source: string, destination: string) =>
+  run(
+    ...["conntrack", "-I", "-p", "udp", "-t", "600", "-s", source, "-d", destination],
+    ...["--sport", "45000", "--dport", "53", "-u", "SEEN_REPLY"],
+  );
 let block = "";
 let defaultRoute: readonly string[] = [];
 
@@ -181,6 +194,33 @@ const FAULTS: readonly {
     },
   },
   {
+    name: "connections of a removed pod are left in conntrack",
+    id: "stale-connections",
+    says: /^node1 tracks 2 connections of 1 address of its blocks that no pod has/,
+    make: () => {
+      const address = unusedAddressOfNode1();
+      // As left behind by an agent that did not delete them: one from the pod, and one to it.
+      track(address, addressOf("node2"));
+      track(addressOf("node2"), address);
+    },
+    // The command that doctor itself prints.
+    mend: () => {
+      const fix = doctor().find(({ id }) => id === "stale-connections")?.fix ?? "false";
+      run("sh", "-c", fix.replace(/ \(package.*/, ""));
+    },
+  },
+  {
+    name: "an older agent left IPv6 without rules",
+    id: "ipv6-without-rules",
+    says: /no rules apply to IPv6 packets of workloads on node1/,
+    // This version's agent would write the table again at once.
+    make: () => {
+      run("kill", "-STOP", felix());
+      run("nft", "delete", "table", "inet", "calico-guard");
+    },
+    mend: () => run("kill", "-CONT", felix()),
+  },
+  {
     name: "the agent is stopped",
     id: "part-not-running",
     says: /felix runs and does nothing on node1/,
@@ -211,6 +251,18 @@ for (const { name, id, says, make, mend } of FAULTS)
     }
     await eventually(() => doctor().length === 0, 30_000, "no findings after the fault is gone");
   }, 60_000);
+
+test("connections of pods, of the node and of addresses outside this node's blocks give no finding", () => {
+  const [own = "", other = ""] = lab.record.pods.map(({ addresses }) => addresses[0]);
+  track(own, other);
+  track(other, addressOf("node1"));
+  track("10.65.255.1", "10.65.255.2");
+  try {
+    expect(doctor()).toEqual([]);
+  } finally {
+    run("conntrack", "-D", "-p", "udp", "--orig-port-src", "45000");
+  }
+});
 
 test("a Node that was deleted: the agent warns, its readiness page shows it, and doctor names it", async () => {
   run(rolePath("calicoctl"), "delete", "node", "node1");
