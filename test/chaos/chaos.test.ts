@@ -16,22 +16,12 @@ import { addPods, up } from "../../src/lab/up.ts";
 import { parseAddress } from "../../src/lib/ip.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
+import { randomNumbers } from "../support/random-numbers.ts";
 import { difference, type HostState, stateOf } from "./host-state.ts";
 import { type Pair, type Sighting, Watch } from "./watch.ts";
 
 const seed = Number(process.env["CHAOS_SEED"] ?? Date.now() % 1_000_000);
 const rounds = Number(process.env["CHAOS_ROUNDS"] ?? 12);
-
-/** The same numbers for the same seed, on every machine. */
-function randomNumbers(from: number): (below: number) => number {
-  let state = from >>> 0 || 1;
-  return (below) => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) % below;
-  };
-}
 
 const random = randomNumbers(seed);
 const isSeedNft = random(2) === 0;

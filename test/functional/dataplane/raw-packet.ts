@@ -98,7 +98,7 @@ function crc32c(bytes: Uint8Array): number {
   return ~crc >>> 0;
 }
 
-const pseudoHeader = (protocol: number, source: Uint8Array, destination: Uint8Array) => (length: number) => {
+export const pseudoHeader = (protocol: number, source: Uint8Array, destination: Uint8Array) => (length: number) => {
   const header = new Uint8Array(source.length * 2 + (source.length === 4 ? 4 : 8));
   header.set(source, 0);
   header.set(destination, source.length);
@@ -113,14 +113,14 @@ const pseudoHeader = (protocol: number, source: Uint8Array, destination: Uint8Ar
   return header;
 };
 
-function checksum(parts: readonly Uint8Array[]): number {
+export function checksum(parts: readonly Uint8Array[]): number {
   let sum = 0;
   for (const part of parts) for (let i = 0; i < part.length; i += 2) sum += ((part[i] ?? 0) << 8) | (part[i + 1] ?? 0);
   while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
   return ~sum & 0xffff;
 }
 
-function join(a: Uint8Array, b: Uint8Array): Uint8Array {
+export function join(a: Uint8Array, b: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(a.length + b.length);
   bytes.set(a);
   bytes.set(b, a.length);

@@ -1,0 +1,12 @@
+// Pseudo-random numbers that are the same for the same seed on every machine (xorshift32).
+
+/** Returns a function that gives the next number below a limit. */
+export function randomNumbers(seed: number): (below: number) => number {
+  let state = seed >>> 0 || 1;
+  return (below) => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % below;
+  };
+}
