@@ -16,8 +16,8 @@ export interface LabOptions {
   /** Hosts are nodes with a real kubelet and container runtime; else calico-node runs on them as it is. */
   readonly kubelets: boolean;
   readonly ipv6: boolean;
-  /** Nodes follow the cluster through Typha. Only with kubelets. */
-  readonly typha: boolean;
+  /** Nodes follow the cluster through Typha. Only with kubelets. Absent if false, as in labs of earlier versions. */
+  readonly typha?: true;
 }
 
 export const DEFAULT_OPTIONS: LabOptions = {
@@ -30,7 +30,6 @@ export const DEFAULT_OPTIONS: LabOptions = {
   datastore: "sqlite",
   kubelets: false,
   ipv6: false,
-  typha: false,
 };
 
 export class UsageError extends Error {
@@ -56,10 +55,10 @@ export function parseLabOptions(
     datastore: kubelets ? "kubernetes" : oneOf(given, "datastore", DATASTORES, usual.datastore),
     kubelets,
     ipv6: given["ipv6"] === true || usual.ipv6,
-    typha: given["typha"] === true || usual.typha === true, // absent in a lab that an earlier version created
+    ...((given["typha"] === true || usual.typha === true) && { typha: true }),
   };
   if (kubelets) refuseForKubelets(options, given);
-  else if (options.typha) throw new UsageError("--typha: only with --kubernetes");
+  else if (options.typha === true) throw new UsageError("--typha: only with --kubernetes");
   return options;
 }
 
@@ -69,7 +68,7 @@ function refuseForKubelets(options: LabOptions, given: Readonly<Record<string, s
   if (datastore !== "kubernetes") throw new UsageError(`--kubernetes with --datastore ${datastore}: want one of them`);
   if (options.topology !== "switch") throw new UsageError("--topology: with --kubernetes there is only switch");
   if (options.ipv6) throw new UsageError("--ipv6: with --kubernetes there is only IPv4");
-  if (options.typha && options.backend !== "bird")
+  if (options.typha === true && options.backend !== "bird")
     throw new UsageError("--typha: its manifest has only --backend bird");
 }
 

@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { uninstall } from "../../scripts/e2e/uninstall.ts";
 import { isDebianRootCached } from "../../scripts/image/debian-root.ts";
 import { makeImage } from "../../scripts/image.ts";
 import { down } from "../../src/lab/down.ts";
@@ -85,3 +86,9 @@ suite("a renewed certificate reaches the running Typha through the kubelet", asy
   for (const { metadata } of podsOf("calico-node"))
     await eventually(() => logOf(metadata.name).includes("connected to Typha"), 60_000);
 }, 420_000);
+
+suite("uninstalling as documented also removes Typha and the certificates", async () => {
+  expect(await uninstall(cluster)).toEqual([]);
+  const ours = ["secrets,configmaps", "--namespace=kube-system", "--selector=app.kubernetes.io/managed-by"];
+  expect(cluster.get<{ readonly items: readonly object[] }>(ours).items).toEqual([]);
+}, 600_000);

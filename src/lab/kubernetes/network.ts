@@ -16,7 +16,7 @@ export function manifestPath(name: string): string {
 }
 
 export const networkManifest = ({ backend, typha }: LabOptions): string =>
-  manifestPath(backend === "vxlan" ? "calico-vxlan.yaml" : typha ? "calico-typha.yaml" : "calico.yaml");
+  manifestPath(backend === "vxlan" ? "calico-vxlan.yaml" : typha === true ? "calico-typha.yaml" : "calico.yaml");
 
 export function productImage(): string {
   const folders = [dirname(realpathSync(process.execPath)), join(import.meta.dir, "../../../dist")];
@@ -55,7 +55,7 @@ export async function installNetwork(cluster: KubernetesCluster): Promise<void> 
   if (!areInstalled(cluster, WORKLOADS))
     cluster.kubectl(["apply", "--filename=-"], listOf(manifestObjects(networkManifest(options)).map(withSettings)));
   await cluster.until("all nodes are Ready", () => cluster.readyNodes().length === plan.nodes.length, WAIT_MS);
-  for (const workload of [...WORKLOADS, ...(options.typha ? ["deployment/calico-typha"] : [])])
+  for (const workload of [...WORKLOADS, ...(options.typha === true ? ["deployment/calico-typha"] : [])])
     await cluster.rolledOut(workload, WAIT_MS);
 
   function withSettings(object: ManifestObject): ManifestObject {
