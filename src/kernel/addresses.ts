@@ -1,6 +1,6 @@
 // Addresses of interfaces over rtnetlink.
 import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
-import type { NetlinkMessage } from "./netlink-reader.ts";
+import { type NetlinkMessage, prefixOf } from "./netlink-reader.ts";
 import type { NetlinkSocket } from "./netlink-socket.ts";
 import { type NetlinkWriter, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from "./netlink-writer.ts";
 import { scopeNumber, type Scope, scopeOf } from "./route-values.ts";
@@ -136,10 +136,12 @@ export function parseInterfaceAddress(message: NetlinkMessage): InterfaceAddress
     }
   const own = local ?? address;
   if (own === undefined) return undefined;
+  const length = message.u8(1);
+  prefixOf(own, length); // throws if the family has no such prefix
   return {
     link: message.u32(4),
     address: own,
-    length: message.u8(1),
+    length,
     scope: scopeOf(message.u8(3)),
     ...(address !== undefined && address !== own ? { peer: address } : {}),
     ...rest,

@@ -115,7 +115,7 @@ function writeHeader(w: NetlinkWriter, version: IpVersion): void {
   w.putZero(3);
 }
 
-function parseFlow(message: NetlinkMessage): Flow | undefined {
+export function parseFlow(message: NetlinkMessage): Flow | undefined {
   let original: FlowTuple | undefined;
   let reply: FlowTuple | undefined;
   let mark = 0;

@@ -5,7 +5,7 @@ import { type InterfaceAddress, parseInterfaceAddress, RTM_DELADDR, RTM_NEWADDR 
 import type { EventWorkerMessage, EventWorkerStart } from "./event-worker.ts";
 import { type Link, parseLink, RTM_DELLINK, RTM_NEWLINK } from "./links.ts";
 import { type Neighbour, parseNeighbour, RTM_DELNEIGH, RTM_NEWNEIGH } from "./neighbours.ts";
-import { succeed } from "./netlink-error.ts";
+import { NetlinkError, succeed } from "./netlink-error.ts";
 import { forEachMessage, type NetlinkMessage } from "./netlink-reader.ts";
 import { NETLINK_ROUTE, NetlinkSocket } from "./netlink-socket.ts";
 import { parseRoute, RTM_DELROUTE, RTM_NEWROUTE, type Route } from "./route-wire.ts";
@@ -83,7 +83,7 @@ export class EventMonitor implements AsyncDisposable {
     if (message.type === "closed") return this.#end(message.failure);
     if (message.type === "datagrams") Atomics.sub(this.#pending, 0, message.bytes.byteLength);
     if (this.#isClosing) return;
-    const events: KernelEvent[] = message.type === "overrun" ? [{ type: "resync" }] : parseDatagrams(message);
+    const events: KernelEvent[] = message.type === "overrun" ? [{ type: "resync" }] : readDatagrams(message);
     if (events.length > 0) this.#options.onEvents(events);
   }
 
@@ -97,6 +97,16 @@ export class EventMonitor implements AsyncDisposable {
     close(this.#wakeFd);
     this.#closed.resolve();
     if (!isOurWish) this.#options.onFailure(new Error(`kernel events ended: ${failure ?? "no reason given"}`));
+  }
+}
+
+/** A message that cannot be read is treated like one that was lost: only a new dump shows the kernel's state. */
+function readDatagrams(message: EventWorkerMessage & { type: "datagrams" }): KernelEvent[] {
+  try {
+    return parseDatagrams(message);
+  } catch (error) {
+    if (!(error instanceof NetlinkError)) throw error;
+    return [{ type: "resync" }];
   }
 }
 

@@ -286,7 +286,7 @@ function putHeader(w: NetlinkWriter): void {
 
 const isKnownType = (name: string): name is IpsetType => name in KNOWN_REVISION;
 
-function parseHeader(message: NetlinkMessage): ListedIpset {
+export function parseHeader(message: NetlinkMessage): ListedIpset {
   const found = { name: "", type: "", family: 4 as IpVersion, maxElements: 0, references: 0, members: [] };
   let timeoutSeconds: number | undefined;
   const a = message.attributes(4);
@@ -306,7 +306,7 @@ function parseHeader(message: NetlinkMessage): ListedIpset {
   return timeoutSeconds === undefined ? found : { ...found, timeoutSeconds };
 }
 
-function parseMembers(message: NetlinkMessage, setType: IpsetType, into: string[]): void {
+export function parseMembers(message: NetlinkMessage, setType: IpsetType, into: string[]): void {
   const a = message.attributes(4);
   while (a.next()) {
     if (a.type !== IPSET_ATTR_ADT) continue;

@@ -204,7 +204,7 @@ export function parseNeighbour(message: NetlinkMessage): Neighbour | undefined {
   return { link: message.i32(4), address, ...(mac === undefined ? {} : { mac }), state: stateOf(message.u16(8)) };
 }
 
-function parseForwarding(message: NetlinkMessage): ForwardingEntry | undefined {
+export function parseForwarding(message: NetlinkMessage): ForwardingEntry | undefined {
   if (message.u8(0) !== AF_BRIDGE) return undefined;
   let mac: string | undefined;
   let destination: IpAddress | undefined;
@@ -213,7 +213,7 @@ function parseForwarding(message: NetlinkMessage): ForwardingEntry | undefined {
   while (a.next())
     switch (a.type) {
       case NDA_LLADDR:
-        mac = macText(a.bytes());
+        if (a.length === 6) mac = macText(a.bytes());
         break;
       case NDA_DST:
         destination = a.address();

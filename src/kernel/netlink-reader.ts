@@ -2,7 +2,8 @@
 // parse inside the callback and keep values, never the message.
 //
 // The kernel's lengths are trusted no further than the buffer: a short or overlong attribute ends the walk.
-import { addressFromBytes, type IpAddress } from "../lib/ip.ts";
+import { addressBits, addressFromBytes, type Cidr, type IpAddress, ipVersion } from "../lib/ip.ts";
+import { NetlinkError } from "./netlink-error.ts";
 import type { Bytes } from "./sys.ts";
 
 const TYPE_MASK = 0x3fff; // without NLA_F_NESTED and NLA_F_NET_BYTEORDER
@@ -104,9 +105,15 @@ export class NetlinkReader {
   bytes(): Bytes {
     return this.#bytes.slice(this.#start, this.#start + this.#payload);
   }
-  /** 4 or 16 bytes as an address. */
-  address(): IpAddress {
-    return addressFromBytes(this.#bytes, this.#start, this.#payload);
+  /**
+   * 4 or 16 bytes as an address.
+   * @param offset where the address begins in the payload
+   * @throws NetlinkError if the payload has another length
+   */
+  address(offset = 0): IpAddress {
+    const length = this.#payload - offset;
+    if (length !== 4 && length !== 16) throw malformed(`an address of ${length} bytes`);
+    return addressFromBytes(this.#bytes, this.#start + offset, length);
   }
   nested(): NetlinkReader {
     return new NetlinkReader(this.#bytes, this.#view, this.#start, this.#start + this.#payload);
@@ -121,6 +128,15 @@ export class NetlinkReader {
     return new TextDecoder().decode(nul < 0 ? payload : payload.subarray(0, nul));
   }
 }
+
+/** @throws NetlinkError if no prefix of the address's family has that length */
+export function prefixOf(address: IpAddress, length: number): Cidr {
+  if (length > addressBits(ipVersion(address))) throw malformed(`prefix ${address}/${length}`);
+  return `${address}/${length}` as Cidr; // the kernel keeps no host bits
+}
+
+const malformed = (what: string): NetlinkError =>
+  new NetlinkError("read a netlink message", "EBADMSG", { message: what });
 
 export class NetlinkMessage {
   constructor(
@@ -165,7 +181,7 @@ export class NetlinkMessage {
   }
   /** The attributes behind a fixed header of that length. */
   attributes(header: number): NetlinkReader {
-    const start = this.start + HEADER + ((header + 3) & ~3);
+    const start = this.start + HEADER + ((Math.min(header, this.end) + 3) & ~3);
     return new NetlinkReader(this.bytes, this.view, Math.min(start, this.end), this.end);
   }
 }

@@ -349,12 +349,12 @@ function deliver(what: string, buffer: sys.Bytes, length: number, each: (message
 }
 
 /** The kernel's explanation at the end of an error or of the end of a dump. */
-function extendedAck(message: NetlinkMessage): ExtendedAck {
+export function extendedAck(message: NetlinkMessage): ExtendedAck {
   if ((message.flags & NLM_F_ACK_TLVS) === 0) return {};
   let header = 4; // NLMSG_DONE: only the errno
   if (message.type === NLMSG_ERROR) {
     header = 20; // errno and the header of our request, then the request itself unless it was left out
-    if ((message.flags & NLM_F_CAPPED) === 0) header += message.u32(4) - 16;
+    if ((message.flags & NLM_F_CAPPED) === 0) header += Math.max(0, message.u32(4) - 16);
   }
   const found: { message?: string; offset?: number; missingType?: number } = {};
   const attributes = message.attributes(header);

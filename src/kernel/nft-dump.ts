@@ -220,7 +220,7 @@ function plainElement(
   for (let at = start; at + 4 <= end; ) {
     const length = view.getUint16(at, true);
     const type = view.getUint16(at + 2, true) & 0x3fff;
-    if (length < 4 || at + length > end) return undefined;
+    if (length < 8 || at + length > end) return undefined; // neither has less than four bytes
     if (type === 1) {
       const inner = view.getUint16(at + 4, true); // NFTA_DATA_VALUE
       if (inner + 4 > length) return undefined;

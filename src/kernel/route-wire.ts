@@ -1,14 +1,6 @@
 // Routes as rtnetlink carries them: rtmsg, attributes, metrics and next hops, both ways.
-import {
-  addressBytes,
-  addressFromBytes,
-  type Cidr,
-  cidrAddress,
-  cidrLength,
-  type IpAddress,
-  ipVersion,
-} from "../lib/ip.ts";
-import { type NetlinkMessage, NetlinkReader, type RawAttribute } from "./netlink-reader.ts";
+import { addressBytes, type Cidr, cidrAddress, cidrLength, type IpAddress, ipVersion } from "../lib/ip.ts";
+import { type NetlinkMessage, NetlinkReader, prefixOf, type RawAttribute } from "./netlink-reader.ts";
 import type { NetlinkWriter } from "./netlink-writer.ts";
 import {
   RT_TABLE_MAIN,
@@ -201,6 +193,8 @@ const gatewaySize = (gateway: IpAddress, family: 4 | 6): number => {
 
 type Draft = { -readonly [K in keyof Route]: Route[K] };
 
+const DEFAULT_ROUTE = "0.0.0.0/0" as Cidr;
+
 export function parseRoute(message: NetlinkMessage): Route | undefined {
   if (message.type !== RTM_NEWROUTE && message.type !== RTM_DELROUTE) return undefined;
   const family = message.u8(0);
@@ -208,9 +202,9 @@ export function parseRoute(message: NetlinkMessage): Route | undefined {
   const flags = message.u32(8);
   if ((flags & RTM_F_CLONED) !== 0) return undefined; // a cached exception, no route of a table
   const length = message.u8(1);
-  let destination: string = family === AF_INET ? "0.0.0.0" : "::";
+  let destination = (family === AF_INET ? "0.0.0.0" : "::") as IpAddress;
   const route: Draft = {
-    destination: destination as Cidr,
+    destination: DEFAULT_ROUTE,
     table: message.u8(4),
     type: routeTypeOf(message.u8(7)),
     protocol: message.u8(5),
@@ -237,7 +231,7 @@ export function parseRoute(message: NetlinkMessage): Route | undefined {
         route.gateway = a.address();
         break;
       case RTA_VIA:
-        route.gateway = addressFromBytes(a.bytes().subarray(2));
+        route.gateway = a.address(2);
         break;
       case RTA_PRIORITY:
         route.priority = a.u32();
@@ -260,7 +254,7 @@ export function parseRoute(message: NetlinkMessage): Route | undefined {
       default:
         other.push(a.raw());
     }
-  route.destination = `${destination}/${length}` as Cidr; // the kernel keeps no host bits
+  route.destination = prefixOf(destination, length);
   if (other.length > 0) route.other = other;
   return route;
 }
@@ -284,7 +278,7 @@ function readNextHops(bytes: Bytes): NextHop[] {
     const a = NetlinkReader.over(bytes.slice(at + 8, at + size));
     while (a.next())
       if (a.type === RTA_GATEWAY) gateway = a.address();
-      else if (a.type === RTA_VIA) gateway = addressFromBytes(a.bytes().subarray(2));
+      else if (a.type === RTA_VIA) gateway = a.address(2);
     hops.push({
       link: view.getInt32(at + 4, true),
       ...(gateway === undefined ? {} : { gateway }),

@@ -1,6 +1,6 @@
 // Routing policy rules (`ip rule`) over rtnetlink.
-import { addressFromBytes, type Cidr, cidrAddress, cidrLength, type IpAddress, type IpVersion } from "../lib/ip.ts";
-import type { NetlinkMessage } from "./netlink-reader.ts";
+import { type Cidr, cidrAddress, cidrLength, type IpVersion } from "../lib/ip.ts";
+import { type NetlinkMessage, prefixOf } from "./netlink-reader.ts";
 import type { NetlinkSocket } from "./netlink-socket.ts";
 import { type NetlinkWriter, NLM_F_CREATE, NLM_F_EXCL } from "./netlink-writer.ts";
 import { AF_INET, AF_INET6 } from "./sys.ts";
@@ -102,24 +102,23 @@ function writeRule(w: NetlinkWriter, rule: Rule): void {
 
 type Draft = { -readonly [K in keyof Rule]: Rule[K] };
 
-function parseRule(message: NetlinkMessage): Rule | undefined {
+export function parseRule(message: NetlinkMessage): Rule | undefined {
   const family = message.u8(0);
   const action = ACTIONS[message.u8(7)];
   if (family !== AF_INET && family !== AF_INET6) return undefined;
   if (action === undefined || action === "" || action === "unspec") return undefined;
   const rule: Draft = { version: family === AF_INET ? 4 : 6, priority: 0, action };
   if ((message.u32(8) & FIB_RULE_INVERT) !== 0) rule.inverted = true;
-  const prefix = (bytes: Uint8Array, length: number) => `${addressFromBytes(bytes) as IpAddress}/${length}` as Cidr;
   let mark: number | undefined;
   let mask: number | undefined;
   const a = message.attributes(HEADER);
   while (a.next())
     switch (a.type) {
       case FRA_DST:
-        rule.destination = prefix(a.bytes(), message.u8(1));
+        rule.destination = prefixOf(a.address(), message.u8(1));
         break;
       case FRA_SRC:
-        rule.source = prefix(a.bytes(), message.u8(2));
+        rule.source = prefixOf(a.address(), message.u8(2));
         break;
       case FRA_IIFNAME:
         rule.incoming = a.string();

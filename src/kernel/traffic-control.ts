@@ -13,6 +13,7 @@ const RTM_GETTFILTER = 46;
 const TCA_KIND = 1;
 const TCA_OPTIONS = 2;
 const TCA_TBF_PARMS = 1;
+const TBF_PARMS_LENGTH = 36; // tc_tbf_qopt
 const TCA_TBF_RATE64 = 4;
 const TCA_TBF_PRATE64 = 5;
 const TCA_U32_ACT = 7;
@@ -20,6 +21,7 @@ const TCA_U32_SEL = 5;
 const TCA_ACT_KIND = 1;
 const TCA_ACT_OPTIONS = 2;
 const TCA_MIRRED_PARMS = 2;
+const MIRRED_PARMS_LENGTH = 28; // tc_mirred
 const TC_H_ROOT = 0xffffffff;
 const TC_H_INGRESS = 0xfffffff1;
 const INGRESS_HANDLE = 0xffff0000;
@@ -167,7 +169,7 @@ function writeTarget(w: NetlinkWriter, { link, parent, handle = 0, info = 0 }: T
 
 /** tc_tbf_qopt: two rates of 12 bytes, limit, buffer, mtu. Rates past 32 bits stand in an attribute of their own. */
 function writeTokenBucket(w: NetlinkWriter, bucket: TokenBucket): void {
-  const bytes = new Uint8Array(36);
+  const bytes = new Uint8Array(TBF_PARMS_LENGTH);
   const view = new DataView(bytes.buffer);
   const isLarge = bucket.bytesPerSecond > 0xffffffffn;
   view.setUint8(1, 1); // linklayer Ethernet: no rate table needed
@@ -186,7 +188,7 @@ function writeTokenBucket(w: NetlinkWriter, bucket: TokenBucket): void {
   if (peak !== undefined && isPeakLarge) w.u64(TCA_TBF_PRATE64, peak.bytesPerSecond);
 }
 
-function parseTokenBucket(message: NetlinkMessage): TokenBucket | undefined {
+export function parseTokenBucket(message: NetlinkMessage): TokenBucket | undefined {
   let kind = "";
   let options: NetlinkReader | undefined;
   const a = message.attributes(HEADER);
@@ -196,7 +198,7 @@ function parseTokenBucket(message: NetlinkMessage): TokenBucket | undefined {
   if (kind !== "tbf" || options === undefined) return undefined;
   let bucket: TokenBucket | undefined;
   while (options.next())
-    if (options.type === TCA_TBF_PARMS) {
+    if (options.type === TCA_TBF_PARMS && options.length >= TBF_PARMS_LENGTH) {
       const view = new DataView(options.bytes().buffer);
       bucket = {
         bytesPerSecond: BigInt(view.getUint32(8, true)),
@@ -224,7 +226,7 @@ function matchAll(): Uint8Array {
 function writeRedirect(w: NetlinkWriter, target: number): void {
   w.string(TCA_ACT_KIND, "mirred");
   w.nest(TCA_ACT_OPTIONS, () => {
-    const bytes = new Uint8Array(28); // tc_mirred
+    const bytes = new Uint8Array(MIRRED_PARMS_LENGTH);
     const view = new DataView(bytes.buffer);
     view.setInt32(8, TC_ACT_STOLEN, true);
     view.setInt32(20, TCA_EGRESS_REDIR, true);
@@ -233,7 +235,7 @@ function writeRedirect(w: NetlinkWriter, target: number): void {
   });
 }
 
-function parseRedirect(message: NetlinkMessage): number | undefined {
+export function parseRedirect(message: NetlinkMessage): number | undefined {
   const step = (a: NetlinkReader | undefined, type: number): NetlinkReader | undefined => {
     while (a?.next()) if (a.type === type) return a.nested();
     return undefined;
@@ -241,6 +243,7 @@ function parseRedirect(message: NetlinkMessage): number | undefined {
   const action = step(step(step(message.attributes(HEADER), TCA_OPTIONS), TCA_U32_ACT), 1);
   const options = step(action, TCA_ACT_OPTIONS);
   while (options?.next())
-    if (options.type === TCA_MIRRED_PARMS) return new DataView(options.bytes().buffer).getUint32(24, true);
+    if (options.type === TCA_MIRRED_PARMS && options.length >= MIRRED_PARMS_LENGTH)
+      return new DataView(options.bytes().buffer).getUint32(24, true);
   return undefined;
 }

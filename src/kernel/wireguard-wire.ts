@@ -2,7 +2,7 @@
 // One device may take several messages both ways: a peer that continues in the next message shows its key again.
 import { type Cidr, cidrAddress, cidrLength, type IpAddress, ipVersion } from "../lib/ip.ts";
 import { GENERIC_HEADER, writeGenericHeader } from "./generic-netlink.ts";
-import type { NetlinkMessage, NetlinkReader } from "./netlink-reader.ts";
+import { type NetlinkMessage, type NetlinkReader, prefixOf } from "./netlink-reader.ts";
 import type { NetlinkWriter } from "./netlink-writer.ts";
 import { AF_INET, AF_INET6 } from "./sys.ts";
 import { readSocketAddress, socketAddress } from "./socket-address.ts";
@@ -203,7 +203,7 @@ function readPeer(a: NetlinkReader): PeerDraft {
         peer.publicKey = keyText(a.bytes());
         break;
       case WGPEER_A_ENDPOINT:
-        peer.endpoint = readSocketAddress(a.bytes());
+        if (a.length === (a.u16() === AF_INET ? 16 : 28)) peer.endpoint = readSocketAddress(a.bytes());
         break;
       case WGPEER_A_KEEPALIVE:
         if (a.u16() !== 0) peer.keepaliveSeconds = a.u16();
@@ -218,19 +218,22 @@ function readPeer(a: NetlinkReader): PeerDraft {
         peer.sentBytes = a.u64();
         break;
       case WGPEER_A_ALLOWEDIPS:
-        for (const prefixes = a.nested(); prefixes.next(); ) peer.allowed.push(readPrefix(prefixes.nested()));
+        for (const prefixes = a.nested(); prefixes.next(); ) {
+          const prefix = readPrefix(prefixes.nested());
+          if (prefix !== undefined) peer.allowed.push(prefix);
+        }
         break;
     }
   return peer;
 }
 
-function readPrefix(a: NetlinkReader): Cidr {
-  let address = "";
+function readPrefix(a: NetlinkReader): Cidr | undefined {
+  let address: IpAddress | undefined;
   let length = 0;
   while (a.next())
     if (a.type === WGALLOWEDIP_A_IPADDR) address = a.address();
     else if (a.type === WGALLOWEDIP_A_CIDR_MASK) length = a.u8();
-  return `${address}/${length}` as Cidr; // the kernel keeps no host bits
+  return address === undefined ? undefined : prefixOf(address, length);
 }
 
 export function keyBytes(text: string): Uint8Array {
