@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { SyncerUpdate } from "../datastore/index.ts";
 import { parseCidr } from "../lib/ip.ts";
-import { FRAME, FrameReader, frameBytes, ProtocolError, zstdContentSize } from "./protocol.ts";
+import { FRAME, FrameReader, frameBytes, isOneZstdFrame, ProtocolError, zstdContentSize } from "./protocol.ts";
 import { decodeHead, decodeRecords, encodeRecords, textUpdate } from "./records.ts";
 
 const reader = () => new FrameReader({ maxFrame: 1 << 20, allowCompressed: true });
@@ -148,4 +148,21 @@ test("a compressed frame says what it unpacks to, and neither a bomb nor a lie u
     frames.push(Buffer.concat([bytes, payload]));
     expect(() => frames.next()).toThrow(ProtocolError);
   }
+});
+
+test("a second compressed frame behind a small one does not pass the limit", () => {
+  const small = Bun.zstdCompressSync(Buffer.from("[]".padEnd(100)));
+  for (const size of [0, 1, 100, 1000, 100_000, 3_000_000]) {
+    const packed = Buffer.from(Bun.zstdCompressSync(Buffer.alloc(size, "abcdefgh0123")));
+    expect([size, isOneZstdFrame(packed)]).toEqual([size, true]);
+    expect([size, isOneZstdFrame(Buffer.concat([small, packed]))]).toEqual([size, false]);
+    expect([size, isOneZstdFrame(packed.subarray(0, -1))]).toEqual([size, false]);
+  }
+  const payload = Buffer.concat([small, Bun.zstdCompressSync(Buffer.alloc(4 << 20))]);
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(1 + payload.length, 0);
+  head[4] = FRAME.updates | 0x80;
+  const reader = new FrameReader({ maxFrame: 1 << 20, allowCompressed: true });
+  reader.push(Buffer.concat([head, payload]));
+  expect(() => reader.next()).toThrow(ProtocolError);
 });

@@ -125,9 +125,11 @@ export class FrameReader {
 
   #unpack(payload: Buffer): Buffer {
     try {
-      // The one-shot call makes no stream object and is twice as fast, but knows no limit: only for a stated size.
+      // The one-shot call makes no stream object and is twice as fast, but knows no limit: only for one Zstandard frame with
+      // a stated size. It also unpacks every frame that follows, and those may be of any size.
       const size = zstdContentSize(payload);
-      if (size === undefined) return zstdDecompressSync(payload, { maxOutputLength: this.#maxFrame });
+      if (size === undefined || !isOneZstdFrame(payload))
+        return zstdDecompressSync(payload, { maxOutputLength: this.#maxFrame });
       if (size > this.#maxFrame) throw new ProtocolError(`a compressed frame unpacks to ${size} bytes`);
       return Bun.zstdDecompressSync(payload);
     } catch (cause) {
@@ -159,6 +161,23 @@ export function zstdContentSize(frame: Buffer): number | undefined {
     default:
       return at + 8 <= frame.length ? Number(frame.readBigUInt64LE(at)) : undefined;
   }
+}
+
+/** Whether the bytes end where the first Zstandard frame ends (RFC 8878, 3.1.1). */
+export function isOneZstdFrame(bytes: Buffer): boolean {
+  const descriptor = bytes[4] ?? 0;
+  const isSingleSegment = (descriptor & 0x20) !== 0;
+  const sizeBytes = [isSingleSegment ? 1 : 0, 2, 4, 8][descriptor >> 6] ?? 0;
+  let at = 5 + (isSingleSegment ? 0 : 1) + ([0, 1, 2, 4][descriptor & 3] ?? 0) + sizeBytes;
+  for (let isLast = false; !isLast; ) {
+    if (at + 3 > bytes.length) return false;
+    const header = bytes.readUIntLE(at, 3);
+    isLast = (header & 1) !== 0;
+    const isRepeatedByte = ((header >> 1) & 3) === 1;
+    at += 3 + (isRepeatedByte ? 1 : header >> 3);
+  }
+  const hasChecksum = (descriptor & 4) !== 0;
+  return at + (hasChecksum ? 4 : 0) === bytes.length;
 }
 
 export function parseJson(payload: Buffer): Readonly<Record<string, unknown>> {
