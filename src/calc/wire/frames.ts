@@ -1,4 +1,5 @@
 // Frames on a driver's pipes: eight bytes of length, little-endian, then the message.
+import { ProtoError } from "../../lib/protobuf.ts";
 
 const HEADER = 8;
 /** No message is that long: a length beyond it means that the two sides have lost each other. */
@@ -23,7 +24,7 @@ export class FrameReader {
     let at = 0;
     while (all.length - at >= HEADER) {
       const length = view.getBigUint64(at, true);
-      if (length > LONGEST) throw new RangeError(`frame of ${length} bytes: this is not the dataplane protocol`);
+      if (length > LONGEST) throw new ProtoError(`frame of ${length} bytes: this is not the dataplane protocol`);
       const end = at + HEADER + Number(length);
       if (end > all.length) break;
       yield all.subarray(at + HEADER, end);

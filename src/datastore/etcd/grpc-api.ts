@@ -10,6 +10,7 @@ import { GrpcWatchStream } from "./grpc-watch.ts";
 import {
   AUTHENTICATE,
   COMPACT,
+  decodeAnswer,
   LEASE_GRANT,
   type Method,
   RANGE,
@@ -91,7 +92,8 @@ export class GrpcEtcdApi implements EtcdApi {
       this.#authenticated(endpoint, budgetMs, async (token) => {
         const { revision, signal } = options;
         const target = { path: method.path, token, revision };
-        return method.decode(await this.#channel(endpoint).unary(target, message, { budgetMs, signal }));
+        const answer = await this.#channel(endpoint).unary(target, message, { budgetMs, signal });
+        return decodeAnswer(method.decode, answer);
       }),
     );
   }
@@ -113,7 +115,7 @@ export class GrpcEtcdApi implements EtcdApi {
     if (account === undefined) return Promise.resolve("");
     this.#token ??= this.#channel(endpoint)
       .unary({ path: AUTHENTICATE.path, token: "" }, AUTHENTICATE.encode(account), { budgetMs })
-      .then(AUTHENTICATE.decode)
+      .then((answer) => decodeAnswer(AUTHENTICATE.decode, answer))
       .catch((error: unknown) => {
         this.#token = undefined;
         // A server that asks nobody to log in is content with anybody.

@@ -6,6 +6,7 @@ import { Compacted, Unavailable } from "../errors.ts";
 import type { EtcdWatchStream } from "./api.ts";
 import { AttemptFailed, failureOf, PingTimedOut, TokenExpired } from "./failures.ts";
 import {
+  decodeAnswer,
   decodeWatchResponse,
   encodeWatchRequest,
   type WatchCreate,
@@ -70,7 +71,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
   async #start(): Promise<void> {
     const { call, create, signal } = this.#options;
     const opened = await call({
-      onMessage: (bytes) => this.#receive(decodeWatchResponse(bytes)),
+      onMessage: (bytes) => this.#receive(decodeAnswer(decodeWatchResponse, bytes)),
       onEnd: (failure) => this.#fail(this.#explain(failure)),
     });
     if (this.#failure !== undefined) return opened.cancel();

@@ -1,6 +1,7 @@
 // The messages of etcd's v3 API that we send and read, and their protobuf encoding. Field numbers are those of the
 // service's public definition: https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/
-import { ProtoWriter } from "../../lib/protobuf.ts";
+import { AttemptFailed } from "../../lib/attempt-failed.ts";
+import { ProtoError, ProtoWriter } from "../../lib/protobuf.ts";
 import { ProtoReader } from "./proto-reader.ts";
 
 export interface EtcdRow {
@@ -160,6 +161,16 @@ export function decodeWatchResponse(bytes: Buffer): WatchResponse {
   return { revision, created, canceled, compactRevision, cancelReason, events };
 }
 
+/** Reads an answer. One that cannot be read is a failed attempt: another server may do better. */
+export function decodeAnswer<S>(decode: (bytes: Buffer) => S, bytes: Buffer): S {
+  try {
+    return decode(bytes);
+  } catch (error) {
+    if (!(error instanceof ProtoError)) throw error;
+    throw new AttemptFailed(`the answer cannot be read: ${error.message}`, true, { cause: error });
+  }
+}
+
 function encode(write: (w: ProtoWriter) => void): Buffer {
   const w = new ProtoWriter();
   write(w);
@@ -274,6 +285,6 @@ function readEvent(reader: ProtoReader): EtcdEvent {
     else if (field === 3) previous = readRow(reader.message());
     else reader.passOver();
   }
-  if (row === undefined) throw new RangeError("etcd event without a key");
+  if (row === undefined) throw new ProtoError("etcd event without a key");
   return { type, row, ...(previous === undefined ? {} : { previous }) };
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { decodeWatchResponse, encodeWatchRequest, LEASE_GRANT, RANGE, TXN } from "./messages.ts";
-import { ProtoWriter } from "../../lib/protobuf.ts";
+import { ProtoError, ProtoWriter } from "../../lib/protobuf.ts";
 import { ProtoReader } from "./proto-reader.ts";
 
 test("numbers, texts and nested messages come back as they went", () =>
@@ -46,11 +46,18 @@ test("bytes that are no message are refused, whatever they are", () =>
         try {
           decode(Buffer.from(bytes));
         } catch (error) {
-          expect(error).toBeInstanceOf(RangeError);
+          expect(error).toBeInstanceOf(ProtoError);
         }
     }),
     { numRuns: 2000 },
   ));
+
+test("a number of more than ten bytes is refused", () => {
+  const long = (bytes: number) => Buffer.from([0x0a, bytes + 1, 0x18, ...Array(bytes - 1).fill(0x80), 1]);
+  expect(RANGE.decode(long(10)).revision).toBe(2 ** 63);
+  for (const bytes of [11, 100]) expect(() => RANGE.decode(long(bytes))).toThrow(ProtoError);
+  expect(() => LEASE_GRANT.decode(Buffer.from([0x10, ...Array(50).fill(0xff), 1]))).toThrow(ProtoError);
+});
 
 test("a comparison with zero says so on the wire", () => {
   const request = { compare: [{ key: "k", field: "version", equals: 0 }], success: [], failure: [] } as const;

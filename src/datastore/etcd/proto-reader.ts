@@ -1,10 +1,13 @@
 // Reads protocol buffers fast: a list of a cluster has hundreds of thousands of fields.
 // https://protobuf.dev/programming-guides/encoding/
+import { ProtoError } from "../../lib/protobuf.ts";
 
 const VARINT = 0;
 const FIXED64 = 1;
 const BYTES = 2;
 const FIXED32 = 5;
+/** Of 64 bits. */
+const MOST_VARINT_BYTES = 10;
 
 /** Walks the fields of one message. Every `next` must be followed by the read that fits, or by `passOver`. */
 export class ProtoReader {
@@ -35,11 +38,12 @@ export class ProtoReader {
   /** All 64 bits, for lease numbers. */
   bigint(): bigint {
     let value = 0n;
-    for (let shift = 0n; ; shift += 7n) {
+    for (let shift = 0n; shift < BigInt(7 * MOST_VARINT_BYTES); shift += 7n) {
       const byte = this.#byte();
       value |= BigInt(byte & 0x7f) << shift;
       if (byte < 0x80) return BigInt.asIntN(64, value);
     }
+    throw tooLong();
   }
 
   boolean(): boolean {
@@ -61,31 +65,35 @@ export class ProtoReader {
     else if (this.#wire === BYTES) this.#span();
     else if (this.#wire === FIXED64) this.#offset += 8;
     else if (this.#wire === FIXED32) this.#offset += 4;
-    else throw new RangeError(`protobuf: unknown wire type ${this.#wire}`);
+    else throw new ProtoError(`unknown wire type ${this.#wire}`);
   }
 
   #span(): [number, number] {
     const length = this.#varint();
     const start = this.#offset;
     const end = start + length;
-    if (end > this.#end) throw new RangeError("protobuf: field runs past its message");
+    if (end > this.#end) throw new ProtoError("field runs past its message");
     this.#offset = end;
     return [start, end];
   }
 
   #varint(): number {
     let value = 0;
-    for (let scale = 1; ; scale *= 128) {
+    let scale = 1;
+    for (let i = 0; i < MOST_VARINT_BYTES; i++, scale *= 128) {
       const byte = this.#byte();
       value += (byte & 0x7f) * scale;
       if (byte < 0x80) return value;
     }
+    throw tooLong();
   }
 
   #byte(): number {
     const byte = this.#buffer[this.#offset];
-    if (byte === undefined || this.#offset >= this.#end) throw new RangeError("protobuf: message ends in a field");
+    if (byte === undefined || this.#offset >= this.#end) throw new ProtoError("message ends in a field");
     this.#offset++;
     return byte;
   }
 }
+
+const tooLong = (): ProtoError => new ProtoError(`number of more than ${MOST_VARINT_BYTES} bytes`);
