@@ -61,6 +61,17 @@ export async function connectBird(paths: readonly string[], timeoutMs = TIMEOUT_
   throw failure ?? new BirdUnreachable(paths.join(", "), "no socket to try");
 }
 
+/**
+ * @param lastCode the code of the line before
+ * @returns undefined if BIRD sends no such line
+ */
+export function parseReplyLine(line: string, lastCode: number): (ReplyLine & { readonly isLast: boolean }) | undefined {
+  const [, code, more, text] = /^(\d{4})([ -])(.*)$/.exec(line) ?? [];
+  if (code !== undefined) return { code: Number(code), text: text ?? "", isLast: more !== "-" };
+  if (!line.startsWith(" ") && line !== "") return undefined;
+  return { code: lastCode, text: line.slice(1), isLast: false };
+}
+
 interface Question {
   readonly command: string;
   readonly lines: ReplyLine[];
@@ -127,14 +138,14 @@ export class BirdControl implements Disposable {
   #take(line: string): void {
     const question = this.#questions[0];
     if (question === undefined) return;
-    const [, code, more, text] = /^(\d{4})([ -])(.*)$/.exec(line) ?? [];
-    if (code !== undefined) this.#code = Number(code);
-    else if (!line.startsWith(" ") && line !== "") {
+    const parsed = parseReplyLine(line, this.#code);
+    if (parsed === undefined) {
       this.#fail(new BirdUnreachable(this.#path, `it said ${JSON.stringify(line.slice(0, 80))}, which is no answer`));
       return;
     }
-    question.lines.push({ code: this.#code, text: text ?? line.slice(1) });
-    if (code === undefined || more === "-") return;
+    this.#code = parsed.code;
+    question.lines.push({ code: parsed.code, text: parsed.text });
+    if (!parsed.isLast) return;
     this.#questions.shift();
     question.resolve(question.lines);
     this.#send();
