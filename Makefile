@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak test-vm try-bare
+.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak test-vm try-bare fuzz
 
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ bench: build ## all benchmarks, ours beside the peer
 
 leader-soak: build ## two kube-controllers, the leader killed for five minutes, conflicting writes counted
 	@LEADER_SECONDS=300 $(BUN) test --timeout=900000 ./test/kubernetes/leader.test.ts
+
+fuzz: setup ## every parser that reads bytes from somebody else, for SECONDS each (default 10); TARGET=name, SEED=n
+	@$(BUN) test/fuzz/run.ts --seconds=$(SECONDS) --target=$(TARGET) --seed=$(SEED)
 
 clean: ## remove what was built
 	@rm -rf dist .cache

@@ -6,8 +6,8 @@
 //   bun scripts/test.ts --root=DIR unit   the tests of another folder
 //
 // Only tests under test/ (packets, processes, clocks) are repeated after a failure: once, alone, when everything else is
-// done. A test that passes then is reported as flaky. Unit tests, property tests and recordings are never repeated: a
-// property that fails for one seed and passes for the next has found a bug.
+// done. A test that passes then is reported as flaky. Unit tests, property tests, fuzz targets and recordings are never
+// repeated: a property that fails for one seed and passes for the next has found a bug.
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -54,11 +54,20 @@ const before: readonly Stage[] = [
 ];
 /** Much of what these do is wait for packets and clocks, so two run side by side; the long ones begin. */
 const between: readonly Stage[] = [
-  { name: "unit", what: "unit and property tests", run: (out) => unitTests(out, "unit", ["src", "scripts"]) },
+  {
+    name: "unit",
+    what: "unit and property tests",
+    run: (out) => unitTests(out, "unit", ["src", "scripts", "test/fuzz"]),
+  },
   ...folders("functional", "kubernetes"),
   ...(areRecordingsThere ? Object.keys(suites).map((suite) => golden(suite)) : [golden()]),
 ];
 const after: readonly Stage[] = [
+  {
+    name: "fuzz",
+    what: "ten seconds for every parser of foreign bytes",
+    run: (out) => script(out, "../test/fuzz/run.ts"),
+  },
   {
     name: "parity",
     what: "docs/parity.md says what the tests say",
@@ -129,7 +138,7 @@ async function repeatFailedFiles(): Promise<readonly FlakyTest[]> {
 function folders(...first: readonly string[]): Stage[] {
   const folder = join(root, "test");
   if (!existsSync(folder)) return [];
-  const apart = new Set(["conformance", "chaos", "soak", "vm", "e2e"]); // their own make targets
+  const apart = new Set(["conformance", "chaos", "soak", "vm", "e2e", "fuzz"]); // their own make targets
   const found = readdirSync(folder, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && !apart.has(entry.name) && testFiles(`test/${entry.name}`).length > 0)
     .map((entry) => entry.name);

@@ -1,0 +1,43 @@
+// All targets by group. A fuzzing process loads the group of its own target only.
+import type { FuzzTarget } from "../target.ts";
+
+interface Group {
+  readonly load: () => Promise<{ readonly targets: Readonly<Record<string, FuzzTarget>> }>;
+  readonly names: readonly string[];
+}
+
+const GROUPS: readonly Group[] = [
+  {
+    load: () => import("./kernel.ts"),
+    names: [
+      "netlink-route",
+      "netlink-link",
+      "netlink-address",
+      "netlink-neighbour",
+      "netlink-rule",
+      "netlink-qdisc",
+      "netlink-nftables",
+      "netlink-conntrack",
+      "netlink-ipset",
+      "netlink-wireguard",
+      "netlink-acknowledgement",
+      "arp-packet",
+      "mountinfo",
+    ],
+  },
+  {
+    load: () => import("./programs.ts"),
+    names: ["iptables-save", "bird-reply", "typha-client-stream", "typha-server-stream", "dataplane-driver"],
+  },
+  { load: () => import("./datastore.ts"), names: ["etcd-message"] },
+];
+
+export const TARGETS: readonly string[] = GROUPS.flatMap(({ names }) => names);
+
+export async function loadTarget(name: string): Promise<FuzzTarget> {
+  // The targets with known faults, by which the driver is tested.
+  const group = GROUPS.find(({ names }) => names.includes(name))?.load ?? (() => import("../testing/toy-targets.ts"));
+  const target = (await group()).targets[name];
+  if (target === undefined) throw new Error(`there is no fuzz target ${name}`);
+  return target;
+}
