@@ -70,7 +70,7 @@ async function sqliteBatches(store: Datastore, generation: number): Promise<Writ
         ? ({ op: "create", entry } as const)
         : ({ op: "update", entry: { ...entry, revision } } as const);
     });
-    const outcome = await store.together?.(writes);
+    const outcome = await store.transact?.(writes);
     if (outcome?.done !== true) throw new Error(`${outcome?.refused.length} writes were refused`);
   };
 }

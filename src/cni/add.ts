@@ -1,105 +1,147 @@
-// ADD: gates, addresses, wire, endpoint. What was taken is given back when a later step fails; a kill at any point leaves
-// only what DEL finds by the container's ID and interface.
+// ADD, from top to bottom: check readiness, assign addresses, create the interface, store the endpoint, wait for policy,
+// return the result. If a step fails, the completed steps are undone in reverse order. A kill at any point leaves only what
+// DEL finds by the container's ID and interface.
 //
-// Nothing is written before the gates are open, but IPAM reads ahead while they are being checked, and the wire is made
-// while IPAM works: round trips to the datastore are most of what a pod waits for. `booking.ts` has them in one place.
-import { addKubernetes } from "./add-kubernetes.ts";
-import {
-  type Attached,
-  attach,
-  finish,
-  hostNameOf,
-  requireCaller,
-  resultFor,
-  rollingBack,
-  versionsOf,
-} from "./attach.ts";
-import { book, canStoreEarly, randomMac } from "./booking.ts";
-import type { CniContext } from "./context.ts";
-import { foreignDataplane } from "./dataplane-options.ts";
-import { defaultRoutes } from "./datapath.ts";
-import type { EndpointDraft, StoredEndpoint } from "./endpoint.ts";
-import { CniError, INTERNAL } from "./error.ts";
-import { behindGate } from "./gated-store.ts";
-import { ipamAdd, requireAddresses } from "./ipam-delegation.ts";
+// On etcd and SQLite the endpoint is stored in the same transaction as its addresses, before there is an interface; its MAC
+// is chosen before. The CNI service goes one step further: it assumes that a workload without an interface is new, and reads
+// its endpoint only if that transaction is refused.
+import { type ExtraWrites, ExtraWritesRefused } from "../ipam/index.ts";
+import { allInOrder } from "../lib/all-in-order.ts";
+import { cidrAddress, type Cidr, type IpNetwork } from "../lib/ip.ts";
+import { assignTo } from "./assign-addresses.ts";
+import { attach, hostNameOf, resultFor } from "./attach.ts";
+import { callOptions, type CniContext } from "./context.ts";
+import { foreignDataplane, isForeign } from "./dataplane-options.ts";
+import { endpointEntry, findEndpoint, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
+import { CniError, INTERNAL, TRY_AGAIN_LATER } from "./error.ts";
+import { requireReady, waitForReadinessGates } from "./gates.ts";
+import { hasHostInterface, requireInterface } from "./interface-conflict.ts";
+import { CALICO_IPAM } from "./ipam-delegation.ts";
 import { releaseSurplus } from "./ipam-plugin.ts";
-import { mesosLabels } from "./mesos-labels.ts";
 import { linkMtu } from "./node-files.ts";
-import { baseLabels } from "./pod.ts";
 import { waitForPolicy } from "./policy-wait.ts";
-import { cidrText, type CniResult } from "./result.ts";
+import { createProfile, hasProfile } from "./profile.ts";
+import { type CniResult, hostNetwork } from "./result.ts";
+import { releaseEverything, Undo } from "./undo.ts";
+import { readWorkload, type Workload, workloadIdentity } from "./workload.ts";
 
-export async function add(context: CniContext): Promise<CniResult> {
-  const { conf, identity } = context;
+const ATTEMPTS = 3;
+
+export async function add(given: CniContext): Promise<CniResult> {
+  const { conf, identity } = given;
   const mtu = linkMtu(conf);
   if (!["", "veth", "netkit"].includes(conf.deviceType))
     throw new CniError(INTERNAL, `device_type ${JSON.stringify(conf.deviceType)}: want veth or netkit`);
   if (conf.policySetupTimeoutSeconds < 0 && identity.orchestrator === "k8s")
     throw new CniError(INTERNAL, "policy_setup_timeout_seconds: want 0 (never wait) or more");
-  return identity.orchestrator === "k8s" ? addKubernetes(context, mtu) : addContainer(context, mtu);
-}
-
-/** The container has its addresses already. */
-class AlreadyAttached extends Error {
-  constructor(readonly existing: StoredEndpoint) {
-    super("the container has its addresses already");
-  }
-}
-
-async function addContainer(context: CniContext, mtu: number): Promise<CniResult> {
-  const { conf, identity } = context;
-  const { labels, namespace } = mesosLabels(conf);
-  const here = namespace === undefined ? context : { ...context, identity: { ...identity, namespace } };
-  const hwAddr = canStoreEarly(context) ? randomMac() : undefined;
-  const draftOf = (made: Pick<Attached, "hostName" | "mac" | "networks">): EndpointDraft => ({
-    identity: here.identity,
-    labels: { ...labels, ...baseLabels(here.identity) },
-    spec: {
-      ipNetworks: made.networks.map(cidrText),
-      profiles: [conf.name],
-      interfaceName: made.hostName,
-      mac: made.mac,
-    },
-  });
-  const { begun, booking } = book(here, async (there, existing, storeWith) => {
-    if (conf.features.ipAddrsNoIpam) {
-      await existing;
-      throw new CniError(INTERNAL, "requested feature is not supported for this runtime: ip_addrs_no_ipam");
-    }
-    const isNew = existing.then((found) => {
-      if (found !== undefined) throw new AlreadyAttached(found);
-    });
-    const also =
-      conf.dataplaneOptions === undefined
-        ? storeWith((networks) => draftOf({ hostName: hostNameOf(there), mac: hwAddr ?? "", networks }))
-        : undefined;
+  if (identity.orchestrator === "k8s") foreignDataplane(conf); // an unknown one is reported before anything is assigned
+  const context = { ...given, identity: workloadIdentity(given) };
+  for (let attempt = 1; ; attempt++)
     try {
-      return requireAddresses(await ipamAdd(await behindGate(there, isNew), conf.ipam, { also }), "cni");
+      return await attempted(context, mtu, attempt === 1);
     } catch (error) {
-      await isNew; // what there is to say about addresses is nothing to a container that has its own
-      throw error;
+      // The workload has an endpoint, or another process changed it. Nothing was assigned: start again and read it.
+      if (!(error instanceof ExtraWritesRefused) || attempt === ATTEMPTS) throw error;
     }
-  });
-  try {
-    if (conf.dataplaneOptions !== undefined) {
-      await booking; // who asks for a dataplane there is not is refused when the container has its addresses
-      foreignDataplane(conf);
-    }
-    return await rollingBack(here, booking, async (undo) => {
-      await begun;
-      const workload = { labels, annotations: {}, ports: [] };
-      const plan = { mtu, booking, versions: versionsOf(here), routes: defaultRoutes(), workload };
-      const attached = await attach(here, undo, hwAddr === undefined ? plan : { ...plan, hwAddr });
-      const booked = await booking;
-      await finish(here, booked, draftOf(attached));
-      await releaseSurplus(here, booked.assigned);
-      await waitForPolicy(here, undefined);
-      requireCaller(here);
-      return resultFor(here, { ...attached, mtu });
-    });
-  } catch (error) {
-    if (!(error instanceof AlreadyAttached)) throw error;
+}
+
+async function attempted(context: CniContext, mtu: number, mayAssumeNew: boolean): Promise<CniResult> {
+  const { conf, identity, store, mark } = context;
+  const call = callOptions(context);
+
+  const { workload, existing, isProfileStored } = await checkReadiness(context, mayAssumeNew);
+  mark("gates open");
+  if (identity.orchestrator === "cni" && existing !== undefined) {
     const { repeatAdd } = await import("./repeat-add.ts");
-    return repeatAdd(here, error.existing, { mtu, draftOf });
+    return repeatAdd(context, existing, workload, mtu);
   }
+
+  const undo = new Undo(context.log);
+  try {
+    const mac = workload.mac ?? (canStoreEarly(context) ? randomMac() : undefined);
+    const isStoredEarly = canStoreEarly(context) && existing === undefined && isProfileStored;
+    const createEndpoint: ExtraWrites = (addresses) => {
+      const made = { hostName: hostNameOf(context), mac: mac ?? "", networks: addresses.map(singleAddress) };
+      return [{ op: "create", entry: endpointEntry(store, workload.draft(made), undefined, context.now()) }];
+    };
+    const assigned = await assignTo(context, workload, existing, isStoredEarly ? createEndpoint : undefined);
+    mark("address assigned");
+    // Calico reports an unknown dataplane of a container only now, and leaves the addresses to DEL.
+    if (identity.orchestrator === "cni") foreignDataplane(conf);
+    undo.add(() => releaseEverything(context, existing));
+
+    const attached = await attach(context, undo, { mtu, hwAddr: mac, assigned, existing, workload });
+
+    const draft = workload.draft(attached);
+    if (!isProfileStored) {
+      endpointEntry(store, draft, existing, context.now()); // an endpoint that cannot be stored creates no profile either
+      await createProfile(store, conf.name, identity.orchestrator, { ...call, now: context.now() });
+    }
+    // It must be written (again) if it was not part of the transaction, or if the kernel chose another MAC.
+    if (assigned.extraRevisions === undefined || attached.mac !== mac) {
+      const before = isStoredEarly ? await findEndpoint(store, identity, call) : existing;
+      await writeEndpoint(store, draft, before, { ...call, now: context.now() });
+    }
+    mark("endpoint stored");
+    await releaseSurplus(context, assigned);
+
+    await waitForPolicy(context, existing);
+
+    requireCaller(context);
+    return resultFor(context, { ...attached, assigned, mtu });
+  } catch (error) {
+    await undo.run();
+    throw error;
+  }
+}
+
+interface Readiness {
+  readonly workload: Workload;
+  /** The endpoint that the workload has already; undefined if it has none or is assumed to be new. */
+  readonly existing: StoredEndpoint | undefined;
+  /** Whether the profile of a network outside Kubernetes policy exists. */
+  readonly isProfileStored: boolean;
+}
+
+/** Checks and reads that do not depend on each other, at the same time. The first failure in the order below is reported. */
+async function checkReadiness(context: CniContext, mayAssumeNew: boolean): Promise<Readiness> {
+  const { conf, cache, identity, request, store } = context;
+  const call = callOptions(context);
+  const known = cache?.knownPod(identity, request.args.podUid)?.endpoint;
+  const isAssumedNew = mayAssumeNew && cache !== undefined && canStoreEarly(context) && !hasHostInterface(context);
+  const [, existing, , isProfileStored, workload] = await allInOrder([
+    requireReady(context).then(() => waitForReadinessGates(conf.readinessGates)),
+    known === undefined && !isAssumedNew ? findEndpoint(store, identity, call) : Promise.resolve(known),
+    requireInterface(context),
+    conf.policy.type !== "" || cache?.hasProfile(conf.name) === true
+      ? Promise.resolve(true)
+      : hasProfile(store, conf.name, call),
+    readWorkload(context),
+  ]);
+  if (identity.orchestrator === "cni" && conf.features.ipAddrsNoIpam)
+    throw new CniError(INTERNAL, "requested feature is not supported for this runtime: ip_addrs_no_ipam");
+  return { workload, existing, isProfileStored };
+}
+
+/** Whether the endpoint can be stored with its addresses. Its interface must then be known before, including its MAC. */
+const canStoreEarly = ({ conf, identity, store }: CniContext): boolean =>
+  store.transact !== undefined &&
+  conf.ipam.type === CALICO_IPAM &&
+  conf.deviceType !== "netkit" &&
+  !isForeign(conf) &&
+  (identity.orchestrator === "k8s" || conf.dataplaneOptions === undefined);
+
+const singleAddress = (address: Cidr): IpNetwork => hostNetwork({ address: cidrAddress(address), length: 0 });
+
+/** A locally administered unicast address, as the kernel would choose it. */
+function randomMac(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(6));
+  bytes[0] = ((bytes[0] ?? 0) & 0xfe) | 0x02;
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join(":");
+}
+
+/** The last check of an ADD: it fails, so that the ADD is undone, if the plugin no longer waits for the result. */
+function requireCaller({ isAwaited }: CniContext): void {
+  if (isAwaited?.() === false)
+    throw new CniError(TRY_AGAIN_LATER, "the plugin has disconnected before the ADD was complete; it is undone");
 }

@@ -1,21 +1,22 @@
-// An ADD whose wire a server makes: it is asked when there are addresses, and names the interface the host got.
+// Lets a gRPC server of another vendor create the pod's interface for addresses that were assigned.
 import { isInterfaceName, parseWorkloadEndpointName, workloadEndpointName } from "../model/index.ts";
-import { type Attached, type AttachPlan, hostNameOf, type Undo } from "./attach.ts";
+import { type AttachPlan, hostNameOf } from "./attach.ts";
 import type { CniContext } from "./context.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { addForeignWire, deleteForeignWire, type ForeignDataplane, type MadeWire } from "./grpc-dataplane.ts";
 import { nameFields } from "./identity.ts";
 import { cidrText, hostNetwork } from "./result.ts";
+import type { Undo } from "./undo.ts";
+import type { MadeInterface } from "./workload.ts";
 
 export async function attachForeign(
   context: CniContext,
   undo: Undo,
   plan: AttachPlan,
   dataplane: ForeignDataplane,
-): Promise<Attached> {
+): Promise<MadeInterface> {
   const { conf, request, identity } = context;
-  const { assigned, existing } = await plan.booking;
-  context.mark("address assigned");
+  const { assigned, existing, workload } = plan;
   const name = existing?.stored.key.name ?? workloadEndpointName(nameFields(identity));
   const made = await addForeignWire(dataplane, {
     ...request,
@@ -23,18 +24,18 @@ export async function attachForeign(
     allowIpForwarding: conf.allowIpForwarding,
     mtu: plan.mtu,
     addresses: assigned.ips.map(({ address, gateway }) => ({ address: cidrText(address), gateway })),
-    routes: plan.routes,
+    routes: workload.routes,
     workload: {
-      ...plan.workload,
+      ...workload.description,
       ...identity,
       name,
       endpoint: parseWorkloadEndpointName(name)?.endpoint ?? identity.endpoint,
     },
   });
-  undo.push(() => deleteForeignWire(dataplane, request));
+  undo.add(() => deleteForeignWire(dataplane, request));
   context.mark("wire up");
   const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
-  return { ...checked(made, dataplane, identity.orchestrator), assigned, networks };
+  return { ...checked(made, dataplane, identity.orchestrator), networks };
 }
 
 /** What it says is stored for the node agent to program: its name becomes part of rules. */

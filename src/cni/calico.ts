@@ -2,30 +2,33 @@
 // process loads nothing but the client: no `node:` modules and no datastore.
 import { exitNow, readStandardInput } from "../kernel/index.ts";
 import { callService, type ServiceFailure } from "./service-client.ts";
-import { appendTimes, type MarkStep, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
+import { appendTimes, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
+
+const SERVED = ["ADD", "DEL", "CHECK", "STATUS", "GC"];
 
 export async function main(argv: readonly string[]): Promise<number> {
   const file = process.env[TIMES_VARIABLE] ?? "";
-  if (file === "") return exitNow(await run(argv, noTimes));
-  const { mark, times } = stepTimes();
+  const { mark, times } = file === "" ? { mark: noTimes, times: [] } : stepTimes();
   mark("runtime started");
-  const code = await run(argv, mark);
-  await appendTimes(file, process.env, times);
+  let input: string | undefined;
+  let outcome: number | ServiceFailure | undefined;
+  if (argv.length === 0 && SERVED.includes(process.env["CNI_COMMAND"] ?? "")) {
+    input = tryReadInput();
+    if (input !== undefined) outcome = callService(input, process.env, mark);
+  }
+  // Before the first `await`: the runtime's event loop takes 1.4 ms to start (of 6.5 ms from exec to exit).
+  if (typeof outcome === "number" && file === "") return exitNow(outcome);
+  const code = typeof outcome === "number" ? outcome : await runAlone(argv, input, outcome, mark);
+  if (file !== "") await appendTimes(file, process.env, times);
   return exitNow(code); // without waiting until open connections are closed
 }
 
-async function run(argv: readonly string[], mark: MarkStep): Promise<number> {
-  const command = process.env["CNI_COMMAND"] ?? "";
-  let input: string | undefined;
-  let serviceFailure: ServiceFailure | undefined;
-  if (argv.length === 0 && ["ADD", "DEL", "CHECK", "STATUS", "GC"].includes(command)) {
-    input = tryReadInput();
-    if (input !== undefined) {
-      const outcome = callService(input, process.env, mark);
-      if (typeof outcome === "number") return outcome;
-      serviceFailure = outcome;
-    }
-  }
+async function runAlone(
+  argv: readonly string[],
+  input: string | undefined,
+  serviceFailure: ServiceFailure | undefined,
+  mark: typeof noTimes,
+): Promise<number> {
   const { runPlugin } = await import("./plugin.ts");
   return runPlugin("calico", argv, {
     mark,

@@ -2,7 +2,7 @@
 // out, the host its end and its routes.
 import { type NetworkNamespace, openRouteKernel, type RouteKernel } from "../kernel/index.ts";
 import { hostCidr, type IpNetwork, ipVersion, tryParseNetwork } from "../lib/ip.ts";
-import type { CniContext } from "./context.ts";
+import { callOptions, type CniContext } from "./context.ts";
 import { isForeign } from "./dataplane-options.ts";
 import { findEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
@@ -12,7 +12,7 @@ import { parseResult } from "./result.ts";
 
 export async function check(context: CniContext): Promise<void> {
   const { store, identity, conf } = context;
-  const found = await findEndpoint(store, identity);
+  const found = await findEndpoint(store, identity, callOptions(context));
   if (found === undefined) throw broken(`there is no workload endpoint for ${describe(context)}`);
   const holder = found.endpoint.spec.containerID ?? "";
   if (holder !== "" && holder !== identity.containerId)

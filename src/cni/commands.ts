@@ -6,10 +6,10 @@ import { foreignDataplane } from "./dataplane-options.ts";
 import { del } from "./del.ts";
 import { notAvailable } from "./error.ts";
 import { collectGarbage } from "./garbage.ts";
-import { checkDatastoreReady } from "./gates.ts";
+import { requireReady } from "./gates.ts";
 import { assignAddresses, releaseAddresses } from "./ipam-plugin.ts";
 import { checkNodenameFile } from "./node-files.ts";
-import { gateSignal, refuseOwnNetns } from "./open-context.ts";
+import { refuseOwnNetns } from "./open-context.ts";
 import { renderResult } from "./result.ts";
 import { versionReply } from "./version.ts";
 
@@ -74,7 +74,7 @@ async function runCalicoIpam(context: CniContext): Promise<string> {
 async function status(context: CniContext): Promise<void> {
   try {
     if (context.request.program === "calico") checkNodenameFile(context.conf);
-    await checkDatastoreReady(context.store, gateSignal(context));
+    await requireReady(context);
     const foreign = context.request.program === "calico" ? foreignDataplane(context.conf) : undefined;
     if (foreign !== undefined) await (await import("./grpc-dataplane.ts")).reachForeignDataplane(foreign);
   } catch (error) {

@@ -1,18 +1,50 @@
-// Everything ADD, DEL and the rest are functions of. The plugin process and the node-local service each build one per
-// request; nothing below asks the environment.
+// Everything that ADD, DEL and the other commands depend on. The plugin process and the CNI service each build one per
+// request (`open-context.ts`); the commands themselves do not read the environment.
+import type { CallOptions, Datastore } from "../datastore/index.ts";
+import type { Ipam } from "../ipam/index.ts";
 import type { LinkRemover, NetworkNamespace } from "../kernel/index.ts";
-import type { IpamContext } from "./ipam-plugin.ts";
+import type { KeyedMutex } from "../lib/keyed-mutex.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Labels } from "../model/index.ts";
+import type { EndpointIdentity } from "./identity.ts";
+import type { KubernetesApi } from "./kubernetes-api.ts";
+import type { NetConf } from "./net-conf.ts";
+import type { NodeCache } from "./node-cache.ts";
 import type { CniRequest } from "./request.ts";
 import type { MarkStep } from "./step-times.ts";
 
+/** What assigning and releasing addresses needs. */
+export interface IpamContext {
+  readonly conf: NetConf;
+  readonly identity: EndpointIdentity;
+  readonly store: Datastore;
+  readonly ipam: Ipam;
+  /** Aborts when the request's time is over. Undefined on Kubernetes, where each call has its own time limit. */
+  readonly signal: AbortSignal | undefined;
+  /** Shared by all requests of this process. */
+  readonly mutex: KeyedMutex;
+  /** Used only if the configuration names Kubernetes. */
+  readonly kubernetes: () => Promise<KubernetesApi>;
+  /** Labels of the pod's namespace, which pools may select. */
+  readonly namespaceLabels: () => Promise<Labels | undefined>;
+  readonly log: Logger;
+  readonly now: () => Date;
+}
+
 export interface CniContext extends IpamContext {
   readonly request: CniRequest;
-  /** Opens the pod's namespace: by path, or the descriptor a client passed. */
+  /** The CNI service's cache; undefined in the plugin's own process. */
+  readonly cache: NodeCache | undefined;
+  /** Opens the pod's namespace: by path, or the descriptor that the client passed. */
   readonly openNetns: () => NetworkNamespace;
-  /** Whether somebody still waits for the answer; absent: always. */
+  /** Whether the caller still waits for the reply. By default it does. */
   readonly isAwaited?: () => boolean;
-  /** Takes pods' interfaces away where several may go together; absent: one by one. */
+  /** Removes pods' interfaces in groups. By default they are removed one by one. */
   readonly removeLink?: LinkRemover["remove"];
-  /** Hears which step is done. */
+  /** Records when a step was done. */
   readonly mark: MarkStep;
 }
+
+/** The deadline as an argument of datastore calls. */
+export const callOptions = ({ signal }: Pick<IpamContext, "signal">): CallOptions =>
+  signal === undefined ? {} : { signal };

@@ -60,8 +60,6 @@ export class Wire implements Disposable {
   readonly mac: string;
   readonly #podLink: number;
   readonly #hostLink: number;
-  /** For which families both ends are set and up; absent: they are down. */
-  #upFor: string | undefined;
 
   private constructor(
     readonly host: RouteKernel,
@@ -113,30 +111,21 @@ export class Wire implements Disposable {
     return wire;
   }
 
-  /** Sets both ends for addresses of these families and brings them up. Nothing leads there before there are addresses. */
-  bringUp(versions: readonly IpVersion[], allowIpForwarding: boolean): void {
-    const key = versions.join();
-    if (this.#upFor === key) return;
-    if (this.#upFor !== undefined) this.#takeDown();
+  /** Sets both ends for addresses of these families and brings them up. Nothing is routed there before there are addresses. */
+  #bringUp(versions: readonly IpVersion[], allowIpForwarding: boolean): void {
     this.#setHostSysctls(versions);
     this.#setPodSysctls(versions, allowIpForwarding);
-    // Only now: a link that comes up before its settings spends its first seconds proving that its address is unique.
+    // Only now: a link that comes up before its settings spends its first seconds with duplicate address detection.
     const ipv4 = { routeLocalnet: true, proxyArp: true, forwarding: true };
     this.host.links.set(this.#hostLink, { up: true, ...(versions.includes(4) ? { ipv4 } : {}) });
     this.pod.links.set(this.#podLink, { up: true });
-    this.#upFor = key;
   }
 
-  #takeDown(): void {
-    this.pod.links.set(this.#podLink, { up: false });
-    this.host.links.set(this.#hostLink, { up: false });
-  }
-
-  /** Gives the pod its addresses and both sides their routes, both ends being up. */
+  /** Brings both ends up, and gives the pod its addresses and both sides their routes. */
   async addAddresses(request: AddressRequest): Promise<void> {
     const { addresses } = request;
     const versions = ([4, 6] as const).filter((v) => addresses.some((a) => ipVersion(a.address) === v));
-    this.bringUp(versions, request.allowIpForwarding);
+    this.#bringUp(versions, request.allowIpForwarding);
     if (versions.includes(4)) this.#routeThroughGateway(GATEWAY_V4, request.routes, 4);
     if (versions.includes(6)) this.#routeThroughGateway(await this.#hostLinkLocal(), request.routes, 6);
     for (const { address, length } of addresses)

@@ -1,8 +1,7 @@
-// DEL: the endpoint, the addresses, the interface. Whatever is not there is fine; what fails is said at the end, after
-// everything else was tried, so that a repeated DEL has less to do.
-import type { Also } from "../ipam/index.ts";
+// DEL: check readiness, delete the endpoint, release the addresses, remove the interface. What does not exist is not an
+// error. A step that fails is reported at the end, after the other steps, so that a repeated DEL has less to do.
 import { hasErrno, removeLink } from "../kernel/index.ts";
-import type { CniContext } from "./context.ts";
+import { callOptions, type CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
 import {
   changedTooOften,
@@ -12,101 +11,71 @@ import {
   deletionOf,
   getEndpoint,
   isAnothers,
-  type StoredEndpoint,
 } from "./endpoint.ts";
 import { CniError } from "./error.ts";
+import { requireReady } from "./gates.ts";
 import type { ForeignDataplane } from "./grpc-dataplane.ts";
-import { behindGate, gatedStore, onGatedStore } from "./gated-store.ts";
-import { checkDatastoreReady } from "./gates.ts";
-import { gateSignal } from "./open-context.ts";
 import { CALICO_IPAM, ipamDel } from "./ipam-delegation.ts";
-import { legacyHandle, onStore, releaseAddresses } from "./ipam-plugin.ts";
+import { releaseAddresses } from "./ipam-plugin.ts";
 
 export async function del(context: CniContext): Promise<void> {
-  const refusal = await removeForeignWire(context);
-  if (context.store.together !== undefined && context.conf.ipam.type === CALICO_IPAM) await delTogether(context);
-  else await delInSteps(context);
+  const { conf, identity, store, mark } = context;
+  const failures: unknown[] = [];
+  const attempt = async (step: () => Promise<void>): Promise<void> => {
+    try {
+      await step();
+    } catch (error) {
+      failures.push(error);
+    }
+  };
+  await requireReady(context);
+  mark("gates open");
+  const refusal = await deleteForeignInterface(context);
+  if (store.transact !== undefined && conf.ipam.type === CALICO_IPAM) {
+    await attempt(() => releaseInTransaction(context));
+  } else {
+    const deleting = deleteOwnEndpoint(context);
+    // A pod whose endpoint cannot be deleted keeps its addresses and its interface.
+    if (identity.orchestrator === "k8s") await deleting;
+    else await attempt(() => deleting);
+    mark("endpoint deleted");
+    await attempt(() => ipamDel(context));
+  }
+  mark("address released");
+  await attempt(() => removeInterface(context));
+  if (failures.length > 0) throw failures[0];
   if (refusal !== undefined) throw refusal;
 }
 
-/** Endpoint and addresses in one write. */
-async function delTogether(context: CniContext): Promise<void> {
-  const { memory, mark, identity } = context;
-  const begun = Promise.withResolvers<void>();
-  const legacy = legacyHandle(identity);
-  const released = memory.recall.attempt(
-    context.store,
-    async (store) => {
-      const here = onStore(context, store);
-      const ready = checkDatastoreReady(store, gateSignal(context)).then(() => mark("gates open"));
-      ready.then(() => begun.resolve()).catch(() => {});
-      await giveBack(here, ready);
-    },
-    { isAbsent: (key) => key.type === "ipamHandle" && key.handleId === legacy },
-  );
-  released.catch(begun.reject);
-  begun.promise.catch(() => {}); // awaited below
-  const removed = begun.promise.then(() => removeInterface(context));
-  await all([released.then(() => mark("address released")), removed]);
-}
-
-async function giveBack(context: CniContext, ready: Promise<void>): Promise<void> {
-  const { store } = context;
+/** Deletes the endpoint and releases the addresses in one transaction. */
+async function releaseInTransaction(context: CniContext): Promise<void> {
+  const { identity, store } = context;
+  const call = callOptions(context);
   for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
-    const found = ownEndpoint(context);
-    found.catch(() => {}); // awaited with the gates
-    const also: Also = async () => {
-      await ready;
-      const endpoint = await found;
-      return endpoint === undefined ? [] : [deletionOf(endpoint)];
-    };
-    const others = await releaseAddresses(onGatedStore(context, ready), undefined, also);
-    await ready;
-    const endpoint = await found;
-    if (endpoint === undefined || others === "written") return;
-    if (others === "left" && (await deleteEndpoint(store, endpoint))) return;
+    const found = await getEndpoint(store, identity, call);
+    const endpoint = found === undefined || isAnothers(found, identity) ? undefined : found;
+    const outcome = await releaseAddresses(context, endpoint === undefined ? [] : [deletionOf(endpoint)]);
+    if (endpoint === undefined || outcome === "written") return;
+    // The container had no addresses, or they were released without a transaction.
+    if (outcome === "notWritten" && (await deleteEndpoint(store, endpoint, call))) return;
   }
   throw changedTooOften();
 }
 
-/** The endpoint this container has; a newer container's stays. */
-async function ownEndpoint({ store, identity }: CniContext): Promise<StoredEndpoint | undefined> {
-  const found = await getEndpoint(store, identity);
-  return found === undefined || isAnothers(found, identity) ? undefined : found;
-}
-
-async function delInSteps(context: CniContext): Promise<void> {
-  const { mark } = context;
-  const ready = checkDatastoreReady(context.store, gateSignal(context)).then(() => mark("gates open"));
-  ready.catch(() => {}); // everything below waits for it
-  const { identity } = context;
-  const deleted = deleteEndpointIf(
-    gatedStore(context.store, ready),
-    identity,
-    (found) => !isAnothers(found, identity),
-  ).then(() => mark("endpoint deleted"));
-  // A pod's endpoint that cannot be deleted keeps its addresses and its wire.
-  const first = identity.orchestrator === "k8s" ? ready.then(() => deleted) : ready;
-  const removed = first.then(() => removeInterface(context));
-  const released = behindGate(context, first)
-    .then((gated) => ipamDel(gated))
-    .then(() => mark("address released"));
-  const steps = [deleted, removed, released];
-  for (const step of steps) step.catch(() => {}); // behind a gate that stays shut none does anything
-  await ready;
-  await all(steps);
-}
-
-/** Waits for every step, then throws what the first of the failed ones threw. */
-async function all(steps: readonly Promise<unknown>[]): Promise<void> {
-  for (const outcome of await Promise.allSettled(steps)) if (outcome.status === "rejected") throw outcome.reason;
-}
+/** The endpoint of a newer container of the pod stays. */
+const deleteOwnEndpoint = (context: CniContext): Promise<void> =>
+  deleteEndpointIf(
+    context.store,
+    context.identity,
+    (found) => !isAnothers(found, context.identity),
+    callOptions(context),
+  );
 
 /**
- * First of all, unlike our own: a server may refuse, and then the pod still has its addresses. Without a server there is no
- * wire; what a container took before it was refused goes, and the refusal is said at the end.
+ * A dataplane of another vendor comes first: its server may refuse, and then the pod keeps its endpoint and addresses.
+ * A container may hold addresses although its dataplane is unknown: they are released, and the error is returned.
  */
-async function removeForeignWire(context: CniContext): Promise<CniError | undefined> {
+async function deleteForeignInterface(context: CniContext): Promise<CniError | undefined> {
   let foreign: ForeignDataplane | undefined;
   try {
     foreign = foreignDataplane(context.conf);
@@ -115,7 +84,6 @@ async function removeForeignWire(context: CniContext): Promise<CniError | undefi
     throw error;
   }
   if (foreign === undefined) return undefined;
-  await checkDatastoreReady(context.store, gateSignal(context));
   const { deleteForeignWire } = await import("./grpc-dataplane.ts");
   await deleteForeignWire(foreign, context.request);
   context.mark("wire gone");
@@ -127,11 +95,11 @@ async function removeInterface(context: CniContext): Promise<void> {
   if (request.netns === "" || isForeign(context.conf)) return;
   try {
     using netns = context.openNetns();
-    // With it go the host's end and routes. Whatever is gone already is fine.
+    // The host's end and its routes are removed with it.
     await (context.removeLink ?? removeLink)(request.ifName, netns);
     context.mark("wire gone");
   } catch (error) {
-    // The namespace went before us, and the interface with it.
+    // The namespace was deleted before, and the interface with it.
     if (!hasErrno(error, "ENOENT", "EINVAL")) throw error;
   }
 }

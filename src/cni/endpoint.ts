@@ -1,5 +1,5 @@
-// The workload endpoint in the datastore: finding the one there is, building the new one, writing it.
-import { Conflict, type Datastore, NotFound, type Stored, type Write } from "../datastore/index.ts";
+// The workload endpoint in the datastore: finds the existing one, builds the new one, writes and deletes it.
+import { type CallOptions, Conflict, type Datastore, NotFound, type Stored, type Write } from "../datastore/index.ts";
 import {
   API_VERSION,
   isContainerId,
@@ -27,25 +27,32 @@ const endpointKey = (namespace: string, name: string): ResourceKey => ({
   name,
 });
 
-/** The endpoint of this workload, by whatever interface name it was made. */
-export async function findEndpoint(store: Datastore, identity: EndpointIdentity): Promise<StoredEndpoint | undefined> {
+/** The endpoint of this workload, whichever interface name it was stored under. */
+export async function findEndpoint(
+  store: Datastore,
+  identity: EndpointIdentity,
+  call: CallOptions,
+): Promise<StoredEndpoint | undefined> {
   const { endpoint: _, ...workload } = nameFields(identity);
-  const { items } = await store.list({
-    type: "resource",
-    kind: "WorkloadEndpoint",
-    namespace: identity.namespace,
-    namePrefix: workloadEndpointPrefix(workload),
-  });
+  const namePrefix = workloadEndpointPrefix(workload);
+  const { items } = await store.list(
+    { type: "resource", kind: "WorkloadEndpoint", namespace: identity.namespace, namePrefix },
+    call,
+  );
   const stored = items.find((item) => workloadNameMatches(item.key.name, workload));
   return stored && { stored, endpoint: stored.value as WorkloadEndpoint };
 }
 
-/** Exactly the endpoint this request names. */
-export async function getEndpoint(store: Datastore, identity: EndpointIdentity): Promise<StoredEndpoint | undefined> {
+/** The endpoint of exactly the interface that this request names. */
+export async function getEndpoint(
+  store: Datastore,
+  identity: EndpointIdentity,
+  call: CallOptions,
+): Promise<StoredEndpoint | undefined> {
   const name = workloadEndpointName(nameFields(identity));
-  if (name.includes("/")) return undefined; // one that cannot be stored is not there
+  if (name.includes("/")) return undefined; // such a name cannot be stored
   try {
-    const stored = await store.get(endpointKey(identity.namespace, name));
+    const stored = await store.get(endpointKey(identity.namespace, name), call);
     return { stored, endpoint: stored.value as WorkloadEndpoint };
   } catch (error) {
     if (error instanceof NotFound) return undefined;
@@ -53,7 +60,7 @@ export async function getEndpoint(store: Datastore, identity: EndpointIdentity):
   }
 }
 
-/** In Kubernetes an endpoint may belong to a newer container of the pod. */
+/** Whether the endpoint belongs to a newer container of the pod. */
 export function isAnothers({ endpoint }: StoredEndpoint, identity: EndpointIdentity): boolean {
   const holder = endpoint.spec.containerID ?? "";
   return identity.orchestrator === "k8s" && holder !== "" && holder !== identity.containerId;
@@ -66,16 +73,16 @@ export interface EndpointDraft {
   readonly spec: Omit<WorkloadEndpoint["spec"], "orchestrator" | "node" | "containerID" | "pod" | "endpoint">;
 }
 
-/** Writes the endpoint: over the one that was found, or as a new one. */
+/** Replaces the endpoint that was found, or creates a new one. */
 export async function writeEndpoint(
   store: Datastore,
   draft: EndpointDraft,
   existing: StoredEndpoint | undefined,
-  now: Date,
+  options: CallOptions & { readonly now: Date },
 ): Promise<void> {
-  const entry = endpointEntry(store, draft, existing, now);
-  if (existing === undefined) await store.create(entry);
-  else await store.update({ ...entry, revision: existing.stored.revision });
+  const entry = endpointEntry(store, draft, existing, options.now);
+  if (existing === undefined) await store.create(entry, options);
+  else await store.update({ ...entry, revision: existing.stored.revision }, options);
 }
 
 /**
@@ -87,7 +94,7 @@ export function storedIdentity(identity: EndpointIdentity, existing: StoredEndpo
   return endpoint === undefined ? identity : { ...identity, endpoint };
 }
 
-/** What is stored of an endpoint that is new, or takes the place of one that was found. */
+/** The entry of an endpoint that is new or replaces the one that was found. */
 export function endpointEntry(
   store: Datastore,
   draft: EndpointDraft,
@@ -144,7 +151,7 @@ function checkEndpoint(name: string, { identity: { containerId, namespace }, lab
       throw new CniError(INTERNAL, `${JSON.stringify(key)}: ${JSON.stringify(value)} cannot be a label of a workload`);
 }
 
-/** An endpoint that names a profile there cannot be is dropped by its readers too. */
+/** Readers drop an endpoint with an invalid profile name, so it is not stored. */
 function checkProfileName(name: string): void {
   if (!isSubdomain(name))
     throw new CniError(
@@ -154,30 +161,36 @@ function checkProfileName(name: string): void {
     );
 }
 
-/** Adds a profile to an endpoint that is already there; nothing to do when it has it. */
-export async function addProfile(store: Datastore, found: StoredEndpoint, profile: string): Promise<void> {
+/** Adds a profile to a stored endpoint, if the endpoint does not have it yet. */
+export async function addProfile(
+  store: Datastore,
+  found: StoredEndpoint,
+  profile: string,
+  call: CallOptions,
+): Promise<void> {
   const { endpoint, stored } = found;
   const profiles = endpoint.spec.profiles ?? [];
   if (profiles.includes(profile)) return;
   checkProfileName(profile);
   const value = { ...endpoint, spec: { ...endpoint.spec, profiles: [...profiles, profile] } };
-  await store.update({ key: stored.key, value, revision: stored.revision });
+  await store.update({ key: stored.key, value, revision: stored.revision }, call);
 }
 
-/** Its deletion as part of a greater write. */
+/** The deletion as part of a transaction. */
 export const deletionOf = ({ stored: { key, revision } }: StoredEndpoint): Write => ({ op: "delete", key, revision });
 
 export const DELETE_ATTEMPTS = 6;
 
-/** Deletes the endpoint that this request names if `mayDelete` allows it; reads it again when somebody changes it. */
+/** Deletes the endpoint that this request names if `mayDelete` allows it; reads it again after a conflict. */
 export async function deleteEndpointIf(
   store: Datastore,
   identity: EndpointIdentity,
   mayDelete: (found: StoredEndpoint) => boolean,
+  call: CallOptions,
 ): Promise<void> {
   for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
-    const found = await getEndpoint(store, identity);
-    if (found === undefined || !mayDelete(found) || (await deleteEndpoint(store, found))) return;
+    const found = await getEndpoint(store, identity, call);
+    if (found === undefined || !mayDelete(found) || (await deleteEndpoint(store, found, call))) return;
   }
   throw changedTooOften();
 }
@@ -185,10 +198,15 @@ export async function deleteEndpointIf(
 export const changedTooOften = (): CniError =>
   new CniError(INTERNAL, "error deleting endpoint: endpoint was modified before it could be deleted");
 
-/** Whether it was deleted; false when somebody changed it in between. */
-export async function deleteEndpoint(store: Datastore, { stored }: StoredEndpoint): Promise<boolean> {
+/** @returns false if another process changed the endpoint since it was read */
+export async function deleteEndpoint(
+  store: Datastore,
+  { stored }: StoredEndpoint,
+  call: CallOptions,
+): Promise<boolean> {
   try {
     await store.delete(stored.key, {
+      ...call,
       revision: stored.revision,
       ...(stored.uid === undefined ? {} : { uid: stored.uid }),
     });

@@ -111,7 +111,7 @@ async function readEndpoints(
   const found: StoredEndpoint[] = [];
   for (const { namespace, name } of wanted.values()) {
     const whose = { ...identity, orchestrator: "k8s", namespace, pod: name, endpoint: "eth0" } as const;
-    const endpoint = await getEndpoint(store, whose);
+    const endpoint = await getEndpoint(store, whose, {});
     if (endpoint !== undefined) found.push(endpoint);
   }
   return found;
@@ -135,7 +135,7 @@ async function removeEndpoints(
       continue;
     }
     log.info("Removing the endpoint of a container that is gone", { endpoint: found.stored.key.name, containerID });
-    if (!(await deleteEndpoint(store, found))) kept.add(interfaceName);
+    if (!(await deleteEndpoint(store, found, {}))) kept.add(interfaceName);
     else if (interfaceName !== "" && !isForeign(conf)) await removeLink(interfaceName);
   }
   return kept;

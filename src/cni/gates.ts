@@ -1,18 +1,32 @@
-// What must be true before a pod may be attached: Calico says it is ready, and so do the URLs the operator named.
-import { type Datastore, NotFound } from "../datastore/index.ts";
+// Checks that must pass before a pod is attached: ClusterInformation says that the datastore is ready, and the URLs that the
+// operator named answer.
+import { type CallOptions, type Datastore, NotFound } from "../datastore/index.ts";
 import { delay } from "../lib/retry.ts";
+import type { CniContext } from "./context.ts";
+import { ROLLBACK_SHARE } from "./deadline.ts";
 import { CniError, INTERNAL } from "./error.ts";
+
+/**
+ * The first check of a command. The CNI service answers it from its cache, unless the cache says that the datastore is not
+ * ready. On Kubernetes the read has a time limit of its own, so that a command does not wait for each of its calls.
+ */
+export async function requireReady({ cache, store, conf, signal }: ReadyContext): Promise<void> {
+  if (cache?.isDatastoreReady === true) return;
+  const timeoutMs = conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE) * 1000;
+  const limit = store.name === "kubernetes" ? AbortSignal.timeout(timeoutMs) : signal;
+  await checkDatastoreReady(store, limit === undefined ? {} : { signal: limit });
+}
+type ReadyContext = Pick<CniContext, "cache" | "store" | "conf" | "signal">;
 
 const GATE_INTERVAL_MS = 5000;
 export const GATE_TIMEOUT_SECONDS = 30;
 const GATE_TIMEOUT_MS = GATE_TIMEOUT_SECONDS * 1000;
 
-/** @param signal for this question alone: who is never answered need ask no other */
-export async function checkDatastoreReady(store: Datastore, signal?: AbortSignal): Promise<void> {
+/** @throws CniError if ClusterInformation does not exist or says that the datastore is not ready */
+export async function checkDatastoreReady(store: Datastore, call: CallOptions = {}): Promise<void> {
   let spec: { readonly datastoreReady?: unknown };
   try {
-    const options = signal === undefined ? {} : { signal };
-    const stored = await store.get({ type: "resource", kind: "ClusterInformation", name: "default" }, options);
+    const stored = await store.get({ type: "resource", kind: "ClusterInformation", name: "default" }, call);
     spec = stored.value.spec as typeof spec;
   } catch (error) {
     if (!(error instanceof NotFound)) throw error;

@@ -1,30 +1,29 @@
-// One change of addresses at a time per host keeps its pods out of each other's way; correctness does not depend on it.
+// One change of this host's addresses at a time. Correctness does not depend on it: the compare-and-swap of the block decides
+// between any two writers. It only avoids that the pods of one host have each other's writes refused. The order of all
+// locks is in README.md.
 import { lockFile } from "../kernel/index.ts";
 import { untilAborted } from "../lib/retry.ts";
-import type { IpamContext } from "./ipam-plugin.ts";
+import type { IpamContext } from "./context.ts";
 
 const LOCK_WAIT_MS = 60_000;
 
-/** Not to be nested: who holds it would wait for itself. */
-export function locked<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
-  const inLock = (): Promise<T> => withHostLock(context, action);
-  return context.serialise === undefined ? inLock() : context.serialise(inLock, context.signal);
+/** Runs `action` under the mutex of this process and the file lock shared with other processes. Must not be nested. */
+export function lockAddresses<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
+  return context.mutex.run("addresses", context.signal, async () => {
+    using _lock = await lockSharedFile(context);
+    return untilAborted(action(), context.signal);
+  });
 }
 
-async function withHostLock<T>(context: IpamContext, action: () => Promise<T>): Promise<T> {
-  let lock: Disposable | undefined;
+async function lockSharedFile({ conf, log, signal }: IpamContext): Promise<Disposable | undefined> {
   try {
-    const take = context.hostLock ?? lockFile;
-    const long = AbortSignal.timeout(LOCK_WAIT_MS);
-    const signal = context.signal === undefined ? long : AbortSignal.any([long, context.signal]);
-    lock = await take(context.conf.ipamLockFile, { signal });
+    const limit = AbortSignal.timeout(LOCK_WAIT_MS);
+    return await lockFile(conf.ipamLockFile, {
+      signal: signal === undefined ? limit : AbortSignal.any([limit, signal]),
+    });
   } catch (error) {
-    context.signal?.throwIfAborted();
-    context.log.warn("Going on without the host's IPAM lock", { file: context.conf.ipamLockFile, error });
-  }
-  try {
-    return await untilAborted(action(), context.signal);
-  } finally {
-    lock?.[Symbol.dispose]();
+    signal?.throwIfAborted();
+    log.warn("continuing without the IPAM lock of this host", { file: conf.ipamLockFile, error });
+    return undefined;
   }
 }

@@ -1,7 +1,7 @@
 // Refuses an ADD whose host interface belongs to another workload. A pod's interface is named by 44 bits of a hash, so the
 // author of a pod can compute a name that gives it the interface of a given other pod.
 import { type Link, openRouteKernel } from "../kernel/index.ts";
-import type { CniContext } from "./context.ts";
+import { callOptions, type CniContext } from "./context.ts";
 import { findEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { type EndpointIdentity, hostInterfaceName } from "./identity.ts";
@@ -12,12 +12,13 @@ import { parseWireAlias, type WireOwner } from "./wire-owner.ts";
  * longer has an endpoint. Reads the datastore only if the interface names another workload.
  * @returns the index of the interface, which may be replaced
  */
-export async function requireInterface({ identity, request, store }: CniContext): Promise<number | undefined> {
+export async function requireInterface(context: CniContext): Promise<number | undefined> {
+  const { identity, request, store } = context;
   const name = hostInterfaceName(identity, request.interfacePrefix);
   const link = findLink(name);
   const owner = parseWireAlias(link?.alias);
   if (owner === undefined || isOwn(owner, identity)) return link?.index;
-  if ((await findEndpoint(store, identityOf(owner, identity))) === undefined) return link?.index;
+  if ((await findEndpoint(store, identityOf(owner, identity), callOptions(context))) === undefined) return link?.index;
   const { pod, containerId } = owner;
   const other = pod === undefined ? `container ${containerId}` : `pod ${pod.namespace}/${pod.name}`;
   throw new CniError(
@@ -26,6 +27,10 @@ export async function requireInterface({ identity, request, store }: CniContext)
     "the names of both give the same interface name: rename one of them, or run it on another node",
   );
 }
+
+/** Whether the host has an interface of the workload's name, that is, the workload was attached before. */
+export const hasHostInterface = ({ identity, request }: CniContext): boolean =>
+  findLink(hostInterfaceName(identity, request.interfacePrefix)) !== undefined;
 
 function findLink(name: string): Link | undefined {
   using host = openRouteKernel();

@@ -1,5 +1,5 @@
-// Where a container's addresses come from: Calico's pools, in this very process, or another IPAM plugin.
-import type { Also } from "../ipam/index.ts";
+// Assigns and releases addresses: from Calico's pools in this process, or by another IPAM plugin.
+import type { ExtraWrites } from "../ipam/index.ts";
 import type { IpAddress } from "../lib/ip.ts";
 import type { CniContext } from "./context.ts";
 import { CniError, INTERNAL } from "./error.ts";
@@ -15,21 +15,19 @@ const delegation = () => import("./delegate.ts");
 const azureState = async ({ conf, request }: CniContext) =>
   new (await import("./azure-ipam.ts")).AzureState(conf.name, request);
 
-/** @param wish.ip exactly this address instead of any; wish.also to be stored with the addresses, where that can be */
+/**
+ * @param wish.ip exactly this address
+ * @param wish.extraWrites written with the addresses, in one transaction if possible
+ */
 export async function ipamAdd(
   context: CniContext,
   settings: IpamSettings,
-  wish: { readonly ip?: IpAddress; readonly also?: Also | undefined } = {},
+  wish: { readonly ip?: IpAddress; readonly extraWrites?: ExtraWrites | undefined } = {},
 ): Promise<Assigned> {
   const { conf, request, identity } = context;
   if (conf.ipam.type === CALICO_IPAM) {
     const ip = wish.ip ?? request.args.ip;
-    const { also } = wish;
-    return assignAddresses(context, {
-      settings,
-      ...(ip === undefined ? {} : { ip }),
-      ...(also === undefined ? {} : { also }),
-    });
+    return assignAddresses(context, { settings, extraWrites: wish.extraWrites, ...(ip === undefined ? {} : { ip }) });
   }
   if (conf.ipam.type === AZURE_IPAM) return azureAdd(context);
   if (conf.ipam.type !== "host-local") return (await delegation()).delegateAdd(request, conf.ipam.type, request.config);
@@ -38,10 +36,10 @@ export async function ipamAdd(
   return (await delegation()).delegateAdd(request, conf.ipam.type, config);
 }
 
-/** Gives everything of the container back; having nothing is fine. */
-export async function ipamDel(context: CniContext, signal?: AbortSignal): Promise<void> {
+/** Releases all addresses of the container; having none is not an error. */
+export async function ipamDel(context: CniContext): Promise<void> {
   const { conf, request } = context;
-  if (conf.ipam.type === CALICO_IPAM) return void (await releaseAddresses(context, signal));
+  if (conf.ipam.type === CALICO_IPAM) return void (await releaseAddresses(context));
   const azure = conf.ipam.type === AZURE_IPAM ? await azureState(context) : undefined;
   const config = azure === undefined ? withoutNode(request.config, conf.ipam.type) : azure.configForDel();
   if (config === undefined) return; // it was given nothing here

@@ -1,20 +1,18 @@
-// Addresses for one container out of Calico's pools: what `calico-ipam` does, called in process by `calico` and as a
-// program of its own by anybody.
-import type { Datastore, Revision } from "../datastore/index.ts";
+// Assigns and releases the addresses of one container from Calico's pools: the work of `calico-ipam`, called in process by
+// `calico`, and as a program of its own by other plugins.
+import type { Revision, Write } from "../datastore/index.ts";
 import {
-  type Also,
   type Assignments,
   containerHandle,
+  countOf,
   describeShortage,
+  type ExtraWrites,
   goTimestamp,
   type HandleRelease,
-  Ipam,
-  type IpamMemory,
   type PodOwner,
   StaleRelease,
   UnknownHandle,
 } from "../ipam/index.ts";
-import type { lockFile } from "../kernel/index.ts";
 import {
   cidrAddress,
   type Cidr,
@@ -24,47 +22,23 @@ import {
   ipVersion,
   tryParseCidr,
 } from "../lib/ip.ts";
-import type { Logger } from "../lib/log.ts";
 import { type Labels, workloadEndpointName } from "../model/index.ts";
 import { CniError, INTERNAL } from "./error.ts";
-import { locked } from "./host-lock.ts";
+import { callOptions, type IpamContext } from "./context.ts";
+import { lockAddresses } from "./host-lock.ts";
 import { type EndpointIdentity, isLauncher, nameFields } from "./identity.ts";
-import type { KubernetesApi } from "./kubernetes-api.ts";
 import type { IpamSettings, NetConf } from "./net-conf.ts";
 import { type CniResult, resultOf } from "./result.ts";
 
 const RELEASE_MS = 30_000;
-
-export interface IpamContext {
-  readonly conf: NetConf;
-  readonly identity: EndpointIdentity;
-  readonly store: Datastore;
-  /** The same without the request's deadline, for the way back. */
-  readonly untimed?: Datastore;
-  readonly ipam: Ipam;
-  /** What IPAM, and whoever writes with it, remembers from one request to the next. */
-  readonly memory: IpamMemory;
-  /** Only asked where the configuration says Kubernetes. */
-  readonly kubernetes: () => Promise<KubernetesApi>;
-  /** Labels of the pod's namespace, where pools may ask for them. */
-  readonly namespaceLabels: () => Promise<Labels | undefined>;
-  readonly log: Logger;
-  readonly now: () => Date;
-  /** Runs one allocation of this process at a time. */
-  readonly serialise?: <T>(action: () => Promise<T>, signal: AbortSignal | undefined) => Promise<T>;
-  /** When it ends nobody waits any longer: for the turn, the lock, or an answer. */
-  readonly signal?: AbortSignal | undefined;
-  /** The host's lock, where several requests of a process hold it at once; absent: the file itself. */
-  readonly hostLock?: typeof lockFile;
-}
 
 export interface IpamRequest {
   /** Exactly this address. */
   readonly ip?: IpAddress;
   /** With the pod's wishes over the configuration's. */
   readonly settings: IpamSettings;
-  /** To be stored with the addresses (of all families), where that can be. */
-  readonly also?: Also;
+  /** Written with the addresses of all families, in one transaction if possible. */
+  readonly extraWrites?: ExtraWrites | undefined;
 }
 
 /** Under whose name addresses are held. */
@@ -78,16 +52,10 @@ export interface Holder {
 export interface Assigned extends CniResult {
   /** Another host has the addresses until the machine has moved: no route leads to them here before. */
   readonly isStillElsewhere?: boolean;
-  /** The revisions of what was stored with them, if it was. */
-  readonly also?: readonly Revision[];
+  /** The revisions of the extra writes, if they were done. */
+  readonly extraRevisions?: readonly Revision[];
   /** How many addresses their handle counts, these included. It may count too many after a crash, never too few. */
   readonly handleCount?: number;
-}
-
-/** The same context on a datastore that is, or stands for, its own. */
-export function onStore<C extends IpamContext>(context: C, store: Datastore): C {
-  const { log, memory } = context;
-  return { ...context, store, ipam: new Ipam({ datastore: store, log, memory }) };
 }
 
 export async function assignAddresses(context: IpamContext, request: IpamRequest): Promise<Assigned> {
@@ -102,55 +70,60 @@ export async function assignAddresses(context: IpamContext, request: IpamRequest
 const machineAddresses = () => import("./machine-addresses.ts");
 
 async function assign(context: IpamContext, request: IpamRequest, holder: Holder): Promise<Assigned> {
+  const { identity, ipam, signal } = context;
   if (request.ip !== undefined) {
     const ip = request.ip;
-    const handleCount = await locked(context, () =>
-      context.ipam.assignAddress({ address: ip, host: context.identity.node, use: "Workload", ...holder }),
+    const handleCount = await lockAddresses(context, () =>
+      ipam.assignAddress({ address: ip, host: identity.node, use: "Workload", ...holder }, signal),
     );
     return { ...resultOf([hostCidr(ip)]), ...(handleCount === undefined ? {} : { handleCount }) };
   }
   const wanted = ([4, 6] as const).filter((v) => (v === 4 ? request.settings.assignIpv4 : request.settings.assignIpv6));
   if (wanted.length === 0) return resultOf([]);
   const pools = new Map<IpVersion, readonly Cidr[]>();
-  // A pool that is not there, or of the other family, is told before anything is taken, also when this pod has no use for it.
-  for (const version of [4, 6] as const) pools.set(version, await resolvePools(context.store, request, version));
+  // A pool that does not exist, or has the other family, is reported before anything is assigned, even if this pod does
+  // not use that family.
+  for (const version of [4, 6] as const) pools.set(version, await resolvePools(context, request, version));
   const namespaceLabels = await context.namespaceLabels();
   const assigned: Assignments[] = [];
   try {
-    await locked(context, async () => {
+    await lockAddresses(context, async () => {
       for (const version of wanted) {
         const before = assigned.flatMap((result) => result.addresses);
-        // With the last of them: then all are known. Not when one is missing already; its sibling is asked for all the same,
-        // so that a pool's addresses come and go in the original's order.
+        // The extra writes belong to the last family, when all addresses are known. If a family got no address, the other
+        // one is still assigned, so that a pool's addresses are used in Calico's order.
         const isComplete = version === wanted.at(-1) && before.length === assigned.length;
-        const { also } = request;
-        assigned.push(
-          await context.ipam.autoAssign({
-            version,
-            count: 1,
-            host: context.identity.node,
-            use: "Workload",
-            pools: pools.get(version) ?? [],
-            ...(namespaceLabels === undefined ? {} : { namespaceLabels }),
-            ...holder,
-            ...(also === undefined || !isComplete ? {} : { also: (addresses) => also([...before, ...addresses]) }),
-          }),
-        );
+        const { extraWrites } = request;
+        const assignment = {
+          version,
+          count: 1,
+          host: identity.node,
+          use: "Workload",
+          pools: pools.get(version) ?? [],
+          ...(namespaceLabels === undefined ? {} : { namespaceLabels }),
+          ...holder,
+          handle: assigned.at(-1)?.handle,
+          extraWrites:
+            extraWrites && isComplete
+              ? (addresses: readonly Cidr[]) => extraWrites([...before, ...addresses])
+              : undefined,
+        } as const;
+        assigned.push(await ipam.autoAssign(assignment, signal));
       }
     });
     const short = assigned.find((result) => result.addresses.length === 0);
     if (short !== undefined)
       throw new CniError(INTERNAL, `failed to request IPv${short.version} addresses: ${describeShortage(short)}`);
   } catch (error) {
-    // What a machine has got it keeps: another of its pods may use it by now.
-    if (holder.maxPerHandle === undefined) await giveBack(context, assigned);
+    // A virtual machine keeps its addresses: another of its pods may use them by now.
+    if (holder.maxPerHandle === undefined) await releaseAssigned(context, assigned);
     throw error;
   }
-  const { also, handleCount } = assigned.at(-1) ?? {};
+  const { extraRevisions, handle } = assigned.at(-1) ?? {};
   return {
     ...resultOf(assigned.flatMap((result) => result.addresses)),
-    ...(also === undefined ? {} : { also }),
-    ...(handleCount === undefined ? {} : { handleCount }),
+    ...(extraRevisions === undefined ? {} : { extraRevisions }),
+    ...(handle === undefined ? {} : { handleCount: countOf(handle.value) }),
   };
 }
 
@@ -159,32 +132,35 @@ async function assign(context: IpamContext, request: IpamRequest, holder: Holder
  * and no DEL followed.
  */
 export async function releaseSurplus(context: IpamContext, { ips, handleCount = 0 }: Assigned): Promise<void> {
-  const { conf, identity, ipam, log } = context;
+  const { conf, identity, ipam, log, signal } = context;
   if (handleCount <= ips.length || isLauncher(identity)) return;
   const handleId = containerHandle(conf.name, identity.containerId);
   const kept = new Set(ips.map(({ address }) => address.address));
-  await locked(context, async () => {
-    const surplus = (await ipam.addressesOfHandle(handleId)).filter((address) => !kept.has(address));
+  await lockAddresses(context, async () => {
+    const surplus = (await ipam.addressesOfHandle(handleId, signal)).filter((address) => !kept.has(address));
     if (surplus.length === 0) return;
-    const { error } = await ipam.release(surplus.map((address) => ({ address, handleId })));
+    const { error } = await ipam.release(
+      surplus.map((address) => ({ address, handleId })),
+      signal,
+    );
     if (error !== undefined) throw error;
     log.info("released the addresses of an earlier ADD for the same container", { handle: handleId, surplus });
   });
 }
 
-/** All or nothing: a pod with one family of two would look healthy and not be. */
-async function giveBack({ ipam, log }: IpamContext, assigned: readonly Assignments[]): Promise<void> {
+/** All or nothing: a pod with one of two families would look healthy without being so. */
+async function releaseAssigned({ ipam, log }: IpamContext, assigned: readonly Assignments[]): Promise<void> {
   const addresses = assigned.flatMap((result) => result.addresses).map((cidr) => ({ address: cidrAddress(cidr) }));
   if (addresses.length === 0) return;
   try {
     await ipam.release(addresses, AbortSignal.timeout(RELEASE_MS));
   } catch (error) {
-    log.error("Could not give back the addresses of a failed ADD; its DEL will", { error });
+    log.error("could not release the addresses of a failed ADD; its DEL will", { error });
   }
 }
 
 /** Very old versions kept addresses under another handle. */
-export const legacyHandle = (identity: EndpointIdentity): string =>
+const legacyHandle = (identity: EndpointIdentity): string =>
   identity.orchestrator === "k8s" ? `${identity.namespace}.${identity.pod}` : identity.containerId;
 
 /**
@@ -198,38 +174,35 @@ function legacyOwner(conf: NetConf, { orchestrator, namespace, pod }: EndpointId
 }
 
 /**
- * Gives back all addresses of the container; having none is fine. A machine's it leaves to the machine.
- * @param also to be written with that, where the datastore can; the result tells what became of it
+ * Releases all addresses of the container; having none is not an error. Those of a virtual machine stay with the machine.
+ * @param extraWrites done in the same transaction if possible; the result tells what happened to them
  */
 export async function releaseAddresses(
   context: IpamContext,
-  signal?: AbortSignal,
-  also?: Also,
-): Promise<HandleRelease["others"]> {
-  const { conf, identity, ipam } = context;
+  extraWrites: readonly Write[] = [],
+): Promise<HandleRelease["extraWrites"]> {
+  const { conf, identity, ipam, signal } = context;
   const release = async (
     handle: string,
-    options: { readonly also?: Also | undefined; readonly owner?: PodOwner | undefined },
-  ): Promise<HandleRelease["others"]> => {
+    options: { readonly extraWrites?: readonly Write[]; readonly owner?: PodOwner | undefined },
+  ): Promise<HandleRelease["extraWrites"]> => {
     try {
-      return (await ipam.releaseByHandleWith(handle, options, signal)).others;
+      return (await ipam.releaseByHandleWith(handle, options, signal)).extraWrites;
     } catch (error) {
-      if (error instanceof UnknownHandle) return "left";
+      if (error instanceof UnknownHandle) return "notWritten";
       if (options.owner === undefined || !(error instanceof StaleRelease)) throw error;
       context.log.warn("did not release a handle that holds another workload's address", { handle, error });
-      return "left";
+      return "notWritten";
     }
   };
-  const outcome = await locked(context, async () => {
-    // Both are looked up at once.
-    const handles = [
+  const outcome = await lockAddresses(context, async () => {
+    const [, result] = await Promise.all([
       release(legacyHandle(identity), { owner: legacyOwner(conf, identity) }),
-      release(containerHandle(conf.name, identity.containerId), { also }),
-    ];
-    const [, others = "left"] = await Promise.all(handles);
-    return others;
+      release(containerHandle(conf.name, identity.containerId), { extraWrites }),
+    ]);
+    return result;
   });
-  if (isLauncher(identity)) await (await machineAddresses()).leaveMachine(context, signal);
+  if (isLauncher(identity)) await (await machineAddresses()).leaveMachine(context);
   return outcome;
 }
 
@@ -249,8 +222,8 @@ export function containerHolder({ conf, identity, now }: IpamContext): Holder {
 const poolsOf = ({ settings }: IpamRequest, version: IpVersion): readonly string[] =>
   version === 4 ? settings.ipv4Pools : settings.ipv6Pools;
 
-async function resolvePools(store: Datastore, request: IpamRequest, version: IpVersion): Promise<readonly Cidr[]> {
-  const cidrs = await findPools(store, poolsOf(request, version));
+async function resolvePools(context: IpamContext, request: IpamRequest, version: IpVersion): Promise<readonly Cidr[]> {
+  const cidrs = await findPools(context, poolsOf(request, version));
   const other = cidrs.find((cidr) => ipVersion(cidr) !== version);
   if (other !== undefined)
     throw new CniError(INTERNAL, `ipam.ipv${version}_pools: ${other} is no pool of IPv${version} addresses`);
@@ -258,10 +231,10 @@ async function resolvePools(store: Datastore, request: IpamRequest, version: IpV
 }
 
 /** Pools are named by CIDR or by name. */
-async function findPools(store: Datastore, names: readonly string[]): Promise<readonly Cidr[]> {
+async function findPools(context: IpamContext, names: readonly string[]): Promise<readonly Cidr[]> {
   const given = names.map((name) => (name.includes("/") ? tryParseCidr(name) : undefined));
   if (!given.includes(undefined)) return given.flatMap((cidr) => cidr ?? []);
-  const { items } = await store.list({ type: "resource", kind: "IPPool" });
+  const { items } = await context.store.list({ type: "resource", kind: "IPPool" }, callOptions(context));
   return names.map((name, i) => {
     const cidr = given[i];
     if (cidr !== undefined) return cidr;

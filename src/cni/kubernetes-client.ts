@@ -10,7 +10,7 @@ import {
   openKubeApi,
 } from "../datastore/index.ts";
 import { apiConfig } from "./api-config.ts";
-import { ROLLBACK_SHARE } from "./attach.ts";
+import { ROLLBACK_SHARE } from "./deadline.ts";
 import { CniError, INTERNAL, MissingObject } from "./error.ts";
 import type {
   KubernetesApi,

@@ -184,7 +184,7 @@ everywhere("a family that is missing is given, and two pods at once get one addr
   expect(dual).toEqual([String(v4), expect.stringMatching(/^fd00:65::/)]);
   const six = { conf: { ipam: { type: "calico-ipam", assign_ipv4: "false", assign_ipv6: "true" } } };
   expect(await bench.addresses({ pod: c, ...six })).toEqual(dual); // what it has it keeps
-  const other = await MachineBench.create(bench.store.together === undefined);
+  const other = await MachineBench.create(bench.store.transact === undefined);
   other.machine();
   for (const pod of [a, b]) other.pod(pod);
   const [one, two] = await Promise.all([other.addresses({ pod: a, ...both }), other.addresses({ pod: b, ...both })]);

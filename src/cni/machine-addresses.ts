@@ -14,11 +14,12 @@ import {
 } from "../ipam/index.ts";
 import { hostCidr, type IpAddress, type IpNetwork, ipVersion } from "../lib/ip.ts";
 import type { IpamConfig, Labels } from "../model/index.ts";
+import { callOptions, type IpamContext } from "./context.ts";
 import { getEndpoint, isAnothers } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
-import { locked } from "./host-lock.ts";
+import { lockAddresses } from "./host-lock.ts";
 import type { EndpointIdentity } from "./identity.ts";
-import { type Assigned, containerHolder, type Holder, type IpamContext, type IpamRequest } from "./ipam-plugin.ts";
+import { type Assigned, containerHolder, type Holder, type IpamRequest } from "./ipam-plugin.ts";
 import { type Machine, machineLeft, machineOf } from "./machine.ts";
 import { resultOf } from "./result.ts";
 
@@ -31,7 +32,7 @@ type Assign = (request: IpamRequest, holder?: Holder) => Promise<Assigned>;
 export async function assignToMachine(context: IpamContext, request: IpamRequest, assign: Assign): Promise<Assigned> {
   const machine = await machineOf(context);
   if (machine === undefined) return assign(request);
-  if (!persists(await context.ipam.config())) {
+  if (!persists(await context.ipam.config(context.signal))) {
     if (machine.migrationUid === undefined) return assign(request);
     throw new CniError(
       INTERNAL,
@@ -51,7 +52,7 @@ export async function assignToMachine(context: IpamContext, request: IpamRequest
 }
 
 const takeOver = (context: IpamContext, handleId: string, change: (owners: Owners) => Owners) =>
-  locked(context, () => context.ipam.changeOwners(handleId, change));
+  lockAddresses(context, () => context.ipam.changeOwners(handleId, change, context.signal));
 
 /** The machine's addresses, and new ones where it has none of a family that is wanted. */
 async function withMissing(
@@ -125,15 +126,15 @@ function machineHolder(context: IpamContext, machine: Machine): Holder {
  * The pod is no owner any longer. The addresses stay the machine's while it lives; who comes in between and takes them over
  * keeps them too.
  */
-export async function leaveMachine(context: IpamContext, signal?: AbortSignal): Promise<void> {
-  const { conf, identity, ipam } = context;
+export async function leaveMachine(context: IpamContext): Promise<void> {
+  const { conf, identity, ipam, signal } = context;
   const machine = await machineLeft(context);
   if (machine === undefined) return;
   // Owners are noted by their pod, which may have a newer container by now.
-  const endpoint = await getEndpoint(context.store, identity);
+  const endpoint = await getEndpoint(context.store, identity, callOptions(context));
   if (endpoint !== undefined && isAnothers(endpoint, identity)) return;
   const handleId = machineHandle(conf.name, identity.namespace, machine.name);
-  await locked(context, async () => {
+  await lockAddresses(context, async () => {
     const rest = (labels: Labels | undefined) => (isThis(identity, labels) ? undefined : labels);
     const held = await ipam.changeOwners(
       handleId,
@@ -152,7 +153,7 @@ export async function leaveMachine(context: IpamContext, signal?: AbortSignal): 
 export async function isOnItsWay(context: IpamContext, networks: readonly IpNetwork[]): Promise<boolean> {
   for (const { address } of networks)
     try {
-      const { handleId = "", alternateAttributes } = await context.ipam.allocationOf(address);
+      const { handleId = "", alternateAttributes } = await context.ipam.allocationOf(address, context.signal);
       if (isMachineHandle(context.conf.name, handleId) && isThis(context.identity, alternateAttributes)) return true;
     } catch (error) {
       if (!(error instanceof NotAssigned || error instanceof InCooldown)) throw error;

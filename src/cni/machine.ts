@@ -4,7 +4,7 @@
 import { usesKubernetesApi } from "./api-config.ts";
 import type { OwnerReference } from "../model/index.ts";
 import { CniError, INTERNAL, MissingObject } from "./error.ts";
-import type { IpamContext } from "./ipam-plugin.ts";
+import type { IpamContext } from "./context.ts";
 import type { KubernetesMachine, KubernetesPod } from "./kubernetes-api.ts";
 
 const API_VERSION = "kubevirt.io/v1";

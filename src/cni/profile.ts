@@ -1,5 +1,5 @@
-// The profile of a network outside Kubernetes policy: its endpoints may talk to each other and to the world.
-import { AlreadyExists, type Datastore, NotFound } from "../datastore/index.ts";
+// The profile of a network outside Kubernetes policy: it allows traffic between its endpoints and to the outside.
+import { AlreadyExists, type CallOptions, type Datastore, NotFound } from "../datastore/index.ts";
 import { API_VERSION, isQualifiedName, type ResourceKey, type ResourceOf } from "../model/index.ts";
 import { timestamp } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
@@ -7,9 +7,9 @@ import type { EndpointIdentity } from "./identity.ts";
 
 const profileKey = (name: string): ResourceKey => ({ type: "resource", kind: "Profile", name });
 
-export async function hasProfile(store: Datastore, name: string): Promise<boolean> {
+export async function hasProfile(store: Datastore, name: string, call: CallOptions): Promise<boolean> {
   try {
-    await store.get(profileKey(name));
+    await store.get(profileKey(name), call);
     return true;
   } catch (error) {
     if (error instanceof NotFound) return false;
@@ -17,12 +17,12 @@ export async function hasProfile(store: Datastore, name: string): Promise<boolea
   }
 }
 
-/** Makes the profile; one that is there is the operator's and stays as it is. */
+/** Creates the profile. An existing one, which an operator may have changed, stays as it is. */
 export async function createProfile(
   store: Datastore,
   name: string,
   orchestrator: EndpointIdentity["orchestrator"],
-  now: Date,
+  options: CallOptions & { readonly now: Date },
 ): Promise<void> {
   if (!isQualifiedName(name))
     throw new CniError(
@@ -35,7 +35,7 @@ export async function createProfile(
   const value: ResourceOf<"Profile"> = {
     apiVersion: API_VERSION,
     kind: "Profile",
-    metadata: { name, uid: crypto.randomUUID(), creationTimestamp: timestamp(now) },
+    metadata: { name, uid: crypto.randomUUID(), creationTimestamp: timestamp(options.now) },
     spec: {
       ingress: [orchestrator === "k8s" ? anybody : members],
       egress: [anybody],
@@ -43,8 +43,8 @@ export async function createProfile(
     },
   };
   try {
-    await store.create({ key: profileKey(name), value });
+    await store.create({ key: profileKey(name), value }, options);
   } catch (error) {
-    if (!(error instanceof AlreadyExists)) throw error; // another pod was faster
+    if (!(error instanceof AlreadyExists)) throw error; // another ADD has created it
   }
 }

@@ -1,41 +1,38 @@
-// ADD of a container that has its addresses already. Its wire it has nearly always too: the endpoint is stored with the
-// addresses while the wire is made, and a kill may have come before that was done. A runtime that repeats the ADD must not
-// get the result of a wire that does not exist.
+// ADD of a container that has its addresses already. It nearly always has its interface too. A kill may have come between
+// storing the endpoint and creating the interface; a runtime that repeats the ADD must not get the result of an interface
+// that does not exist.
 import { type IpNetwork, tryParseNetwork } from "../lib/ip.ts";
-import { type Attached, attach, finish, resultFor, rollingBack } from "./attach.ts";
+import { attach, resultFor } from "./attach.ts";
 import { checkWire } from "./check.ts";
-import type { CniContext } from "./context.ts";
-import { defaultRoutes } from "./datapath.ts";
+import { callOptions, type CniContext } from "./context.ts";
 import { isForeign } from "./dataplane-options.ts";
-import { addProfile, type EndpointDraft, type StoredEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
+import { addProfile, type StoredEndpoint, type WorkloadEndpoint, writeEndpoint } from "./endpoint.ts";
 import { CniError } from "./error.ts";
 import { waitForPolicy } from "./policy-wait.ts";
 import { createProfile, hasProfile } from "./profile.ts";
 import type { CniResult } from "./result.ts";
+import { releaseEverything, Undo } from "./undo.ts";
+import type { Workload } from "./workload.ts";
 
-interface Wanted {
-  readonly mtu: number;
-  readonly draftOf: (attached: Attached) => EndpointDraft;
-}
-
-/** A container that has its wire keeps it; another network only adds its profile. */
-export async function repeatAdd(context: CniContext, existing: StoredEndpoint, wanted: Wanted): Promise<CniResult> {
+/** A container that has its interface keeps it; another network only adds its profile. */
+export async function repeatAdd(
+  context: CniContext,
+  existing: StoredEndpoint,
+  workload: Workload,
+  mtu: number,
+): Promise<CniResult> {
   const { conf, store, identity } = context;
-  if (lacksWire(context, existing)) await rewire(context, existing, wanted);
-  await addProfile(store, existing, conf.name);
-  if (conf.policy.type === "" && !(await hasProfile(store, conf.name)))
-    await createProfile(store, conf.name, identity.orchestrator, context.now());
+  const call = callOptions(context);
+  if (lacksWire(context, existing)) await recreateInterface(context, existing, workload, mtu);
+  await addProfile(store, existing, conf.name, call);
+  if (conf.policy.type === "" && !(await hasProfile(store, conf.name, call)))
+    await createProfile(store, conf.name, identity.orchestrator, { ...call, now: context.now() });
   await waitForPolicy(context, existing);
-  const { spec } = existing.endpoint;
-  return resultFor(context, {
-    hostName: spec.interfaceName ?? "",
-    mac: spec.mac ?? "",
-    mtu: wanted.mtu,
-    assigned: assignedTo(existing),
-  });
+  const { interfaceName: hostName = "", mac = "" } = existing.endpoint.spec;
+  return resultFor(context, { hostName, mac, mtu, assigned: assignedTo(existing) });
 }
 
-/** Of another interface of the container nothing is said: it has the first one's addresses. */
+/** False for another interface of the container than the one that was stored: it has the first one's addresses. */
 function lacksWire(context: CniContext, { endpoint }: StoredEndpoint): boolean {
   if (isForeign(context.conf) || endpoint.spec.endpoint !== context.request.ifName) return false;
   const networks = networksOf(endpoint);
@@ -48,16 +45,26 @@ function lacksWire(context: CniContext, { endpoint }: StoredEndpoint): boolean {
   }
 }
 
-/** The wire for what was stored. When it cannot be made all of it goes. */
-async function rewire(context: CniContext, existing: StoredEndpoint, { mtu, draftOf }: Wanted): Promise<void> {
+/** Creates the interface for the stored endpoint. If that fails, the endpoint and its addresses are released. */
+async function recreateInterface(
+  context: CniContext,
+  existing: StoredEndpoint,
+  workload: Workload,
+  mtu: number,
+): Promise<void> {
+  const { store } = context;
   const { mac = "" } = existing.endpoint.spec;
-  const booking = Promise.resolve({ existing, hasProfile: true, assigned: assignedTo(existing), stored: existing });
-  await rollingBack(context, booking, async (undo) => {
-    const workload = { labels: {}, annotations: {}, ports: [] };
-    const plan = { mtu, booking, versions: [], routes: defaultRoutes(), workload };
-    const attached = await attach(context, undo, mac === "" ? plan : { ...plan, hwAddr: mac });
-    await finish(context, await booking, draftOf(attached));
-  });
+  const undo = new Undo(context.log);
+  undo.add(() => releaseEverything(context, existing));
+  try {
+    const plan = { mtu, hwAddr: mac === "" ? undefined : mac, assigned: assignedTo(existing), existing, workload };
+    const attached = await attach(context, undo, plan);
+    if (attached.mac !== mac)
+      await writeEndpoint(store, workload.draft(attached), existing, { ...callOptions(context), now: context.now() });
+  } catch (error) {
+    await undo.run();
+    throw error;
+  }
 }
 
 const assignedTo = ({ endpoint }: StoredEndpoint): CniResult => ({

@@ -5,11 +5,11 @@ import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
-import { type Datastore, Unavailable } from "../datastore/index.ts";
+import { type Datastore, NotFound, Unavailable } from "../datastore/index.ts";
 import { createLogger } from "../lib/log.ts";
 import { startCniService } from "./service.ts";
 
-/** A service whose datastore answers nothing until it is let go, and then that it is not there. */
+/** A service whose datastore is ready and has no endpoints. Other reads wait until they are let go, and then fail. */
 class StuckService implements AsyncDisposable {
   /** What was asked of the datastore. */
   asked = "";
@@ -19,9 +19,12 @@ class StuckService implements AsyncDisposable {
   readonly #store = new Proxy({ name: "sqlite" } as Datastore, {
     get: (target, property) => {
       if (property === "name") return target.name;
-      if (property === "together" || property === "then") return undefined;
-      return (key: unknown) => {
+      if (property === "transact" || property === "then") return undefined;
+      return async (key: { readonly kind?: string }) => {
+        if (key.kind === "ClusterInformation" && property === "get")
+          return { value: { spec: { datastoreReady: true } } };
         this.asked += JSON.stringify(key);
+        if (key.kind === "WorkloadEndpoint") throw new NotFound("the endpoint");
         return new Promise((_, reject) => this.#waiting.push(() => reject(new Unavailable("sqlite", "a test"))));
       };
     },
@@ -74,7 +77,10 @@ test("what is asked about one attachment is done in order, and not at all if nob
   await once(killed, "close");
   service.letGo();
   expect(await next(first)).toMatch(TRY_AGAIN_LATER);
-  await eventually(() => service.asked.includes("n.same"));
+  await eventually(() => {
+    service.letGo(); // the other attachment holds the lock of the host's addresses
+    return service.asked.includes("n.same");
+  });
   service.letGo();
   expect(await next(second)).toMatch(TRY_AGAIN_LATER);
   expect(service.asked).not.toContain("killed");

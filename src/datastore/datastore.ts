@@ -83,28 +83,16 @@ export interface DeleteOptions extends CallOptions {
   readonly uid?: string;
 }
 
-/** One of several writes that happen in one moment; each says what must be there before. */
+/** One compare-and-swap write of a transaction: the entry is absent (`create`) or has the given revision. */
 export type Write =
   | { readonly op: "create"; readonly entry: Entry }
   | { readonly op: "update"; readonly entry: Entry & { readonly revision: Revision } }
   | { readonly op: "delete"; readonly key: StoredKey; readonly revision: Revision };
 
-/** What must hold besides, for writes that were decided by it. */
-export type Condition =
-  /** The entry is as it was read; no revision: there is none. */
-  | { readonly is: "unchanged"; readonly key: StoredKey; readonly revision: Revision | undefined }
-  /** Nothing the query finds was written after a revision; no revision: it finds nothing. Deletions do not show. */
-  | { readonly is: "quiet"; readonly query: StoredQuery; readonly since: Revision | undefined };
-
-export interface TogetherOptions extends CallOptions {
-  /** Some hundred at most; etcd takes 128 with the writes. */
-  readonly conditions?: readonly Condition[];
-}
-
-export type Together =
-  /** The revision of each write; empty for one that others of the same moment wrote over. */
+export type TransactionResult =
+  /** The revision of each write. */
   | { readonly done: true; readonly revisions: readonly Revision[] }
-  /** Positions of the writes that were in the way of something; none: one of the conditions did not hold. */
+  /** Nothing was written. Positions of the writes whose entry was not as expected. */
   | { readonly done: false; readonly refused: readonly number[] };
 
 /** The keys a query of some type yields. */
@@ -128,9 +116,9 @@ export interface Datastore {
   /** Changes after a revision; without one, first everything there is as `added`. */
   watch<Q extends StoredQuery>(query: Q, options: WatchOptions): Promise<Watch<KeyOfQuery<Q>>>;
   /**
-   * All of the writes or none. Only of datastores that can (Kubernetes cannot): who uses it must also know how to go step
-   * by step.
+   * Does all of the writes or none. Undefined for a datastore that cannot (Kubernetes); its callers write one entry after
+   * the other, in an order that leaves a repairable state after a crash. etcd accepts at most 128 writes.
    */
-  together?(writes: readonly Write[], options?: TogetherOptions): Promise<Together>;
+  transact?(writes: readonly Write[], options?: CallOptions): Promise<TransactionResult>;
   close(): Promise<void>;
 }

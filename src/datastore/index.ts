@@ -21,5 +21,4 @@ export type { KubeApi, KubeObject } from "./kubernetes/api-client.ts";
 export { Informer } from "./kubernetes/informer.ts";
 export { openKubeApi } from "./kubernetes/open-api.ts";
 export { isObjectMissing, isUnauthenticated, KubeStatusError } from "./kubernetes/status-error.ts";
-export { FollowedStore } from "./followed-store.ts";
-export { type Presumption, Recall } from "./recall.ts";
+export { WatchedEntries } from "./watched-entries.ts";

@@ -1,17 +1,16 @@
-// What every release does besides freeing: blocks are written or forgotten, handles brought to what is left, and a block
-// that is empty now given up when its pool no longer selects its node.
-import { DatastoreError } from "../datastore/index.ts";
+// What every release does besides freeing addresses: it writes or deletes the block, sets the handle to what is left, and
+// gives up an empty block whose pool no longer selects its node.
 import type { Cidr } from "../lib/ip.ts";
 import type { Block } from "../model/index.ts";
 import { giveUpBlock, parseOwner } from "./affinities.ts";
-import { isForgotten } from "./block.ts";
+import { isForgotten, type Owner } from "./block.ts";
 import { type Context, isLost } from "./context.ts";
-import { BadPool, BlockClaimed, BlockNotEmpty } from "./errors.ts";
+import { BlockClaimed, BlockNotEmpty } from "./errors.ts";
 import { settleHandle } from "./handles.ts";
-import { type IpamPool, poolAround, readPools, selectsNode } from "./pools.ts";
+import { poolAround, selectsNode } from "./pools.ts";
 import type { StoredBlock, StoredHandle } from "./records.ts";
 
-/** False when another wrote it first. */
+/** @returns false if another process wrote the block first */
 export async function writeFreed(context: Context, stored: StoredBlock, value: Block): Promise<boolean> {
   try {
     if (isForgotten(value)) await context.records.deleteBlock(stored);
@@ -23,7 +22,7 @@ export async function writeFreed(context: Context, stored: StoredBlock, value: B
   }
 }
 
-/** The addresses are free whatever becomes of the handle, so a failure here is told and not thrown. */
+/** The addresses are free whatever happens to the handle, so a failure is logged and not thrown. */
 export async function settleOrLog(
   context: Context,
   seen: StoredHandle,
@@ -36,36 +35,23 @@ export async function settleOrLog(
   }
 }
 
-/** An emptied block whose pool no longer selects its node is not kept for it. */
-export async function giveUpIfDeselected(context: Context, block: Block, pools: readonly IpamPool[]): Promise<void> {
-  if (await isDeselected(context, block, pools)) await giveUpEmptied(context, block);
-}
-
-/** Whether a node has a block its pool no longer gives it. Where that cannot be told, the block stays. */
-export async function isDeselected(context: Context, block: Block, known?: readonly IpamPool[]): Promise<boolean> {
+/** Gives up an emptied block whose pool no longer selects its node. Where that cannot be determined, the block stays. */
+export async function giveUpIfDeselected(context: Context, block: Block): Promise<void> {
   const owner = parseOwner(block.affinity);
-  if (owner?.type !== "host") return false;
+  if (owner?.type !== "host") return;
   try {
-    const [pools, node] = await Promise.all([
-      known ?? readPools(context.records),
-      context.records.resource("Node", owner.name),
-    ]);
-    const pool = poolAround(pools, block.cidr);
-    return pool !== undefined && node !== undefined && !selectsNode(pool, node.metadata.labels ?? {});
-  } catch (error) {
-    if (!(error instanceof BadPool || error instanceof DatastoreError)) throw error;
-    context.log.warn("cannot tell whether a node keeps its emptied block", { block: block.cidr, error });
-    return false;
-  }
-}
-
-export async function giveUpEmptied(context: Context, block: Block): Promise<void> {
-  const owner = parseOwner(block.affinity);
-  if (owner === undefined) return;
-  try {
+    if (!(await isDeselected(context, owner, block.cidr))) return;
     await giveUpBlock(context, owner, block.cidr, { mustBeEmpty: true });
   } catch (error) {
     if (error instanceof BlockNotEmpty || error instanceof BlockClaimed || isLost(error)) return;
     context.log.warn("could not give up an emptied block", { block: block.cidr, host: owner.name, error });
   }
+}
+
+async function isDeselected(context: Context, owner: Owner, cidr: Cidr): Promise<boolean> {
+  const { cache } = context.options;
+  const reads = cache?.serves(owner) === true ? cache : context.reads;
+  const [pools, labels] = await Promise.all([reads.pools(), reads.nodeLabels(owner.name)]);
+  const pool = poolAround(pools, cidr);
+  return pool !== undefined && labels !== undefined && !selectsNode(pool, labels);
 }

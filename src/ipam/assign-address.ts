@@ -15,8 +15,9 @@ import { readConfig } from "./config.ts";
 import { type Context, untilWon } from "./context.ts";
 import { AddressTaken, BlockClaimed, NotInPool, NotOurBlock, UseNotAllowed } from "./errors.ts";
 import { rested } from "./free-block.ts";
+import { countOf } from "./handles.ts";
 import { type PoolUse, poolAround, readPools } from "./pools.ts";
-import { ownerFor } from "./surroundings.ts";
+import { ownerFor } from "./assignment-inputs.ts";
 import { writeTaken } from "./take.ts";
 
 export interface AssignAddressRequest extends AllocationOwner {
@@ -42,7 +43,7 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
     throw new UseNotAllowed(address, pool.name, request.use);
   const cidr = maskCidr(address, pool.blockSize);
 
-  const { handleCount } = await untilWon(context, `address ${address}`, async () => {
+  const { handle } = await untilWon(context, `address ${address}`, async () => {
     const known = await context.records.block(cidr);
     const stored = known ?? (await claimOrRead(context, cidr, owner));
     if (stored === undefined) return undefined;
@@ -53,17 +54,17 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
     const held = allocationAt(block.value, ordinal);
     if (held !== undefined) {
       if (request.maxPerHandle !== undefined && handleId !== undefined && sameHandle(held.handleId, handleId))
-        return {};
+        return { handle: undefined };
       throw new AddressTaken(address, held.handleId, isCooling(held) ? "Address is in cooldown" : undefined);
     }
     const taken = takeOrdinal(block.value, ordinal, {
       ...(handleId === undefined ? {} : { handleId }),
       ...(attributes === undefined ? {} : { attributes }),
     });
-    const raise = { handleId, count: 1, maxPerHandle: request.maxPerHandle, also: [] };
+    const raise = { handleId, count: 1, maxPerHandle: request.maxPerHandle, handle: undefined, extraWrites: [] };
     return writeTaken(context, block, taken, raise);
   });
-  return handleCount;
+  return handle && countOf(handle.value);
 }
 
 /** A block nobody has becomes ours; where another was faster, its block serves as well. */

@@ -1,9 +1,12 @@
-// Giving a host addresses of one family: from blocks it owns, then from a block it claims, then from anybody's.
+// Assigns addresses of one family to a host: from blocks that it owns, then from a block that it claims, then from blocks of
+// other hosts. Concurrent assignments are decided by the compare-and-swap of the block (take.ts) and, for a new block, of
+// its affinity (affinities.ts).
 import type { Revision } from "../datastore/index.ts";
 import type { Cidr, IpVersion } from "../lib/ip.ts";
 import type { Labels } from "../model/index.ts";
-import { ownerOf, resolveAffinity } from "./affinities.ts";
-import { type AllocationOwner, type HostReserved, ownerText } from "./block.ts";
+import { isConfirmed, ownerOf, resolveAffinity } from "./affinities.ts";
+import { type AssignmentInputs, cachedInputs, readInputs, searchIn } from "./assignment-inputs.ts";
+import type { AllocationOwner, HostReserved, Owner } from "./block.ts";
 import { type Context, isLost, untilWon } from "./context.ts";
 import { BadRequest, BlockClaimed, BlockLimitReached, NoBlockAllowed } from "./errors.ts";
 import {
@@ -17,9 +20,8 @@ import {
   tryClaim,
 } from "./free-block.ts";
 import type { IpamPool, PoolUse } from "./pools.ts";
-import type { StoredAffinity, StoredBlock } from "./records.ts";
-import { ownerFor, readSurroundings, type Surroundings, searchIn } from "./surroundings.ts";
-import { type Also, type Taking, takeFromBlock } from "./take.ts";
+import type { StoredAffinity, StoredBlock, StoredHandle } from "./records.ts";
+import { type ExtraWrites, type Taking, takeFromBlock } from "./take.ts";
 
 export interface AutoAssignRequest extends AllocationOwner {
   readonly version: IpVersion;
@@ -35,11 +37,13 @@ export interface AutoAssignRequest extends AllocationOwner {
   readonly hostReserved?: HostReserved;
   /** At most so many addresses of this family under the handle, or `HandleLimitReached`. */
   readonly maxPerHandle?: number;
+  /** The handle as this caller wrote it last. By default the handle is assumed not to exist; if it does, it is read. */
+  readonly handle?: StoredHandle | undefined;
   /**
-   * What to write in the same moment, when the datastore can and all addresses come from one block; `Assignments.also`
-   * tells whether it was.
+   * Written in the same transaction if the datastore has transactions and all addresses come from one block
+   * (`Assignments.extraRevisions`). If one of these writes is refused, nothing is assigned (`ExtraWritesRefused`).
    */
-  readonly also?: Also;
+  readonly extraWrites?: ExtraWrites | undefined;
 }
 
 export interface Assignments {
@@ -49,10 +53,10 @@ export interface Assignments {
   readonly addresses: readonly Cidr[];
   /** Why there are fewer than requested. */
   readonly messages: readonly string[];
-  /** The revisions of what the request wanted written with them, if it was. */
-  readonly also?: readonly Revision[];
-  /** How many addresses the handle counts now, these included. It may count too many after a crash, never too few. */
-  readonly handleCount?: number;
+  /** The revisions of the extra writes, if they were done. */
+  readonly extraRevisions?: readonly Revision[] | undefined;
+  /** The handle after the last write. It may count too many addresses after a crash, never too few. */
+  readonly handle?: StoredHandle | undefined;
 }
 
 /** `Assigned 1 out of 2 requested IPv4 addresses; No IPs available in pools: [10.0.0.0/24]`. */
@@ -60,63 +64,125 @@ export function describeShortage({ addresses, requested, version, messages }: As
   return [`Assigned ${addresses.length} out of ${requested} requested IPv${version} addresses`, ...messages].join("; ");
 }
 
+/**
+ * Assigns addresses. With a cache, the first attempt decides by cached values and takes from blocks that the host owns. If
+ * that does not give all addresses, the rest is assigned by reads from the datastore.
+ */
 export async function autoAssign(context: Context, request: AutoAssignRequest): Promise<Assignments> {
   if (!request.use) throw new BadRequest("must specify the intended use when assigning an IP");
-  const who = `${ownerText(ownerFor(request.host, request.use))} IPv${request.version}`;
-  return context.memory.inTurn(who, context.signal, () =>
-    context.attempt(async (here) => new Assignment(here, request, await readSurroundings(here, request)).run()),
-  );
+  const assignment = new Assignment(context, request);
+  const cached = await cachedInputs(context, request);
+  if (cached !== undefined) await assignment.takeFromCachedBlocks(cached);
+  if (assignment.isComplete) return assignment.result([]);
+  const inputs = await readInputs(context, request);
+  return assignment.result(await new Search(context, request, inputs, assignment).run());
 }
 
-/** Full blocks are common: a few are read at once instead of one after the other. */
-const READ_AHEAD = 4;
-/** When everything is claimed, so many blocks are looked at before all are listed. */
-const NEAR = 16;
-
-/** One request on its way: what it has got so far, and which blocks it need not try again. */
+/** The addresses that a request has got so far. */
 class Assignment {
   readonly #addresses: Cidr[] = [];
-  readonly #exhausted = new Set<Cidr>();
-  readonly #cooldownSeconds: number;
-  #owned: number;
-  #also: readonly Revision[] | undefined;
-  #handleCount: number | undefined;
+  #extraRevisions: readonly Revision[] | undefined;
+  #handle: StoredHandle | undefined;
 
   constructor(
     readonly context: Context,
     readonly request: AutoAssignRequest,
-    readonly around: Surroundings,
   ) {
-    this.#cooldownSeconds = around.config.ipCooldownSeconds ?? 0;
-    this.#owned = around.owned.length;
+    this.#handle = request.handle;
   }
 
-  async run(): Promise<Assignments> {
-    const { config, usable } = this.around;
-    await this.#fromOwned();
-    if (this.#missing > 0) await this.#fromClaimed();
-    if (this.#missing > 0) await this.#fromOthers();
-    const why = config.strictAffinity
-      ? "No more free affine blocks and strict affinity enabled"
-      : `No IPs available in pools: [${usable.map((pool) => pool.cidr).join(" ")}]`;
-    const { version, count } = this.request;
+  get addresses(): readonly Cidr[] {
+    return this.#addresses;
+  }
+  get missing(): number {
+    return this.request.count - this.#addresses.length;
+  }
+  get isComplete(): boolean {
+    return this.missing === 0;
+  }
+
+  /** @param messages why addresses are missing */
+  result(messages: readonly string[]): Assignments {
     return {
-      version,
-      requested: count,
+      version: this.request.version,
+      requested: this.request.count,
       addresses: this.#addresses,
-      messages: this.#missing > 0 ? [why] : [],
-      ...(this.#also === undefined ? {} : { also: this.#also }),
-      ...(this.#handleCount === undefined ? {} : { handleCount: this.#handleCount }),
+      messages: this.isComplete ? [] : messages,
+      extraRevisions: this.#extraRevisions,
+      handle: this.#handle,
     };
   }
 
+  async takeFromCachedBlocks(inputs: AssignmentInputs): Promise<void> {
+    for (const affinity of inputs.owned) {
+      const { cidr } = affinity.key;
+      if (this.isComplete) return;
+      if (!isConfirmed(affinity) || inputs.reservations.covers(cidr)) continue;
+      const block = await this.context.ownBlock(cidr);
+      if (block !== undefined) await this.take(inputs, block, inputs.owner);
+    }
+  }
+
+  /** @param onlyOf take only if the block belongs to this owner, also after it was read again */
+  async take(inputs: AssignmentInputs, block: StoredBlock, onlyOf?: Owner): Promise<void> {
+    const { config, owner, reservations } = inputs;
+    const { handleId, attributes, extraWrites, count, maxPerHandle } = this.request;
+    const taking: Taking = {
+      count: this.missing,
+      for: { ...(handleId === undefined ? {} : { handleId }), ...(attributes === undefined ? {} : { attributes }) },
+      isReserved: (address) => reservations.has(address),
+      cooldownSeconds: config.ipCooldownSeconds ?? 0,
+      onlyOf: onlyOf ?? (config.strictAffinity ? owner : undefined),
+      maxPerHandle,
+      handle: this.#handle,
+      extraWrites: this.missing < count ? undefined : extraWrites,
+    };
+    const taken = await takeFromBlock(this.context, block, taking);
+    this.#addresses.push(...taken.addresses);
+    this.#extraRevisions ??= taken.extraRevisions;
+    this.#handle = taken.handle ?? this.#handle;
+  }
+}
+
+/** Full blocks are common: a few are read at once instead of one after the other. */
+const READ_AHEAD = 4;
+/** Number of blocks that are looked at before all are listed, if every block is claimed. */
+const NEAR = 16;
+
+/** The search for addresses by reads from the datastore: own blocks, then a new block, then blocks of other hosts. */
+class Search {
+  /** Blocks that need not be tried again. */
+  readonly #exhausted = new Set<Cidr>();
+  readonly #cooldownSeconds: number;
+  #owned: number;
+
+  constructor(
+    readonly context: Context,
+    readonly request: AutoAssignRequest,
+    readonly inputs: AssignmentInputs,
+    readonly assignment: Assignment,
+  ) {
+    this.#cooldownSeconds = inputs.config.ipCooldownSeconds ?? 0;
+    this.#owned = inputs.owned.length;
+  }
+
+  /** @returns why addresses may be missing */
+  async run(): Promise<readonly string[]> {
+    await this.#fromOwned();
+    if (this.#missing > 0) await this.#fromClaimed();
+    if (this.#missing > 0) await this.#fromOthers();
+    const { config, usable } = this.inputs;
+    if (config.strictAffinity) return ["No more free affine blocks and strict affinity enabled"];
+    return [`No IPs available in pools: [${usable.map((pool) => pool.cidr).join(" ")}]`];
+  }
+
   get #missing(): number {
-    return this.request.count - this.#addresses.length;
+    return this.assignment.missing;
   }
 
   async #fromOwned(): Promise<void> {
-    const { owned } = this.around;
-    const worthwhile = owned.filter(({ key }) => !this.around.reservations.covers(key.cidr));
+    const { owned } = this.inputs;
+    const worthwhile = owned.filter(({ key }) => !this.inputs.reservations.covers(key.cidr));
     for (const { key } of owned) this.#exhausted.add(key.cidr);
     // Mostly the first one will do.
     for (let i = 0, width = 1; i < worthwhile.length && this.#missing > 0; i += width, width = READ_AHEAD) {
@@ -144,7 +210,6 @@ class Assignment {
   }
 
   async #fromClaimed(): Promise<void> {
-    await this.context.settle(); // a claim is several writes, and a look at many affinities before them
     while (this.#missing > 0) {
       this.#mayClaim();
       const block = await claimFreeBlock(this.context, this.#search);
@@ -154,13 +219,13 @@ class Assignment {
   }
 
   #mayClaim(): void {
-    const { config, limit } = this.around;
-    if (this.#owned >= limit) throw new BlockLimitReached(this.request.host, limit, this.#addresses);
-    if (!config.autoAllocateBlocks) throw new NoBlockAllowed(this.request.host, this.#addresses);
+    const { config, limit } = this.inputs;
+    if (this.#owned >= limit) throw new BlockLimitReached(this.request.host, limit, this.assignment.addresses);
+    if (!config.autoAllocateBlocks) throw new NoBlockAllowed(this.request.host, this.assignment.addresses);
   }
 
   get #search(): BlockSearch {
-    return { ...searchIn(this.around, this.request), exhausted: this.#exhausted };
+    return { ...searchIn(this.inputs, this.request), exhausted: this.#exhausted };
   }
 
   async #takeClaimed(block: StoredBlock): Promise<void> {
@@ -171,14 +236,14 @@ class Assignment {
 
   /** Every block is claimed: look at a few in this host's order, then at all, for an idle one or one with room. */
   async #fromOthers(): Promise<void> {
-    const { usable, config } = this.around;
+    const { usable, config } = this.inputs;
     if (!config.strictAffinity)
       for (const pool of usable) if (this.#missing > 0) await this.#fromBlocks(await this.#nearStart(pool));
     if (this.#missing > 0) await this.#fromBlocks(await this.#allBlocks());
   }
 
   async #nearStart(pool: IpamPool): Promise<readonly StoredBlock[]> {
-    const order = orderOf(this.context, pool, this.around.owner);
+    const order = orderOf(this.context, pool, this.inputs.owner);
     const count = order.count < NEAR ? Number(order.count) : NEAR;
     const near = Array.from({ length: count }, (_, i) => order.at(BigInt(i)));
     return (await Promise.all(near.map((cidr) => this.context.records.block(cidr)))).flatMap((block) => block ?? []);
@@ -193,8 +258,8 @@ class Assignment {
     ]);
     const made = new Map(blocks.map((block) => [block.key.cidr, block]));
     const names = new Set([...made.keys(), ...affinities.map(({ key }) => key.cidr)]);
-    const sorted = this.around.usable.flatMap((pool) => {
-      const order = orderOf(this.context, pool, this.around.owner);
+    const sorted = this.inputs.usable.flatMap((pool) => {
+      const order = orderOf(this.context, pool, this.inputs.owner);
       return [...names]
         .filter((cidr) => isBlockOf(cidr, pool) && !this.#exhausted.has(cidr))
         .map((cidr) => ({ cidr, place: order.placeOf(cidr) }))
@@ -203,7 +268,7 @@ class Assignment {
     });
     for (const cidr of sorted) {
       if (this.#missing === 0) break;
-      if (made.has(cidr) || this.around.reservations.covers(cidr)) continue;
+      if (made.has(cidr) || this.inputs.reservations.covers(cidr)) continue;
       this.#mayClaim();
       const block = await tryClaim(this.context, this.#search, cidr);
       if (block !== undefined) await this.#takeClaimed(block);
@@ -220,26 +285,12 @@ class Assignment {
       if (block === undefined) break;
       await this.#takeClaimed(block);
     }
-    if (this.around.config.strictAffinity) return;
+    if (this.inputs.config.strictAffinity) return;
     for (const block of blocks)
-      if (this.#missing > 0 && hasRoom(block, this.around.reservations)) await this.#take(block);
+      if (this.#missing > 0 && hasRoom(block, this.inputs.reservations)) await this.#take(block);
   }
 
-  async #take(block: StoredBlock): Promise<void> {
-    const { config, owner, reservations } = this.around;
-    const { handleId, attributes, also, count } = this.request;
-    const taking: Taking = {
-      count: this.#missing,
-      for: { ...(handleId === undefined ? {} : { handleId }), ...(attributes === undefined ? {} : { attributes }) },
-      isReserved: (address) => reservations.has(address),
-      cooldownSeconds: this.#cooldownSeconds,
-      ...(config.strictAffinity ? { onlyOf: owner } : {}),
-      ...(this.request.maxPerHandle === undefined ? {} : { maxPerHandle: this.request.maxPerHandle }),
-      ...(also === undefined || this.#missing < count ? {} : { also }),
-    };
-    const taken = await takeFromBlock(this.context, block, taking);
-    this.#addresses.push(...taken.addresses);
-    this.#also ??= taken.also;
-    this.#handleCount = taken.handleCount ?? this.#handleCount;
+  #take(block: StoredBlock): Promise<void> {
+    return this.assignment.take(this.inputs, block);
   }
 }

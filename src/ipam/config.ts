@@ -10,8 +10,10 @@ const FIRST_CONFIG: IpamConfig = { ...DEFAULT_CONFIG, kubeVirtVmAddressPersisten
 export const DEFAULT_MAX_BLOCKS_PER_HOST = 20;
 const MAX_COOLDOWN_SECONDS = 1200;
 
+export const configOf = (stored: IpamConfig | undefined): IpamConfig => stored ?? DEFAULT_CONFIG;
+
 export async function readConfig(context: Context): Promise<IpamConfig> {
-  return (await storedConfig(context))?.value ?? DEFAULT_CONFIG;
+  return configOf(await context.records.config());
 }
 
 async function storedConfig(context: Context) {

@@ -1,65 +1,59 @@
-// What every operation is given: the records it reads and writes, a clock, and where to say what happened.
+// What every operation of IPAM gets: access to the datastore, the cache if there is one, a clock, a logger.
 import type { Datastore } from "../datastore/index.ts";
 import { Conflict, NotFound } from "../datastore/index.ts";
+import type { Cidr } from "../lib/ip.ts";
 import type { Logger } from "../lib/log.ts";
 import { backoffDelay, delay } from "../lib/retry.ts";
+import type { AssignmentCache } from "./assignment-cache.ts";
+import { type AssignmentReads, DatastoreReads } from "./assignment-reads.ts";
 import { RetriesExhausted } from "./errors.ts";
-import type { Memory } from "./memory.ts";
-import { Records } from "./records.ts";
+import { Records, type StoredBlock } from "./records.ts";
 
 export interface IpamOptions {
   readonly datastore: Datastore;
   readonly log: Logger;
   readonly nowMs: () => number;
   readonly random: () => number;
-  readonly memory: Memory;
+  /** Absent: every decision reads the datastore. */
+  readonly cache?: AssignmentCache | undefined;
 }
 
 export class Context {
   readonly records: Records;
+  /** From the datastore. */
+  readonly reads: AssignmentReads;
   readonly log: Logger;
   constructor(
     readonly options: IpamOptions,
     readonly signal?: AbortSignal,
   ) {
-    this.records = new Records(options.datastore, signal === undefined ? {} : { signal });
+    this.records = new Records(options.datastore, signal === undefined ? {} : { signal }, options.cache);
+    this.reads = new DatastoreReads(this.records);
     this.log = options.log;
-  }
-
-  get memory(): Memory {
-    return this.options.memory;
   }
 
   get nowMs(): number {
     return this.options.nowMs();
   }
 
-  /** Works by what is remembered where the datastore lets a write be bound to it, and by what it says otherwise. */
-  attempt<T>(work: (context: Context) => Promise<T>): Promise<T> {
-    const { datastore, memory } = this.options;
-    return memory.recall.attempt(datastore, (store) =>
-      work(store === datastore ? this : new Context({ ...this.options, datastore: store }, this.signal)),
-    );
+  /** A block of this host: its cached value, if there is one, otherwise from the datastore. */
+  async ownBlock(cidr: Cidr): Promise<StoredBlock | undefined> {
+    return this.options.cache?.block(cidr) ?? this.records.block(cidr);
   }
 
-  /** What was decided so far was decided by what is so now; otherwise `attempt` begins again. */
-  settle(): Promise<void> {
-    return this.memory.recall.settle(this.records.store);
-  }
-
-  /** The same, for writes that tidy up after a failure: they outlive a caller that has given up. */
+  /** For writes that clean up after a failure: they continue after the caller's signal has aborted. */
   forCleanUp(): Context {
     return new Context(this.options, AbortSignal.timeout(30_000));
   }
 }
 
-/** Somebody else wrote the object first, or removed it: read again. */
+/** True if another process has written or deleted the object since it was read. */
 export const isLost = (error: unknown): boolean => error instanceof Conflict || error instanceof NotFound;
 
 const ATTEMPTS = 100;
 const BACKOFF = { firstMs: 1, maxMs: 50, jitter: 1 };
 
-/** Runs `attempt` until it gives a value; undefined means somebody was faster and it should look again. */
+/** Runs `attempt` until it returns a value. Undefined means that another process was faster: `attempt` reads again. */
 export async function untilWon<T>(
   context: Context,
   what: string,

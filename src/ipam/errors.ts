@@ -190,3 +190,11 @@ export class InCooldown extends IpamError {
 export class BadRequest extends IpamError {
   override readonly name = "BadRequest";
 }
+
+/** A write that was to be done together with the addresses was refused; no address was assigned. */
+export class ExtraWritesRefused extends Error {
+  override readonly name = "ExtraWritesRefused";
+  constructor() {
+    super("an entry that belongs to the addresses was changed by another process");
+  }
+}

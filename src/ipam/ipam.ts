@@ -3,6 +3,7 @@ import type { Cidr, IpAddress } from "../lib/ip.ts";
 import { silentLogger } from "../lib/log.ts";
 import type { IpamConfig } from "../model/index.ts";
 import { giveUpBlock, type GivingUp } from "./affinities.ts";
+import type { InputsRequest } from "./assignment-inputs.ts";
 import { type AssignAddressRequest, assignAddress } from "./assign-address.ts";
 import { type Assignments, type AutoAssignRequest, autoAssign } from "./auto-assign.ts";
 import type { Owner } from "./block.ts";
@@ -12,12 +13,10 @@ import { type Finding, findInconsistencies, readState, repair } from "./consiste
 import { Context, type IpamOptions } from "./context.ts";
 import { ensureBlock } from "./ensure-block.ts";
 import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, removeHost } from "./hosts.ts";
-import { Memory } from "./memory.ts";
 import { changeOwners, type OwnedAddress, type OwnerChange, type Owners, setOwners } from "./owner-attributes.ts";
 import { type Allocation, addressesOfHandle, allocationOf } from "./queries.ts";
 import { type ReleaseRequest, type ReleaseResult, releaseAddresses } from "./release.ts";
 import { type HandleRelease, type HandleReleaseOptions, releaseByHandle } from "./release-handle.ts";
-import type { SurroundingsRequest } from "./surroundings.ts";
 import { upgradeHost } from "./upgrade.ts";
 import { readUtilization, type UtilizationReport } from "./utilization.ts";
 
@@ -25,7 +24,7 @@ export class Ipam {
   readonly #options: IpamOptions;
 
   constructor(options: Pick<IpamOptions, "datastore"> & Partial<IpamOptions>) {
-    this.#options = { log: silentLogger, nowMs: Date.now, random: Math.random, memory: new Memory(), ...options };
+    this.#options = { log: silentLogger, nowMs: Date.now, random: Math.random, ...options };
   }
 
   /** Addresses of one family for a host. Fewer than asked for is no error: the result says why. */
@@ -56,7 +55,7 @@ export class Ipam {
   }
 
   /** A block of its own for a host, with nothing taken from it. */
-  ensureBlock(request: SurroundingsRequest, signal?: AbortSignal): Promise<Cidr | undefined> {
+  ensureBlock(request: InputsRequest, signal?: AbortSignal): Promise<Cidr | undefined> {
     return ensureBlock(this.#context(signal), request);
   }
 

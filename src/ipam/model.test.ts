@@ -6,10 +6,11 @@ import { cidrAddress, type IpAddress } from "../lib/ip.ts";
 import { addressAt } from "./block.ts";
 import { BlockLimitReached, UnknownHandle } from "./errors.ts";
 import type { Ipam } from "./ipam.ts";
-import { Memory } from "./memory.ts";
+import { AssignmentCache } from "./assignment-cache.ts";
 import { TestCluster } from "./testing/bench.ts";
 import { findViolations } from "./testing/invariants.ts";
 import { Crash, type CrashPoint, Schedule } from "./testing/schedule.ts";
+import { StaleEntries } from "./testing/stale-entries.ts";
 
 type Step =
   | { readonly op: "assign"; readonly handle: number; readonly count: number }
@@ -135,7 +136,7 @@ const arbRun = {
   cooldown: fc.constantFrom(0, 0, 30),
 };
 
-/** @param isOneProcess all lives of a host are tasks of one process, which share its cache */
+/** @param isOneProcess all lives of a host are tasks of one process, which share its cache; it is often outdated */
 async function play(
   seed: number,
   lives: readonly Life[],
@@ -153,7 +154,10 @@ async function play(
       run.check();
       after(operation);
     };
-    return cluster.client(store, new Memory());
+    if (!isOneProcess) return cluster.client(store);
+    let reads = seed;
+    const entries = new StaleEntries(cluster.store, () => reads++ % 3 === 0);
+    return cluster.client(store, new AssignmentCache(HOSTS[life.host] ?? "", entries));
   };
   const processes = new Map<number, Ipam>();
   await schedule.run(

@@ -102,7 +102,7 @@ test("CI-077 nobody is written as nothing, and an address with an owner is not r
 for (const name of ["step by step", "all at once"])
   test(`CI-077 who takes an address over is not lost to who comes meanwhile (${name})`, async () => {
     const c = await machine();
-    if (name === "step by step") Object.defineProperty(c.store, "together", { value: undefined });
+    if (name === "step by step") Object.defineProperty(c.store, "transact", { value: undefined });
     let other: Promise<unknown> | undefined;
     await c.ipam.changeOwners(request.handleId, (owners) => {
       other ??= c.client().changeOwners(request.handleId, (now) => ({ ...now, alternate: target }));

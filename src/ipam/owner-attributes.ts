@@ -101,8 +101,8 @@ async function writeAll(
   const changed = blocks.filter(({ stored, value }) => value !== stored.value);
   if (changed.length === 0) return true;
   try {
-    const together = await context.records.writeBlocks(changed, undefined, []);
-    if (together !== undefined) return together.done;
+    const outcome = await context.records.transactBlocks(changed, undefined, []);
+    if (outcome !== undefined) return outcome.done;
     for (const { stored, value } of changed) await context.records.updateBlock(stored, value);
     return true;
   } catch (error) {

@@ -21,12 +21,16 @@ export interface IpamPool {
 
 const DEFAULT_BLOCK_SIZE: Readonly<Record<IpVersion, number>> = { 4: 26, 6: 122 };
 
-/** All pools by name; one that does not make sense is left out. */
-export async function readPools(records: Records, version?: IpVersion): Promise<IpamPool[]> {
-  const pools = (await records.resources("IPPool")).flatMap((resource) => poolOf(resource) ?? []);
+/** All pools by name; one that cannot be parsed is left out. */
+export function poolsOf(resources: readonly Resource[], version?: IpVersion): IpamPool[] {
+  const pools = resources.flatMap((resource) => poolOf(resource) ?? []);
   return pools
     .filter((pool) => version === undefined || ipVersion(pool.cidr) === version)
     .sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+export async function readPools(records: Records, version?: IpVersion): Promise<IpamPool[]> {
+  return poolsOf(await records.resources("IPPool"), version);
 }
 
 export function poolOf(resource: Resource): IpamPool | undefined {

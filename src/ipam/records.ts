@@ -1,4 +1,5 @@
-// Typed access to the stored objects of IPAM. Absent is `undefined`, not an error; every write compares revisions.
+// Typed access to the stored objects of IPAM. A missing object is `undefined`, not an error. Every write compares revisions.
+// Blocks that were read or written are reported to the cache, if there is one.
 import {
   AlreadyExists,
   type CallOptions,
@@ -14,6 +15,7 @@ import type {
   BlockAffinity,
   BlockAffinityKey,
   BlockKey,
+  IpamConfig,
   IpamHandle,
   IpamHandleKey,
   KindName,
@@ -28,36 +30,54 @@ export type StoredAffinity = Stored<BlockAffinityKey>;
 export type StoredHandle = Stored<IpamHandleKey>;
 
 export type BlocksWritten =
-  /** The revisions of what was written with it. */
-  | { readonly done: true; readonly also: readonly Revision[] }
-  /** The first that was. */
-  | { readonly done: false; readonly inTheWay: "block" | "handle" | "others" };
+  | { readonly done: true; readonly handleRevision: Revision; readonly extraRevisions: readonly Revision[] }
+  /** Nothing was written; the first write that was refused. */
+  | { readonly done: false; readonly refused: "block" | "handle" | "extraWrites" };
+
+export interface BlockObserver {
+  setBlock(stored: StoredBlock): void;
+  dropBlock(cidr: Cidr): void;
+}
 
 export class Records {
   constructor(
     readonly store: Datastore,
     readonly call: CallOptions = {},
+    readonly observer?: BlockObserver | undefined,
   ) {}
 
-  block(cidr: Cidr): Promise<StoredBlock | undefined> {
-    return this.#get({ type: "block", cidr });
+  async config(): Promise<IpamConfig | undefined> {
+    return (await this.#get({ type: "ipamConfig" }))?.value;
+  }
+
+  async block(cidr: Cidr): Promise<StoredBlock | undefined> {
+    const stored = await this.#get({ type: "block", cidr });
+    if (stored === undefined) this.observer?.dropBlock(cidr);
+    else this.observer?.setBlock(stored);
+    return stored;
   }
 
   async blocks(version?: IpVersion): Promise<readonly StoredBlock[]> {
     return (await this.store.list({ type: "block", ...(version === undefined ? {} : { version }) }, this.call)).items;
   }
 
-  /** Undefined when a block of that CIDR exists already. */
-  createBlock(value: Block): Promise<StoredBlock | undefined> {
-    return this.#create({ type: "block", cidr: value.cidr }, value);
+  /** Undefined if a block of that CIDR exists already. */
+  async createBlock(value: Block): Promise<StoredBlock | undefined> {
+    const created = await this.#create({ type: "block", cidr: value.cidr }, value);
+    if (created !== undefined) this.observer?.setBlock(created);
+    return created;
   }
 
-  /** Every write of a block moves its sequence number on. */
-  updateBlock(stored: StoredBlock, value: Block): Promise<StoredBlock> {
-    return this.#update(stored, next(stored, value));
+  /** Every write of a block increments its sequence number. */
+  async updateBlock(stored: StoredBlock, value: Block): Promise<StoredBlock> {
+    this.observer?.dropBlock(stored.key.cidr); // unknown until the write is confirmed
+    const written = await this.#update(stored, next(stored, value));
+    this.observer?.setBlock(written);
+    return written;
   }
 
-  deleteBlock(stored: StoredBlock): Promise<StoredBlock> {
+  async deleteBlock(stored: StoredBlock): Promise<StoredBlock> {
+    this.observer?.dropBlock(stored.key.cidr);
     return this.#delete(stored);
   }
 
@@ -100,28 +120,41 @@ export class Records {
   }
 
   /**
-   * Blocks (without a value: they go), the handle of the addresses that changed, and what the caller wants written with
-   * them, in one write. Undefined where the datastore cannot: then it goes step by step.
+   * Writes blocks (without a value: deletes them), the handle of the addresses that changed, and the caller's own writes
+   * in one transaction. Undefined if the datastore has no transactions.
    */
-  async writeBlocks(
+  async transactBlocks(
     blocks: readonly { readonly stored: StoredBlock; readonly value: Block | undefined }[],
     handle: Write | undefined,
-    also: readonly Write[],
+    extraWrites: readonly Write[],
   ): Promise<BlocksWritten | undefined> {
-    const first = blocks.map(
-      ({ stored, value }): Write =>
-        value === undefined
-          ? { op: "delete", key: stored.key, revision: stored.revision }
-          : { op: "update", entry: { ...stored, value: next(stored, value) } },
-    );
-    if (handle !== undefined) first.push(handle);
-    const outcome = await this.store.together?.([...first, ...also], this.call);
-    if (outcome === undefined) return undefined;
-    if (outcome.done) return { done: true, also: outcome.revisions.slice(first.length) };
-    const [refused = 0] = outcome.refused;
+    const { store } = this;
+    if (store.transact === undefined) return undefined;
+    const written = blocks.map(({ stored, value }) => (value === undefined ? undefined : next(stored, value)));
+    const writes = blocks.map(({ stored }, i): Write => {
+      const value = written[i];
+      return value === undefined
+        ? { op: "delete", key: stored.key, revision: stored.revision }
+        : { op: "update", entry: { ...stored, value } };
+    });
+    if (handle !== undefined) writes.push(handle);
+    for (const { stored } of blocks) this.observer?.dropBlock(stored.key.cidr); // unknown until the write is confirmed
+    const outcome = await store.transact([...writes, ...extraWrites], this.call);
+    if (!outcome.done) {
+      const [refused = 0] = outcome.refused;
+      return {
+        done: false,
+        refused: refused < blocks.length ? "block" : refused < writes.length ? "handle" : "extraWrites",
+      };
+    }
+    for (const [i, { stored }] of blocks.entries()) {
+      const [value, revision = ""] = [written[i], outcome.revisions[i]];
+      if (value !== undefined) this.observer?.setBlock({ key: stored.key, value, revision });
+    }
     return {
-      done: false,
-      inTheWay: refused < blocks.length ? "block" : refused < first.length ? "handle" : "others",
+      done: true,
+      handleRevision: outcome.revisions[blocks.length] ?? "",
+      extraRevisions: outcome.revisions.slice(writes.length),
     };
   }
 

@@ -1,80 +1,71 @@
-// Giving back everything a handle holds: in one write where the datastore can, block by block otherwise.
-import { type Cidr, hostCidr, type IpAddress } from "../lib/ip.ts";
+// Releases everything a handle holds: in one transaction where the datastore has transactions, otherwise block by block.
+import type { Write } from "../datastore/index.ts";
+import type { Cidr, IpAddress } from "../lib/ip.ts";
 import type { Block } from "../model/index.ts";
-import { giveUpEmptied, giveUpIfDeselected, isDeselected, settleOrLog, writeFreed } from "./after-release.ts";
+import { giveUpIfDeselected, settleOrLog, writeFreed } from "./after-release.ts";
 import { addressAt, allocationAt, free, freeCold, isEmpty, isForgotten, sameHandle } from "./block.ts";
-import { readConfig } from "./config.ts";
 import { type Context, untilWon } from "./context.ts";
 import { UnknownHandle } from "./errors.ts";
 import { recount } from "./handles.ts";
 import { type PodOwner, requireOwner } from "./pod-owner.ts";
-import { readPools } from "./pools.ts";
 import type { StoredBlock, StoredHandle } from "./records.ts";
-import type { Also } from "./take.ts";
 
 export interface HandleRelease {
   readonly released: readonly IpAddress[];
-  /** What became of the writes that were to go with it. `refused`: nothing was released because of them. */
-  readonly others: "written" | "left" | "refused";
+  /** `notWritten`: the caller does them itself. `refused`: because of them, nothing was released. */
+  readonly extraWrites: "written" | "notWritten" | "refused";
 }
 
 export interface HandleReleaseOptions {
-  /** To be written in the same moment, where the datastore can. */
-  readonly also?: Also | undefined;
+  /** Written in the same transaction, if the datastore has transactions. */
+  readonly extraWrites?: readonly Write[] | undefined;
   /** Refuse (`StaleRelease`) if the handle holds an address whose attributes do not name this pod. */
   readonly owner?: PodOwner | undefined;
 }
 
-/** Frees everything a handle holds. `UnknownHandle` when there is none. */
+/** Frees everything a handle holds. `UnknownHandle` if there is no such handle. */
 export function releaseByHandle(
   context: Context,
   handleId: string,
-  { also, owner }: HandleReleaseOptions = {},
+  { extraWrites = [], owner }: HandleReleaseOptions = {},
 ): Promise<HandleRelease> {
-  return context.attempt((here) => {
-    let cidrs: readonly Cidr[] = []; // where its addresses were when last seen
-    return untilWon(here, `handle ${handleId}`, async () => {
-      const [config, handle, ...seen] = await Promise.all([
-        readConfig(here),
-        here.records.handle(handleId),
-        ...cidrs.map((cidr) => here.records.block(cidr)),
-      ]);
-      if (handle === undefined) throw new UnknownHandle(handleId);
-      const cooldownSeconds = config.ipCooldownSeconds ?? 0;
-      const release = { handle, owner, cooldownSeconds };
-      if (here.records.store.together === undefined) return releaseInSteps(here, release);
-      const now = Object.keys(handle.value.block) as Cidr[];
-      const isSame = now.length === cidrs.length && now.every((cidr, i) => cidr === cidrs[i]);
-      const blocks = isSame ? seen : await Promise.all(now.map((cidr) => here.records.block(cidr)));
-      cidrs = now;
-      const freed = blocks.flatMap((block) => (block && freedOf(here, block, release)) ?? []);
-      // A handle that names what it does not hold: an assignment died, or one is about to write.
-      if (freed.length === 0 || freed.length < now.length) return releaseInSteps(here, release);
-      return releaseTogether(here, handle, freed, also);
-    });
+  const { records } = context;
+  const { cache } = context.options;
+  return untilWon(context, `handle ${handleId}`, async (attempt) => {
+    const reads = cache?.entries.isInSync === true ? cache : context.reads;
+    const [config, handle] = await Promise.all([reads.config(), records.handle(handleId)]);
+    if (handle === undefined) throw new UnknownHandle(handleId);
+    const release = { handle, owner, cooldownSeconds: config.ipCooldownSeconds ?? 0 };
+    if (records.store.transact === undefined) return releaseInSteps(context, release);
+    const cidrs = Object.keys(handle.value.block) as Cidr[];
+    // A cached block may be outdated: the transaction is then refused, and the next attempt reads it. The owner of an
+    // address is never decided by a cached block.
+    const mayUseCache = attempt === 0 && owner === undefined;
+    const blocks = await Promise.all(cidrs.map((cidr) => (mayUseCache ? context.ownBlock(cidr) : records.block(cidr))));
+    const freed = blocks.flatMap((block) => (block && freedOf(context, block, release)) ?? []);
+    // A handle that names a block without its addresses: an assignment crashed, or is about to write.
+    if (freed.length === 0 || freed.length < cidrs.length) return releaseInSteps(context, release);
+    return transactRelease(context, handle, freed, extraWrites);
   });
 }
 
-/** Addresses, handle and what goes with them in one write; undefined when somebody was faster. */
-async function releaseTogether(
+/** Releases addresses and handle and does the extra writes in one transaction; undefined if another process was faster. */
+async function transactRelease(
   context: Context,
   handle: StoredHandle,
   freed: readonly Freed[],
-  also: Also | undefined,
+  extraWrites: readonly Write[],
 ): Promise<HandleRelease | undefined> {
-  // Asked before the write, so that it can be part of what the write is bound to.
-  const surplus: Block[] = [];
-  for (const { value } of freed) if (isEmpty(value) && (await isDeselected(context, value))) surplus.push(value);
   const released = freed.flatMap(({ addresses }) => addresses);
-  const others = (await also?.(released.map(hostCidr))) ?? [];
-  const outcome = await context.records.writeBlocks(
+  const outcome = await context.records.transactBlocks(
     freed.map(({ stored, value }) => ({ stored, value: isForgotten(value) ? undefined : value })),
     { op: "delete", key: handle.key, revision: handle.revision },
-    others,
+    extraWrites,
   );
-  if (outcome?.done !== true) return outcome?.inTheWay === "others" ? { released: [], others: "refused" } : undefined;
-  for (const block of surplus) await giveUpEmptied(context, block);
-  return { released, others: others.length > 0 ? "written" : "left" };
+  if (outcome?.done !== true)
+    return outcome?.refused === "extraWrites" ? { released: [], extraWrites: "refused" } : undefined;
+  for (const { value } of freed) if (isEmpty(value)) await giveUpIfDeselected(context, value);
+  return { released, extraWrites: extraWrites.length > 0 ? "written" : "notWritten" };
 }
 
 interface Release {
@@ -99,11 +90,8 @@ async function releaseInSteps(context: Context, release: Release): Promise<Handl
     counts.set(cidr, count ?? 0);
   }
   await settleOrLog(context, handle, counts);
-  if (emptied.length > 0) {
-    const pools = await readPools(context.records);
-    for (const block of emptied) await giveUpIfDeselected(context, block, pools);
-  }
-  return { released, others: "left" };
+  for (const block of emptied) await giveUpIfDeselected(context, block);
+  return { released, extraWrites: "notWritten" };
 }
 
 interface Freed {

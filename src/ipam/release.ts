@@ -64,7 +64,7 @@ export async function releaseAddresses(context: Context, requests: readonly Rele
       }
     }
     for (const { seen, counts } of left.values()) await settleOrLog(context, seen, counts);
-    for (const block of emptied) await giveUpIfDeselected(context, block, pools);
+    for (const block of emptied) await giveUpIfDeselected(context, block);
   }
   return { released, notAllocated, ...(firstError === undefined ? {} : { error: firstError }) };
 }

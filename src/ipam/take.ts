@@ -1,42 +1,52 @@
-// Taking addresses out of one block: block and handle in one write, or, where that cannot be, with the handle raised first
-// (see handles.ts for why in this order).
+// Takes addresses from one block. The compare-and-swap of the block is the only concurrency control: whoever read the
+// block before another process wrote it has its own write refused, reads the block again and repeats the decision.
+//
+// Block, handle and the caller's own writes are one transaction. Where the datastore has no transactions the handle is
+// raised first (see handles.ts for why in this order), and the caller's writes are left to the caller.
 import type { Revision, Write } from "../datastore/index.ts";
 import type { Cidr, IpAddress } from "../lib/ip.ts";
 import { cidrLength } from "../lib/ip.ts";
+import type { Block } from "../model/index.ts";
 import { type AllocationOwner, addressAt, type Owner, ownerText, takeFree } from "./block.ts";
 import { type Context, isLost, untilWon } from "./context.ts";
+import { ExtraWritesRefused } from "./errors.ts";
 import { rested } from "./free-block.ts";
-import { countOf, lowerHandle, raiseHandle } from "./handles.ts";
+import { lowerHandle, raiseHandle } from "./handles.ts";
 import type { StoredBlock, StoredHandle } from "./records.ts";
-import type { Block } from "../model/index.ts";
 
 export interface Taking {
   readonly count: number;
   readonly for: AllocationOwner;
   readonly isReserved: (address: IpAddress) => boolean;
   readonly cooldownSeconds: number;
-  /** Strict affinity: only from a block of this owner. */
-  readonly onlyOf?: Owner;
-  readonly maxPerHandle?: number;
-  /** To be written with all of them, should they come from one block. */
-  readonly also?: Also;
+  /** Take only from a block of this owner, for example because of strict affinity. */
+  readonly onlyOf?: Owner | undefined;
+  readonly maxPerHandle?: number | undefined;
+  /** The handle as this caller wrote it last. By default the handle is assumed not to exist; if it does, it is read. */
+  readonly handle?: StoredHandle | undefined;
+  /** Done only if all addresses come from this block. */
+  readonly extraWrites?: ExtraWrites | undefined;
 }
 
-/** Writes that go with addresses, once these are chosen. */
-export type Also = (addresses: readonly Cidr[]) => Promise<readonly Write[]>;
+/** Writes that belong to addresses, such as the workload endpoint that has them. */
+export type ExtraWrites = (addresses: readonly Cidr[]) => readonly Write[];
 
 export interface Taken {
   /** In CIDR form with the block's length. */
   readonly addresses: readonly Cidr[];
-  /** The revisions of what was written with them, if it was. */
-  readonly also?: readonly Revision[];
-  /** How many addresses the handle counts now, these included. It may count too many after a crash, never too few. */
-  readonly handleCount?: number;
+  /** The revisions of the extra writes, if they were done. */
+  readonly extraRevisions?: readonly Revision[] | undefined;
+  /** The handle after the write. It may count too many addresses after a crash, never too few. */
+  readonly handle?: StoredHandle | undefined;
 }
 
 const NOTHING: Taken = { addresses: [] };
 
-/** Up to `count` addresses; none when the block is full, gone or no longer ours. */
+/**
+ * Takes up to `count` addresses; none if the block is full, deleted or of another owner.
+ * @param first the block as it is known; read again after a conflict
+ * @throws ExtraWritesRefused
+ */
 export async function takeFromBlock(context: Context, first: StoredBlock, taking: Taking): Promise<Taken> {
   let known: StoredBlock | undefined = first;
   return untilWon(context, `block ${first.key.cidr}`, async () => {
@@ -53,21 +63,23 @@ export async function takeFromBlock(context: Context, first: StoredBlock, taking
       handleId: taking.for.handleId,
       count: addresses.length,
       maxPerHandle: taking.maxPerHandle,
-      also: addresses.length === taking.count ? ((await taking.also?.(addresses)) ?? []) : [],
+      handle: taking.handle,
+      extraWrites: addresses.length === taking.count ? (taking.extraWrites?.(addresses) ?? []) : [],
     });
     return written && { addresses, ...written };
   });
 }
 
+/** What is written with a block that holds `count` more addresses. */
 export interface Raise {
   readonly handleId: string | undefined;
   readonly count: number;
   readonly maxPerHandle: number | undefined;
-  /** To be written with them, if that can be. */
-  readonly also: readonly Write[];
+  readonly handle: StoredHandle | undefined;
+  readonly extraWrites: readonly Write[];
 }
 
-/** Writes a block that holds some more addresses of a handle; undefined when the block was written by another first. */
+/** @returns undefined if another process wrote the block first */
 export async function writeTaken(
   context: Context,
   stored: StoredBlock,
@@ -75,57 +87,57 @@ export async function writeTaken(
   raise: Raise,
 ): Promise<Omit<Taken, "addresses"> | undefined> {
   const { handleId, count, maxPerHandle } = raise;
-  const together = await writeTogether(context, stored, value, raise);
-  if (together !== "step by step") return together;
+  const outcome = await transactTaken(context, stored, value, raise);
+  if (outcome !== "not possible") return outcome;
   const raised =
     handleId === undefined
       ? undefined
       : await raiseHandle(context, handleId, { block: stored.key.cidr, count, maxPerHandle });
   try {
     await context.records.updateBlock(stored, value);
-    return raised === undefined ? {} : { handleCount: countOf(raised.stored.value) };
+    return { handle: raised?.stored };
   } catch (error) {
-    // Whether an unanswered write arrived is unknown: the handle then stays raised, which a release corrects.
+    // It is unknown whether a write without a reply was done. The handle then stays raised, which a release corrects.
     if (!isLost(error)) throw error;
     if (raised !== undefined) await lowerHandle(context.forCleanUp(), raised);
     return undefined;
   }
 }
 
-async function writeTogether(
+const TRANSACTION_ATTEMPTS = 3;
+
+/** Writes block, handle and extra writes in one transaction; undefined if another process wrote the block first. */
+async function transactTaken(
   context: Context,
   stored: StoredBlock,
   value: Block,
   raise: Raise,
-): Promise<Omit<Taken, "addresses"> | undefined | "step by step"> {
-  const { records, memory } = context;
-  const { handleId, count, maxPerHandle } = raise;
-  if (records.store.together === undefined) return "step by step";
-  // Most containers get their first address: then the handle is new. The second, of the other family, follows at once.
-  const known = handleId === undefined ? undefined : memory.recall.entry({ type: "ipamHandle", handleId })?.stored;
-  let handle = known as StoredHandle | undefined;
-  let { also } = raise;
-  for (let attempt = 0; attempt < 3; attempt++) {
-    // Whether a limit allows more is told by what the handle holds.
+): Promise<Omit<Taken, "addresses"> | undefined | "not possible"> {
+  const { records } = context;
+  const { handleId, count, maxPerHandle, extraWrites } = raise;
+  let { handle } = raise; // most containers get their first address, for which the handle is new
+  for (let attempt = 0; attempt < TRANSACTION_ATTEMPTS; attempt++) {
+    // Only `raiseHandle` decides whether a limit allows more.
     if (maxPerHandle !== undefined && (handle !== undefined || count > maxPerHandle)) break;
     const raised = handleId === undefined ? undefined : raisedHandle(handleId, handle, stored.key.cidr, count);
-    const outcome = await records.writeBlocks([{ stored, value }], raised, also);
-    if (outcome?.done === true)
+    const outcome = await records.transactBlocks([{ stored, value }], raised, extraWrites);
+    if (outcome === undefined) break;
+    if (outcome.done)
       return {
-        ...(also.length === 0 ? {} : { also: outcome.also }),
-        ...(raised === undefined ? {} : { handleCount: count + (handle === undefined ? 0 : countOf(handle.value)) }),
+        ...(extraWrites.length === 0 ? {} : { extraRevisions: outcome.extraRevisions }),
+        ...(raised === undefined ? {} : { handle: { ...raised.entry, revision: outcome.handleRevision } }),
       };
-    if (outcome?.inTheWay === "block") return undefined;
-    if (outcome?.inTheWay === "others") also = [];
-    else if (handleId !== undefined) handle = await records.handle(handleId);
+    if (outcome.refused === "block") return undefined;
+    if (outcome.refused === "extraWrites") throw new ExtraWritesRefused();
+    if (handleId !== undefined) handle = await records.handle(handleId);
   }
-  return "step by step";
+  return "not possible";
 }
 
-function raisedHandle(handleId: string, before: StoredHandle | undefined, block: Cidr, count: number): Write {
+function raisedHandle(handleId: string, before: StoredHandle | undefined, block: Cidr, count: number) {
   const key = { type: "ipamHandle", handleId } as const;
   if (before === undefined)
-    return { op: "create", entry: { key, value: { handleId, block: { [block]: count }, deleted: false } } };
+    return { op: "create", entry: { key, value: { handleId, block: { [block]: count }, deleted: false } } } as const;
   const counts = { ...before.value.block, [block]: (before.value.block[block] ?? 0) + count };
-  return { op: "update", entry: { ...before, value: { ...before.value, block: counts } } };
+  return { op: "update", entry: { ...before, value: { ...before.value, block: counts } } } as const;
 }

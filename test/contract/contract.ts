@@ -3,7 +3,6 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import {
   AlreadyExists,
   Compacted,
-  type Condition,
   Conflict,
   type Datastore,
   type Entry,
@@ -48,7 +47,7 @@ export type Lack =
   /** A watch may be behind: one from a revision of the future waits for it. */
   | "knowing the future"
   /** Several entries cannot be written in one moment. */
-  | "writing together";
+  | "transactions";
 
 export interface Driver {
   readonly name: string;
@@ -140,77 +139,39 @@ export function contract(driver: Driver): void {
       expect(names((await store.list(POOLS)).items)).toEqual(["/a2"]);
     });
 
-    if (driver.lacks.has("writing together"))
-      test("writing together is not offered", () => {
-        expect(store.together).toBeUndefined();
+    if (driver.lacks.has("transactions"))
+      test("transactions are not offered", () => {
+        expect(store.transact).toBeUndefined();
       });
     else
-      test("writes that go together are all done or none, and those in the way are named", async () => {
+      test("a transaction does all writes or none, and names the refused ones", async () => {
         const a = await store.create(pool("a"));
         const b = await store.create(pool("b"));
         const changed = { ...pool("a", "10.1.0.0/16"), revision: a.revision };
         const create = { op: "create", entry: pool("c") } as const;
         const remove = { op: "delete", key: poolKey("b"), revision: b.revision } as const;
-        const done = await store.together?.([{ op: "update", entry: changed }, remove, create]);
+        const done = await store.transact?.([{ op: "update", entry: changed }, remove, create]);
         expect(done?.done === true && done.revisions.length).toBe(3);
         expect(names((await store.list(POOLS)).items)).toEqual(["/a", "/c"]);
         const now = await store.get(poolKey("a"));
         expect(specOf(now)["cidr"]).toBe("10.1.0.0/16");
         expect(done?.done === true && done.revisions[0]).toBe(now.revision);
-        // The old revision, what is gone, what is there already: each alone is enough to stop all.
-        expect(await store.together?.([{ op: "create", entry: pool("d") }, create])).toEqual({
+        // An old revision, an entry that is gone, one that exists already: each alone refuses the transaction.
+        expect(await store.transact?.([{ op: "create", entry: pool("d") }, create])).toEqual({
           done: false,
           refused: [1],
         });
         expect(
-          await store.together?.([
+          await store.transact?.([
             { op: "update", entry: changed },
             { op: "create", entry: pool("d") },
           ]),
         ).toEqual({ done: false, refused: [0] });
-        expect(await store.together?.([remove, create, { op: "create", entry: pool("d") }])).toEqual({
+        expect(await store.transact?.([remove, create, { op: "create", entry: pool("d") }])).toEqual({
           done: false,
           refused: [0, 1],
         });
         expect(names((await store.list(POOLS)).items)).toEqual(["/a", "/c"]);
-      });
-
-    if (!driver.lacks.has("writing together"))
-      test("writes that go together can be bound to what was read", async () => {
-        const a = await store.create(pool("a"));
-        const { revision: seen } = await store.list(POOLS);
-        let made = 0;
-        const attempt = async (...conditions: Condition[]) => {
-          const entry = networkSet("prod", `n${made}`);
-          const outcome = await store.together?.([{ op: "create", entry }], { conditions });
-          const isThere = (await store.list({ ...SETS, name: `n${made}` })).items.length === 1;
-          made++;
-          expect(outcome?.done).toBe(isThere); // all or none
-          if (outcome?.done === false) expect(outcome.refused).toEqual([]); // not for the write
-          return isThere;
-        };
-        const unchanged = (key: ResourceKey, revision?: string) => ({ is: "unchanged", key, revision }) as const;
-        const quiet = (query: StoredQuery, since?: string) => ({ is: "quiet", query, since }) as const;
-        expect(await attempt(unchanged(poolKey("a"), a.revision), unchanged(poolKey("b")), quiet(POOLS, seen))).toBe(
-          true,
-        );
-        expect(await attempt(unchanged(poolKey("a")))).toBe(false);
-        expect(await attempt(unchanged(poolKey("b"), a.revision))).toBe(false);
-        expect(await attempt(quiet(POOLS))).toBe(false);
-        expect(await attempt(quiet({ ...SETS, namespace: "other" }))).toBe(true);
-        expect(await attempt(quiet({ ...POOLS, name: "b" }))).toBe(true);
-        expect(await attempt(quiet({ ...SETS, namespace: "prod", namePrefix: "n" }))).toBe(false);
-        expect(await attempt(quiet({ ...SETS, namespace: "prod", namePrefix: "m" }))).toBe(true);
-        // Something new, something changed, something gone.
-        const b = await store.create(pool("b"));
-        expect(await attempt(quiet(POOLS, seen))).toBe(false);
-        expect(await attempt(quiet(POOLS, b.revision))).toBe(true);
-        const changed = await store.update({ ...pool("a", "10.1.0.0/16"), revision: a.revision });
-        expect(await attempt(quiet(POOLS, b.revision))).toBe(false);
-        expect(await attempt(unchanged(poolKey("a"), a.revision))).toBe(false);
-        await store.delete(poolKey("b"));
-        expect(await attempt(quiet(POOLS, changed.revision))).toBe(true); // deletions do not show here
-        expect(await attempt(quiet(POOLS, changed.revision), unchanged(poolKey("b"), b.revision))).toBe(false);
       });
 
     test("an absent key is NotFound by its name", async () => {

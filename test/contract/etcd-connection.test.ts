@@ -188,7 +188,7 @@ for (const oneShot of [false, true])
           const changed = await write((store) => store.update({ ...made, value: pool(name, "10.1.0.0/16").value }));
           expect(await direct.get(poolKey(name))).toEqual(changed);
           const both = await write((store) =>
-            store.together!([
+            store.transact!([
               { op: "update", entry: { ...changed, value: pool(name).value } },
               { op: "create", entry: pool(`${name}-2`) },
             ]),

@@ -114,7 +114,7 @@ suite("TC-K17 TC-K19 of 10,000 addresses the 500 leaked are given back, and none
     const value = { handleId, block: { [block]: 1 }, deleted: false } as never;
     return { op: "create", entry: { key: { type: "ipamHandle", handleId }, value } } as const;
   });
-  for (let i = 0; i < handles.length; i += 100) await store.together?.(handles.slice(i, i + 100));
+  for (let i = 0; i < handles.length; i += 100) await store.transact?.(handles.slice(i, i + 100));
   await cluster.plant(podsFor(given));
   expect((await cluster.api.list("/api/v1/pods")).items).toHaveLength(TOTAL - LEAKED);
 

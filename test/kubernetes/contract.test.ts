@@ -13,7 +13,7 @@ if (isAvailable)
       "raw text",
       "previous values",
       "knowing the future",
-      "writing together",
+      "transactions",
     ]),
     changes: 1000,
     start: async (onUnreadable) => {

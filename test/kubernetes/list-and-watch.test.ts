@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BgpService } from "../../src/bgp/index.ts";
-import { WarmReads } from "../../src/cni/warm-reads.ts";
+import { NodeCache } from "../../src/cni/node-cache.ts";
 import {
   createSyncer,
   Informer,
@@ -73,7 +73,7 @@ suite("a quiet node sends no list request when its watches end and are resumed",
   const abort = new AbortController();
   try {
     await using felix = new FelixPipeline(store, "n1");
-    await using warm = new WarmReads("n1", { store, api, log: silentLogger });
+    await using cache = new NodeCache("n1", { store, api, log: silentLogger });
     const bgp = new BgpService({
       nodeName: "n1",
       syncer: createSyncer("bgp", store, { hostname: "n1" }),
@@ -84,7 +84,7 @@ suite("a quiet node sends no list request when its watches end and are resumed",
       logger: silentLogger,
     });
     const running = bgp.run(abort.signal);
-    await eventually(() => felix.isInSync && warm.store.isInSync);
+    await eventually(() => felix.isInSync && cache.isInSync);
     const watched = () => requestsOf("calico-node").filter(({ verb }) => verb === "watch");
     const paths = [
       "/api/v1/pods",

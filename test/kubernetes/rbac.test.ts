@@ -6,7 +6,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { requestToken } from "../../src/cni/token-refresh.ts";
-import { WarmReads } from "../../src/cni/warm-reads.ts";
+import { NodeCache } from "../../src/cni/node-cache.ts";
 import { upgradeFromHostLocal } from "../../src/cni/ipam-upgrade.ts";
 import {
   Client,
@@ -190,8 +190,8 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
     await reconcileTunnels({ client, ipam, node: "n1", log: silentLogger });
     for (const name of ["felix", "bgp", "tunnel-ip-allocation", "node-status"] as const) await follow(store, name);
     {
-      await using reads = new WarmReads("n1", { store, api, log: silentLogger });
-      await eventually(() => reads.store.isInSync, "the CNI service knows its node");
+      await using reads = new NodeCache("n1", { store, api, log: silentLogger });
+      await eventually(() => reads.isInSync, "the CNI service knows its node");
     }
     await setNetworkUnavailable(api, "n1", false);
     expect(await requestToken({}, silentLogger, api)).toMatchObject({ token: expect.any(String) });

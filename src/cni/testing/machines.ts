@@ -1,8 +1,9 @@
 // A cluster with virtual machines for tests: a datastore in memory, what the plugin asks of Kubernetes, and pods that come
 // and go on its nodes. The kernel's part is tested in namespaces.
 import { type Datastore, openSqliteInMemory } from "../../datastore/index.ts";
-import { Ipam, IpamMemory } from "../../ipam/index.ts";
+import { Ipam } from "../../ipam/index.ts";
 import type { IpAddress } from "../../lib/ip.ts";
+import { KeyedMutex } from "../../lib/keyed-mutex.ts";
 import { silentLogger } from "../../lib/log.ts";
 import { API_VERSION, type IpamConfig, type KindName, type Labels, type Resource } from "../../model/index.ts";
 import type { CniContext } from "../context.ts";
@@ -40,7 +41,6 @@ export class MachineBench {
   /** `plural/name`; everything is in namespace ns1. */
   readonly objects = new Map<string, { readonly metadata: Metadata; readonly spec?: object }>();
   readonly asked: string[] = [];
-  readonly memory = new IpamMemory();
   readonly ipam: Ipam;
   private constructor(readonly store: Datastore) {
     this.ipam = new Ipam({ datastore: store });
@@ -49,7 +49,7 @@ export class MachineBench {
   /** @param inSteps as with Kubernetes, which cannot write several things at once */
   static async create(inSteps = false): Promise<MachineBench> {
     const store = await openSqliteInMemory();
-    if (inSteps) Object.defineProperty(store, "together", { value: undefined });
+    if (inSteps) Object.defineProperty(store, "transact", { value: undefined });
     const bench = new MachineBench(store);
     await bench.put("ClusterInformation", "default", { datastoreReady: true });
     await bench.put("Node", "n1", {});
@@ -104,7 +104,8 @@ export class MachineBench {
     };
     const request = parseRequest("calico", env, JSON.stringify({ ...stdin, ...rest }));
     return buildContext({
-      ...{ request, conf: parseNetConf(request.config), store: this.store, memory: this.memory, env: {} },
+      ...{ request, conf: parseNetConf(request.config), store: this.store, env: {} },
+      ...{ signal: undefined, mutex: new KeyedMutex() },
       ...{ log: silentLogger, now: () => new Date("2026-01-01T00:00:00Z"), mark: noTimes },
       kubernetes: async () => this.#api,
       openNetns: () => {

@@ -4,7 +4,6 @@ import { encodeValue, type PathRange, pathOf, rangeOf } from "../codec.ts";
 import type { EtcdConfig, OpenOptions } from "../config.ts";
 import type {
   CallOptions,
-  Condition,
   Datastore,
   DeleteOptions,
   Entry,
@@ -16,8 +15,7 @@ import type {
   Removed,
   Revision,
   Stored,
-  Together,
-  TogetherOptions,
+  TransactionResult,
   Watch,
   Write,
 } from "../datastore.ts";
@@ -29,7 +27,7 @@ import { nextTurn } from "../../lib/retry.ts";
 import type { EtcdApi, EtcdCall } from "./api.ts";
 import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
 import { swap } from "./lost-answer.ts";
-import type { Compare, EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest } from "./messages.ts";
+import type { EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest } from "./messages.ts";
 import { ReadBatch } from "./read-batch.ts";
 import { EtcdWatch } from "./watch.ts";
 
@@ -127,7 +125,7 @@ export class EtcdDatastore implements Datastore {
     return answer.row === undefined ? { key, revision: String(expected) } : removedOf(key, answer.row);
   }
 
-  async together(writes: readonly Write[], options: TogetherOptions = {}): Promise<Together> {
+  async transact(writes: readonly Write[], options: CallOptions = {}): Promise<TransactionResult> {
     const keys = writes.map((write) => pathOf(write.op === "delete" ? write.key : write.entry.key));
     const expected = writes.map(expectedRevision);
     const success = await Promise.all(
@@ -140,10 +138,7 @@ export class EtcdDatastore implements Datastore {
     const answer = await swap(
       this.#api,
       {
-        compare: [
-          ...keys.map((key, i) => ({ key, field: "mod", equals: expected[i] ?? 0 }) as const), // 0: there is none
-          ...(options.conditions ?? []).map(compareOf),
-        ],
+        compare: keys.map((key, i) => ({ key, field: "mod", equals: expected[i] ?? 0 }) as const), // 0: there is none
         success,
         failure: keys.map((key) => ({ type: "range", range: { key } })),
       },
@@ -273,12 +268,6 @@ function removedOf<K extends StoredKey>(key: K, row: EtcdRow | undefined): Remov
 /** What must be there before a write: 0 for nothing. */
 const expectedRevision = (write: Write): number =>
   write.op === "create" ? 0 : requireRevision(write.op === "delete" ? write.revision : write.entry.revision);
-
-function compareOf(condition: Condition): Compare {
-  if (condition.is === "unchanged")
-    return { key: pathOf(condition.key), field: "mod", equals: parseRevision(condition.revision) };
-  return { ...span(rangeOf(condition.query)), field: "mod", below: parseRevision(condition.since) + 1 };
-}
 
 /** The keys of a range as etcd wants them: a prefix ends before its last byte plus one. */
 function span(range: PathRange): { readonly key: string; readonly end?: string } {

@@ -182,10 +182,6 @@ const rangeJson = ({ key, end, limit, revision }: RangeRequest): object => ({
 
 function compareJson(compare: Compare): object {
   const key = base64(compare.key);
-  if ("below" in compare) {
-    const range = compare.end === undefined ? {} : { range_end: base64(compare.end) };
-    return { result: "LESS", target: "MOD", key, mod_revision: String(compare.below), ...range };
-  }
   return compare.field === "mod"
     ? { target: "MOD", key, mod_revision: String(compare.equals) }
     : { target: "VERSION", key, version: String(compare.equals) };

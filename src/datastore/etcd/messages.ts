@@ -37,10 +37,12 @@ export type Operation =
   | { readonly type: "put"; readonly put: PutRequest }
   | { readonly type: "delete"; readonly delete: DeleteRequest };
 
-/** Something about one key, or about every key of a range; a key that is not there has 0 everywhere. */
-export type Compare =
-  | { readonly key: string; readonly field: "version" | "mod"; readonly equals: number }
-  | { readonly key: string; readonly end?: string; readonly field: "mod"; readonly below: number };
+/** A condition on one key. A key that does not exist has 0 in both fields. */
+export interface Compare {
+  readonly key: string;
+  readonly field: "version" | "mod";
+  readonly equals: number;
+}
 
 /** All conditions hold → `success`, else `failure`; one revision either way. */
 export interface TxnRequest {
@@ -187,13 +189,11 @@ function writeRange(w: ProtoWriter, request: RangeRequest): void {
 function writeTxn(w: ProtoWriter, request: TxnRequest): void {
   for (const compare of request.compare)
     w.message(1, () => {
-      const { key, field } = compare;
-      if ("below" in compare) w.int(1, 2); // less
+      const { key, field, equals } = compare;
       w.int(2, field === "mod" ? 2 : 0);
       w.string(3, key);
       // An expected 0 must be on the wire: a comparison without operand matches nothing.
-      w.intAlways(field === "mod" ? 6 : 4, "below" in compare ? compare.below : compare.equals);
-      if ("below" in compare) w.string(64, compare.end);
+      w.intAlways(field === "mod" ? 6 : 4, equals);
     });
   w.messages(2, request.success, (operation) => writeOperation(w, operation));
   w.messages(3, request.failure, (operation) => writeOperation(w, operation));

@@ -8,7 +8,6 @@ import type { StoredKey, StoredQuery } from "../../model/index.ts";
 import { encodeValue, pathOf, rangeOf } from "../codec.ts";
 import type {
   CallOptions,
-  Condition,
   Datastore,
   DeleteOptions,
   Entry,
@@ -19,8 +18,7 @@ import type {
   Removed,
   Revision,
   Stored,
-  Together,
-  TogetherOptions,
+  TransactionResult,
   Watch,
   Write,
 } from "../datastore.ts";
@@ -32,7 +30,7 @@ import { BLOCKING_WAIT_MS, isBusy, retryBusy } from "./busy.ts";
 import { whyNot } from "./why-not.ts";
 import { CommitSignal } from "./commit-signal.ts";
 import { checkSchema, migrate, OPEN_FLAGS } from "./schema.ts";
-import { type Check, VersionStore, type WriteOutcome, type WriteRequest } from "./version-store.ts";
+import { VersionStore, type WriteOutcome, type WriteRequest } from "./version-store.ts";
 import { SqliteWatch } from "./watch.ts";
 
 export interface SqliteOptions {
@@ -146,7 +144,7 @@ export class SqliteDatastore implements Datastore {
     throw swapFailure(key, outcome.done ? undefined : outcome.current);
   }
 
-  async together(writes: readonly Write[], options: TogetherOptions = {}): Promise<Together> {
+  async transact(writes: readonly Write[], options: CallOptions = {}): Promise<TransactionResult> {
     const requests = writes.map((write) => {
       if (write.op === "create") return this.#request(write.entry.key, write.entry, (current) => current === undefined);
       const expected = requireRevision(write.op === "delete" ? write.revision : write.entry.revision);
@@ -155,8 +153,7 @@ export class SqliteDatastore implements Datastore {
         ? this.#request(write.key, undefined, allow)
         : this.#request(write.entry.key, write.entry, allow);
     });
-    const checks = (options.conditions ?? []).map(checkOf);
-    const outcome = await this.#busy(() => this.#store.writeAll(requests, checks), options.signal);
+    const outcome = await this.#busy(() => this.#store.writeAll(requests), options.signal);
     if (!outcome.done) return outcome;
     this.#signal.announce();
     return { done: true, revisions: outcome.revisions.map(String) };
@@ -250,11 +247,6 @@ export class SqliteDatastore implements Datastore {
     }
   }
 }
-
-const checkOf = (condition: Condition): Check =>
-  condition.is === "unchanged"
-    ? { path: pathOf(condition.key), revision: parseRevision(condition.revision) }
-    : { range: rangeOf(condition.query), since: parseRevision(condition.since) };
 
 const stored = <K extends StoredKey>(entry: Entry<K>, revision: number): Stored<K> => ({
   key: entry.key,

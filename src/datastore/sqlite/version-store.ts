@@ -33,12 +33,6 @@ export interface WriteRequest {
   readonly allow: (current: StoredRow | undefined) => boolean;
 }
 
-/** What must hold besides the writes' own conditions; 0 for what is not there. */
-export type Check =
-  | { readonly path: string; readonly revision: number }
-  /** Nothing in the range is newer. */
-  | { readonly range: PathRange; readonly since: number };
-
 /** How many changes stay readable: a watcher this far behind must list again. */
 const KEPT_CHANGES = 20_000;
 /** Every so many writes the oldest changes go, at most so many at once: no single write pays for all. */
@@ -82,22 +76,15 @@ export class VersionStore {
   /** All or none: the positions of those that were not allowed; none of them when it was for a check. */
   writeAll(
     requests: readonly WriteRequest[],
-    checks: readonly Check[] = [],
   ): { readonly done: true; readonly revisions: number[] } | { readonly done: false; readonly refused: number[] } {
     this.#setDurable(requests.some((request) => request.durable));
     return this.#inTransaction("begin", () => {
       this.#dropExpired();
       const current = requests.map(({ path }) => this.#statements.get.get(path) ?? undefined);
       const refused = requests.flatMap((request, i) => (request.allow(current[i]) ? [] : [i]));
-      if (refused.length > 0 || !checks.every((check) => this.#holds(check))) return { done: false, refused };
+      if (refused.length > 0) return { done: false, refused };
       return { done: true, revisions: requests.map((request, i) => this.#write(request, current[i])) };
     });
-  }
-
-  #holds(check: Check): boolean {
-    const s = this.#statements;
-    if ("path" in check) return (s.revisionOf.get(check.path)?.revision ?? 0) === check.revision;
-    return s.newer.get(check.range.start, endOf(check.range), check.since) === null;
   }
 
   #write(request: WriteRequest, current: StoredRow | undefined): number {
@@ -218,8 +205,6 @@ interface Statements {
   readonly revision: Statement<{ revision: number }, []>;
   readonly compacted: Statement<{ revision: number }, []>;
   readonly get: Statement<StoredRow, [string]>;
-  readonly revisionOf: Statement<{ revision: number }, [string]>;
-  readonly newer: Statement<unknown, [string, string, number]>;
   readonly getLiving: Statement<StoredRow, [string, number]>;
   readonly list: Statement<StoredRow, [string, string, number]>;
   readonly entries: Statement<{ path: string; revision: number }, [string, string]>;
@@ -246,8 +231,6 @@ function prepare(db: Database): Statements {
     revision: "SELECT max(revision) AS revision FROM version",
     compacted: "SELECT revision FROM compaction",
     get: "SELECT v.path, v.value, v.revision FROM entry e JOIN version v USING (revision) WHERE e.path = ?",
-    revisionOf: "SELECT revision FROM entry WHERE path = ?",
-    newer: "SELECT 1 FROM entry WHERE path >= ? AND path < ? AND revision > ? LIMIT 1",
     getLiving: `SELECT v.path, v.value, v.revision FROM entry e JOIN version v USING (revision)
       WHERE e.path = ? AND (e.expires IS NULL OR e.expires > ?)`,
     list: `SELECT v.path, v.value, v.revision FROM entry e CROSS JOIN version v USING (revision)

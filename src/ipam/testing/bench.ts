@@ -3,7 +3,7 @@ import type { Datastore } from "../../datastore/index.ts";
 import { type IpVersion, parseAddress, parseCidr } from "../../lib/ip.ts";
 import type { Block, BlockAffinity, IpamConfig, IpamHandle, KindName, Labels } from "../../model/index.ts";
 import { Ipam } from "../ipam.ts";
-import { Memory } from "../memory.ts";
+import type { AssignmentCache } from "../assignment-cache.ts";
 import { MemoryDatastore } from "./memory-datastore.ts";
 
 export class TestCluster {
@@ -13,8 +13,8 @@ export class TestCluster {
   readonly ipam = this.client();
 
   /** Another process with a connection of its own. */
-  client(store: Datastore = this.store, memory = new Memory()): Ipam {
-    return new Ipam({ datastore: store, memory, nowMs: () => this.nowMs, random: () => 0.5 });
+  client(store: Datastore = this.store, cache?: AssignmentCache): Ipam {
+    return new Ipam({ datastore: store, cache, nowMs: () => this.nowMs, random: () => 0.5 });
   }
 
   async pool(

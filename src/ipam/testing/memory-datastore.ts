@@ -2,7 +2,6 @@
 // operation where a test can interleave tasks in the order it wants, fail an operation or end the caller's life.
 import {
   AlreadyExists,
-  type Condition,
   Conflict,
   type Datastore,
   type DeleteOptions,
@@ -11,8 +10,7 @@ import {
   type ListResult,
   NotFound,
   type Stored,
-  type Together,
-  type TogetherOptions,
+  type TransactionResult,
   Unsupported,
   type Watch,
   type Write,
@@ -21,7 +19,7 @@ import { ipVersion } from "../../lib/ip.ts";
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
 
 export interface Operation {
-  readonly name: "create" | "update" | "apply" | "delete" | "together" | "get" | "list";
+  readonly name: "create" | "update" | "apply" | "delete" | "transact" | "get" | "list";
   readonly key?: StoredKey;
 }
 
@@ -34,11 +32,11 @@ export class MemoryDatastore implements Datastore {
   /** Runs after an operation took effect and before its caller learns: a crash here has written. */
   after: (operation: Operation) => void = () => {};
 
-  readonly together?: NonNullable<Datastore["together"]>;
+  readonly transact?: NonNullable<Datastore["transact"]>;
 
-  /** @param stepwise a datastore that cannot write several entries together */
+  /** @param stepwise a datastore without transactions */
   constructor(stepwise = false) {
-    if (!stepwise) this.together = (writes, options) => this.#together(writes, options);
+    if (!stepwise) this.transact = (writes) => this.#transact(writes);
   }
 
   /** A second client of the same data, with gates of its own. */
@@ -77,16 +75,15 @@ export class MemoryDatastore implements Datastore {
     });
   }
 
-  #together(writes: readonly Write[], { conditions = [] }: TogetherOptions = {}): Promise<Together> {
-    return this.#run("together", undefined, () => {
+  #transact(writes: readonly Write[]): Promise<TransactionResult> {
+    return this.#run("transact", undefined, () => {
       const refused = writes.flatMap((write, i) => {
         const known = this.#data.get(pathOf(write.op === "delete" ? write.key : write.entry.key));
         const expected =
           write.op === "create" ? undefined : write.op === "delete" ? write.revision : write.entry.revision;
         return known?.revision === expected ? [] : [i];
       });
-      if (refused.length > 0 || !conditions.every((condition) => this.#holds(condition)))
-        return { done: false, refused };
+      if (refused.length > 0) return { done: false, refused };
       const revisions = writes.map((write) => {
         if (write.op !== "delete") return this.#put(write.entry).revision;
         this.#data.delete(pathOf(write.key));
@@ -94,13 +91,6 @@ export class MemoryDatastore implements Datastore {
       });
       return { done: true, revisions };
     });
-  }
-
-  #holds(condition: Condition): boolean {
-    if (condition.is === "unchanged") return this.#data.get(pathOf(condition.key))?.revision === condition.revision;
-    const isNewer = ({ key, revision }: Stored) =>
-      matches(key, condition.query) && Number(revision) > Number(condition.since ?? 0);
-    return ![...this.#data.values()].some(isNewer);
   }
 
   get<K extends StoredKey>(key: K): Promise<Stored<K>> {

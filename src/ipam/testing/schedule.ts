@@ -24,7 +24,7 @@ export class Schedule {
 
   /** A connection whose operations wait for their turn, and which dies where told. */
   connect(store: MemoryDatastore, crash?: CrashPoint): MemoryDatastore {
-    const client = store.connect(this.#random(2) === 0); // programs that write several entries together, and others
+    const client = store.connect(this.#random(2) === 0); // with and without transactions
     let writes = 0;
     let dead = false;
     const dies = (operation: Operation, effective: boolean) =>

@@ -1,0 +1,36 @@
+// The time that one request has for all its calls to the datastore, and for waiting until it may make them.
+import { type Datastore, Unavailable } from "../datastore/index.ts";
+import { FOREIGN_ANSWER_SECONDS, isForeign } from "./dataplane-options.ts";
+import { GATE_TIMEOUT_SECONDS } from "./gates.ts";
+import type { NetConf } from "./net-conf.ts";
+import type { CniRequest } from "./request.ts";
+
+/** Share of `datastore_timeout_seconds` that is reserved for undoing a failed ADD. */
+export const ROLLBACK_SHARE = 0.3;
+
+export class Deadline implements Disposable {
+  readonly #aborter = new AbortController();
+  readonly #timer: Timer;
+
+  constructor(store: Datastore, seconds: number) {
+    const late = (): void =>
+      this.#aborter.abort(new Unavailable(store.name, `no answer in time (waited for ${seconds.toFixed(1)} s)`));
+    this.#timer = setTimeout(late, seconds * 1000);
+  }
+
+  /** Undefined on Kubernetes, where each call has its own time limit, and for GC, which may have much to do. */
+  static for(store: Datastore, request: CniRequest, conf: NetConf): Deadline | undefined {
+    if (store.name === "kubernetes" || request.command === "GC") return undefined;
+    const gates = conf.readinessGates.length * GATE_TIMEOUT_SECONDS;
+    const others = gates + (isForeign(conf) ? FOREIGN_ANSWER_SECONDS : 0);
+    return new Deadline(store, others + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
+  }
+
+  get signal(): AbortSignal {
+    return this.#aborter.signal;
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+  }
+}
