@@ -297,7 +297,7 @@ function datastoreFields(): object {
   const folder = dirname(env["KUBECONFIG"] ?? "");
   return {
     datastore_type: "kubernetes",
-    kubernetes: { kubeconfig: join(folder, "calico-cni-plugin.kubeconfig") },
+    kubernetes: { kubeconfig: join(folder, `calico-cni-plugin.${NODE}.kubeconfig`) },
     policy: { type: "k8s" },
   };
 }

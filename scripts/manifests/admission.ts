@@ -14,26 +14,27 @@ import type { KubernetesObject } from "./objects.ts";
 const API = "admissionregistration.k8s.io/v1";
 const GROUPS = ["crd.projectcalico.org", "projectcalico.org"];
 
-interface Validation {
+export interface Validation {
   readonly expression: string;
   readonly message?: string;
   readonly messageExpression?: string;
   readonly reason: "Forbidden" | "Invalid";
 }
 
-interface ValidatingPolicy {
+export interface ValidatingPolicy {
   readonly name: string;
   readonly apiGroups?: readonly string[];
   readonly resources: readonly string[];
   readonly operations: readonly string[];
   /** Requests that the policy is for; all if absent. */
   readonly matchConditions?: readonly { readonly name: string; readonly expression: string }[];
+  readonly variables?: readonly { readonly name: string; readonly expression: string }[];
   readonly validations: readonly Validation[];
 }
 
 /** A policy and the binding that puts it in force. */
 export function validating(policy: ValidatingPolicy): readonly KubernetesObject[] {
-  const { name, apiGroups = GROUPS, resources, operations, matchConditions, validations } = policy;
+  const { name, apiGroups = GROUPS, resources, operations, matchConditions, variables, validations } = policy;
   const resourceRules = [{ apiGroups, apiVersions: ["*"], operations, resources }];
   return [
     {
@@ -44,6 +45,7 @@ export function validating(policy: ValidatingPolicy): readonly KubernetesObject[
         failurePolicy: "Fail",
         matchConstraints: { resourceRules },
         ...(matchConditions === undefined ? {} : { matchConditions }),
+        ...(variables === undefined ? {} : { variables }),
         validations,
       },
     },
@@ -60,7 +62,7 @@ export function admission(): readonly KubernetesObject[] {
   return [...builtInTiers(), ...systemLabels()];
 }
 
-const texts = (words: readonly string[]): string => `[${words.map((word) => `'${word}'`).join(", ")}]`;
+export const texts = (words: readonly string[]): string => `[${words.map((word) => `'${word}'`).join(", ")}]`;
 
 const builtInTiers = (): readonly KubernetesObject[] =>
   validating({

@@ -140,6 +140,9 @@ function agent(options: NodeOptions): Container {
   };
 }
 
+/** Words that `calicoctl version` shows, and by which Felix recognises platforms. */
+export const clusterType = (backend: NodeOptions["backend"]): string => (backend === "bird" ? "k8s,bgp" : "k8s");
+
 function variables({ datastore, backend, pool, typha }: NodeOptions): readonly Variable[] {
   const stored =
     datastore === "etcdv3"
@@ -151,7 +154,7 @@ function variables({ datastore, backend, pool, typha }: NodeOptions): readonly V
     value("WAIT_FOR_DATASTORE", "true"),
     fromField("NODENAME", "spec.nodeName"),
     fromConfig("CALICO_NETWORKING_BACKEND", "calico_backend"),
-    value("CLUSTER_TYPE", backend === "bird" ? "k8s,bgp" : "k8s"),
+    value("CLUSTER_TYPE", clusterType(backend)),
     value("IP", "autodetect"),
     value("CALICO_IPV4POOL_IPIP", pool === "ipip" ? "Always" : "Never"),
     value("CALICO_IPV4POOL_VXLAN", pool === "vxlan" ? "CrossSubnet" : "Never"),

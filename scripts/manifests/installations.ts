@@ -1,9 +1,10 @@
 // The manifests people apply: which objects each is made of.
 import { CRD_KINDS, customResourceDefinition } from "../../src/model/kinds/crd.ts";
 import { admission, policyDefaults } from "./admission.ts";
-import { calicoNode, type NodeOptions } from "./calico-node.ts";
+import { calicoNode, clusterType, type NodeOptions } from "./calico-node.ts";
 import { CERTIFICATE_RULES, certificateAdmission } from "./certificates.ts";
 import { configMap } from "./config-map.ts";
+import { ownNode, ownNodeStatus } from "./own-node.ts";
 import { kubeControllers } from "./kube-controllers.ts";
 import { type KubernetesObject, NAMESPACE } from "./objects.ts";
 import {
@@ -35,6 +36,7 @@ export async function installations(): Promise<Readonly<Record<string, Installat
     ...definitions,
     ...admission(),
     ...(options.typha ? certificateAdmission() : []),
+    ...ownNode(),
     ...account("calico-node", NODE_RULES, NODE_LOCAL_RULES),
     ...account("calico-cni-plugin", CNI_RULES),
     ...account("calico-kube-controllers", CONTROLLER_RULES, [
@@ -50,7 +52,11 @@ export async function installations(): Promise<Readonly<Record<string, Installat
     }),
     ...(options.typha ? typha() : []),
     calicoNode({ ...options, datastore: "kubernetes" }),
-    ...kubeControllers({ datastore: "kubernetes", typha: options.typha }),
+    ...kubeControllers({
+      datastore: "kubernetes",
+      typha: options.typha,
+      clusterType: `${clusterType(options.backend)}${options.typha ? ",typha" : ""}`,
+    }),
   ];
   return {
     "calico.yaml": {
@@ -70,6 +76,7 @@ export async function installations(): Promise<Readonly<Record<string, Installat
       about: "With etcd as datastore. Fill in etcd_endpoints below, and the Secret when etcd wants TLS.",
       objects: [
         etcdSecret(),
+        ...ownNodeStatus(),
         ...account("calico-node", ETCD_NODE_RULES, NODE_LOCAL_RULES),
         ...account("calico-cni-plugin", ETCD_CNI_RULES),
         ...account("calico-kube-controllers", ETCD_CONTROLLER_RULES, CONTROLLER_LOCAL_RULES),

@@ -25,9 +25,11 @@ export interface ControllerOptions {
   readonly datastore: "kubernetes" | "etcdv3";
   /** Whether to create certificates for Typha. */
   readonly typha: boolean;
+  /** What the cluster consists of. With etcd, the nodes record it. */
+  readonly clusterType?: string;
 }
 
-export function kubeControllers({ datastore, typha }: ControllerOptions): readonly KubernetesObject[] {
+export function kubeControllers({ datastore, typha, clusterType }: ControllerOptions): readonly KubernetesObject[] {
   const withEtcd = datastore === "etcdv3";
   return [
     disruptionBudget(name, labels),
@@ -56,7 +58,7 @@ export function kubeControllers({ datastore, typha }: ControllerOptions): readon
             ...(withEtcd || typha ? { hostNetwork: true } : {}),
             // A secret's files belong to root and to this group: who runs as neither could not read its certificates.
             securityContext: { ...(withEtcd ? { fsGroup: GROUP } : {}), seccompProfile: { type: "RuntimeDefault" } },
-            containers: [container(withEtcd, typha)],
+            containers: [container(withEtcd, typha, clusterType)],
             volumes: [
               { name: "status", emptyDir: {} },
               ...(withEtcd
@@ -70,7 +72,7 @@ export function kubeControllers({ datastore, typha }: ControllerOptions): readon
   ];
 }
 
-function container(withEtcd: boolean, typha: boolean): Container {
+function container(withEtcd: boolean, typha: boolean, clusterType: string | undefined): Container {
   const probe = (flag: string) => ({ exec: { command: ["/usr/bin/check-status", flag] } });
   return {
     name,
@@ -83,6 +85,7 @@ function container(withEtcd: boolean, typha: boolean): Container {
           value("DATASTORE_TYPE", "kubernetes"),
           value("ENABLED_CONTROLLERS", "node,loadbalancer"),
           ...(typha ? [value("CALICO_CERTIFICATES", "typha")] : []),
+          ...(clusterType === undefined ? [] : [value("CLUSTER_TYPE", clusterType)]),
         ],
     ports: [{ containerPort: 9094, name: "metrics", protocol: "TCP" }],
     livenessProbe: {

@@ -47,11 +47,8 @@ const ADDRESSES: readonly PolicyRule[] = [
   rule(CALICO, ["ipamconfigs"], ["get", "create"]),
 ];
 
-/** What every cluster holds, made by whoever comes first. */
-const CLUSTER_FACTS: readonly PolicyRule[] = [
-  rule(CALICO, ["clusterinformations"], ["get", "create", "update"]),
-  rule(CALICO, ["tiers"], ["get", "create"]),
-];
+/** What every cluster has, created by the first program that starts. Only calico-kube-controllers updates it. */
+const CLUSTER_FACTS: readonly PolicyRule[] = [rule(CALICO, ["clusterinformations", "tiers"], ["get", "create"])];
 
 export const NODE_RULES: readonly PolicyRule[] = [
   ...FOLLOWED,
@@ -59,9 +56,9 @@ export const NODE_RULES: readonly PolicyRule[] = [
   ...CLUSTER_FACTS,
   // The CNI service follows what every pod would ask for.
   rule(CALICO, ["ipamconfigs", "ipreservations"], READ),
-  // Startup makes default pools and fills in settings it was given.
-  rule(CALICO, ["ippools", "felixconfigurations"], ["create", "update"]),
-  rule(CALICO, ["bgpconfigurations", "ipamconfigs"], ["create", "update"]),
+  // Startup creates default pools and settings (limited to these by own-node.ts) and changes none that exist.
+  rule(CALICO, ["ippools", "felixconfigurations", "bgpconfigurations", "ipamconfigs"], ["create"]),
+  // These, addresses, and the two below are limited to the account's own node by own-node.ts.
   rule(CALICO, ["caliconodestatuses/status", "caliconodestatuses"], ["update"]),
   // Our part of a node stands in its annotations, a pod's addresses in the pod's.
   rule(CORE, ["nodes/status"], ["patch", "update"]),
@@ -100,6 +97,7 @@ export const CONTROLLER_RULES: readonly PolicyRule[] = [
   rule(CORE, ["services/status"], ["update"]),
   ...ADDRESSES,
   ...CLUSTER_FACTS,
+  rule(CALICO, ["clusterinformations"], ["update"]),
   rule(CALICO, ["ippools", "ipreservations", "clusterinformations"], READ),
   rule(CALICO, ["hostendpoints"], [...READ, ...WRITE]),
   // Policies of older releases move to their own names.

@@ -18,7 +18,7 @@ import { lookUntil } from "../lib/testing/eventually.ts";
 import { copySecrets, installCni } from "./install.ts";
 import { InstallError } from "./install-error.ts";
 import { isSameFile } from "./install-files.ts";
-import { keepTokenFresh, nextRefreshMs } from "./token-refresh.ts";
+import { keepTokenFresh, nextRefreshMs, requestToken } from "./token-refresh.ts";
 import type { KubeApi } from "../datastore/index.ts";
 
 let root = "";
@@ -227,6 +227,30 @@ test("CI-080 NB-053 a quarter of the remaining life, at least 5 s, plus up to as
   expect(nextRefreshMs(24 * hour, { random: () => 1 })).toBe(12 * hour);
   expect(nextRefreshMs(0, { random: () => 0 })).toBe(5000);
   expect(nextRefreshMs(24 * hour, { intervalMs: 60_000, random: () => 0.5 })).toBe(90_000);
+});
+
+test("CI-079 the token is requested for this node; API servers that bind no tokens to nodes give one without", async () => {
+  const requests: unknown[] = [];
+  const serverOf = (codeForNode: number | undefined) =>
+    ({
+      json: async ({ body }: { body: { spec: { boundObjectRef?: unknown } } }) => {
+        const { boundObjectRef } = body.spec;
+        requests.push(boundObjectRef);
+        if (boundObjectRef !== undefined && codeForNode !== undefined)
+          throw Object.assign(new Error("refused"), { code: codeForNode });
+        return { status: { token: "t", expirationTimestamp: "2026-01-01T00:00:00Z" } };
+      },
+      close: () => {},
+    }) as unknown as KubeApi;
+  const ask = (code: number | undefined, env: Record<string, string>) =>
+    requestToken(env, silentLogger, serverOf(code));
+  const bound = (name: string) => ({ apiVersion: "v1", kind: "Node", name });
+  expect(await ask(undefined, { KUBERNETES_NODE_NAME: "n1" })).toMatchObject({ token: "t" });
+  expect(await ask(400, { NODENAME: "n1" })).toMatchObject({ token: "t" });
+  expect(await ask(404, { NODENAME: "calico-name", CALICO_K8S_NODE_REF: "n1" })).toMatchObject({ token: "t" });
+  expect(await ask(undefined, {})).toMatchObject({ token: "t" });
+  expect(requests).toEqual([bound("n1"), bound("n1"), undefined, bound("n1"), undefined, undefined]);
+  await expect(ask(403, { NODENAME: "n2" })).rejects.toThrow("refused");
 });
 
 test("CI-080 NB-054 the kubeconfig is written at once, and again when the account's directory changes", async () => {

@@ -11,6 +11,7 @@ import {
   type KubeApi,
   openDatastore,
   openKubeApi,
+  Unauthorized,
 } from "../datastore/index.ts";
 import {
   AddressTaken,
@@ -62,7 +63,11 @@ export async function upgradeFromHostLocal(options: UpgradeOptions): Promise<voi
     removeFolder(folder);
     return;
   }
-  await setReady(store, false);
+  await setReady(store, false).catch((error: unknown) => {
+    // The shipped role of calico-node may not update what concerns the whole cluster. Pods of this node wait all the same.
+    if (!(error instanceof Unauthorized)) throw error;
+    log.warn("May not mark the datastore as not ready; other nodes may assign addresses meanwhile", { error });
+  });
   const plugins = options.plugins ?? "/host/opt/cni/bin";
   for (const name of ["calico", "host-local"]) rmSync(join(plugins, name), { force: true });
   await delay(options.quietMs ?? QUIET_MS); // plugins that already run come to their end

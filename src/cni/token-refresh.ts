@@ -18,24 +18,43 @@ export interface IssuedToken {
   readonly expiresAtMs: number;
 }
 
-/** Asks for a token; nothing when the API server has no such request (then the pod's own serves). */
+/**
+ * Requests a token that is bound to this node, so that the API server accepts it only for objects of this node
+ * (ValidatingAdmissionPolicy calico-own-node-blocks and others). Returns undefined if there is no such account; the caller then
+ * uses the pod's own token.
+ */
 export async function requestToken(env: Environment, log: Logger, given?: KubeApi): Promise<IssuedToken | undefined> {
   const api = given ?? (await openOwnApi(env));
   const account = env["CALICO_CNI_SERVICE_ACCOUNT"] || "calico-cni-plugin";
   const namespace = readAccountFile("namespace") ?? "kube-system";
-  try {
+  const node = env["CALICO_K8S_NODE_REF"] || env["KUBERNETES_NODE_NAME"] || env["NODENAME"];
+  const request = async (binding: object) => {
     const reply = await api.json<{ status?: { token?: string; expirationTimestamp?: string } }>({
       method: "POST",
       path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/serviceaccounts/${encodeURIComponent(account)}/token`,
       body: {
         apiVersion: "authentication.k8s.io/v1",
         kind: "TokenRequest",
-        spec: { audiences: [], expirationSeconds: LIFETIME_SECONDS },
+        spec: { audiences: [], expirationSeconds: LIFETIME_SECONDS, ...binding },
       },
     });
     const { token, expirationTimestamp } = reply.status ?? {};
     if (token === undefined || expirationTimestamp === undefined) return undefined;
     return { token, expiresAtMs: Date.parse(expirationTimestamp) };
+  };
+  try {
+    if (node !== undefined && node !== "")
+      try {
+        return await request({ boundObjectRef: { apiVersion: "v1", kind: "Node", name: node } });
+      } catch (error) {
+        // 400: Kubernetes before 1.31. 404: no such node (or no such account; the request below reports that).
+        if (![400, 404].includes((error as { code?: number }).code ?? 0)) throw error;
+        log.warn("The API server binds no token to this node; the CNI plugin may write only through calico-node", {
+          node,
+          error,
+        });
+      }
+    return await request({});
   } catch (error) {
     if ((error as { code?: unknown }).code !== 404) throw error;
     log.warn("There is no token request for the plugin's account; using the pod's own token", { account, namespace });

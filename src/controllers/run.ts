@@ -17,6 +17,7 @@ import {
   type KubeApi,
   openDatastore,
   openKubeApi,
+  recordVersion,
 } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { HealthAggregator } from "../lib/health.ts";
@@ -87,7 +88,7 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
   const starting = { readings, log: startLog, patience };
   await using opened = await retryStartup("opened", () => open(env, startLog, beforeWrite), starting, signal);
   const { store, api } = opened;
-  const client = clientOf(store, startLog);
+  const client = clientOf(store, env, startLog);
   await retryStartup("initialised", (limit) => client.ensureInitialized(undefined, limit), starting, signal);
   leadership = new Leadership({
     api: opened.leases,
@@ -118,6 +119,9 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
     await Promise.race([leadership.acquire(until), keeper.differs(effective, whileWaiting)]);
     waiting.abort();
     if (until.aborted || !leadership.mayWork) return;
+    await recordVersion(client).catch((error: unknown) =>
+      log.warn("could not record the version of calico-ts", { error: describeError(error) }),
+    );
     tasks.push(...startAll({ config, environment, env, store, api, client, log, registry, options }, until));
     await Promise.race([keeper.follow(effective, until), leadership.hold(until)]);
   } finally {
@@ -216,7 +220,7 @@ async function open(env: Environment, log: Logger, beforeWrite: () => void) {
   };
 }
 
-function clientOf(store: Datastore, log: Logger): Client {
+function clientOf(store: Datastore, env: Environment, log: Logger): Client {
   const ipam = new Ipam({ datastore: store, log });
   const addresses: AddressKeeper = {
     releasePool: (cidr, signal) => ipam.releasePoolAffinities(cidr, signal),
@@ -227,7 +231,7 @@ function clientOf(store: Datastore, log: Logger): Client {
       ),
     removeHost: (host, signal) => ipam.removeHost(host, signal),
   };
-  return new Client(store, { log, addresses, facts: { clusterType: "k8s" } });
+  return new Client(store, { log, addresses, facts: { clusterType: env["CLUSTER_TYPE"] || "k8s" } });
 }
 
 /** A datastore that does not answer for a minute is a reason to be started anew, with whatever was repaired. */

@@ -1,5 +1,6 @@
 export * from "./api-config.ts";
 export * from "./client/client.ts";
+export { mayRecord, recordVersion, releaseVersion, versionToRecord } from "./client/cluster-version.ts";
 export type { AddressKeeper } from "./client/flow.ts";
 export { migratePolicyNames } from "./client/migrate-policy-names.ts";
 export type { ResourceName } from "./client/resources.ts";

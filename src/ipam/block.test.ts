@@ -67,6 +67,14 @@ test("CI-061 reserved addresses are passed over and keep their place in the queu
   expect(taken.block.unallocated).toEqual([1, 3]);
 });
 
+test("an address that is assigned, or twice in the queue, is not assigned again", () => {
+  const { block } = takeFree(fresh(), 1, { handleId: "first" });
+  const taken = takeFree({ ...block, unallocated: [0, 1, 1, 2, 3] }, 4, { handleId: "second" });
+  expect(taken.ordinals).toEqual([1, 2, 3]);
+  expect(taken.block.allocations).toEqual([0, 1, 1, 1]);
+  expect(taken.block.unallocated).toEqual([]);
+});
+
 test("CI-062 one named address leaves the queue from wherever it stands", () => {
   const block = takeOrdinal(fresh(), 2, { handleId: "h" });
   expect(block.unallocated).toEqual([0, 1, 3]);

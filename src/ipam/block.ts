@@ -104,8 +104,10 @@ export function takeFree(
 ): { readonly block: Block; readonly ordinals: readonly number[] } {
   const ordinals: number[] = [];
   const left: number[] = [];
+  // An address that is assigned, or twice in the queue, is not assigned again: other nodes write this block too.
   for (const ordinal of block.unallocated)
-    if (ordinals.length < count && !isReserved(addressAt(block, ordinal))) ordinals.push(ordinal);
+    if (block.allocations[ordinal] !== null || ordinals.includes(ordinal)) continue;
+    else if (ordinals.length < count && !isReserved(addressAt(block, ordinal))) ordinals.push(ordinal);
     else left.push(ordinal);
   if (ordinals.length === 0) return { block, ordinals };
   return { block: allocate({ ...block, unallocated: left }, ordinals, owner), ordinals };

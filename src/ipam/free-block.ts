@@ -9,6 +9,7 @@ import {
   type IpVersion,
   ipVersion,
 } from "../lib/ip.ts";
+import { Unauthorized } from "../datastore/index.ts";
 import { claimBlock, claimedAtMs, giveUpBlock, parseOwner } from "./affinities.ts";
 import { addressAt, freeCold, type HostReserved, isEmpty, type Owner, ownerText } from "./block.ts";
 import { BlockOrder } from "./block-order.ts";
@@ -145,6 +146,11 @@ async function takeOver(context: Context, search: BlockSearch, block: StoredBloc
     context.log.info("took over an empty block", { block: cidr, from: affinity, to: ownerText(search.owner) });
   } catch (error) {
     if (error instanceof BlockNotEmpty || error instanceof BlockClaimed || isLost(error)) return undefined;
+    // In Kubernetes, the accounts of a node may not write affinities of another node (ValidatingAdmissionPolicy).
+    if (error instanceof Unauthorized) {
+      context.log.info("may not take over an empty block", { block: cidr, from: affinity, error });
+      return undefined;
+    }
     throw error;
   }
   return tryClaim(context, search, cidr);

@@ -95,16 +95,16 @@ function networkConfig(options: LabOptions, plan: LabPlan, node: string): object
     type: "calico",
     nodename: node,
     log_level: "error",
-    ...datastoreFields(options, plan),
+    ...datastoreFields(options, plan, node),
     ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: options.ipv6 ? "true" : "false" },
   };
 }
 
-function datastoreFields(options: LabOptions, plan: LabPlan): object {
+function datastoreFields(options: LabOptions, plan: LabPlan, node: string): object {
   if (options.datastore === "sqlite") return { datastore_type: "sqlite", sqlite_path: SQLITE_PATH };
   if (options.datastore === "etcd")
     return { datastore_type: "etcdv3", etcd_endpoints: datastoreEnvironment(options, plan)["ETCD_ENDPOINTS"] };
-  const { KUBECONFIG } = kubernetesAccount("calico-cni-plugin");
+  const { KUBECONFIG } = kubernetesAccount("calico-cni-plugin", node);
   return { datastore_type: "kubernetes", kubernetes: { kubeconfig: KUBECONFIG }, policy: { type: "k8s" } };
 }
 

@@ -15,7 +15,9 @@ const NODE_KUBECONFIG = "/etc/kubernetes/admin.kubeconfig";
 const SHARED = "/var/lib/calico/datastore";
 export const SQLITE_PATH = `${SHARED}/calico.db`;
 export const ADMIN_KUBECONFIG = "admin.kubeconfig";
-export const accountKubeconfig = (account: string): string => `${account}.kubeconfig`;
+/** @param node whose objects alone the token may write; absent for an account that is not limited to a node */
+export const accountKubeconfig = (account: string, node?: string): string =>
+  `${account}${node === undefined ? "" : `.${node}`}.kubeconfig`;
 const ETCD_PORT = 2379;
 
 /** A role of this build: beside the executable, or in dist/ when we run from source. */
@@ -38,9 +40,9 @@ export function datastoreEnvironment(options: LabOptions, plan: LabPlan): Record
 }
 
 /** The same for a program that has an account of its own in the manifest. */
-export const kubernetesAccount = (account: string): Record<string, string> => ({
+export const kubernetesAccount = (account: string, node?: string): { DATASTORE_TYPE: string; KUBECONFIG: string } => ({
   DATASTORE_TYPE: "kubernetes",
-  KUBECONFIG: `${SHARED}/${accountKubeconfig(account)}`,
+  KUBECONFIG: `${SHARED}/${accountKubeconfig(account, node)}`,
 });
 
 const controlAddress = (plan: LabPlan): string => (plan.control.addresses[0] ?? "").split("/")[0] ?? "";
@@ -48,7 +50,9 @@ const controlAddress = (plan: LabPlan): string => (plan.control.addresses[0] ?? 
 export function nodeEnvironment(options: LabOptions, plan: LabPlan, node: PlannedNode): Record<string, string> {
   const vxlan = options.backend === "vxlan" ? "Always" : "Never";
   return {
-    ...(options.datastore === "kubernetes" ? kubernetesAccount("calico-node") : datastoreEnvironment(options, plan)),
+    ...(options.datastore === "kubernetes"
+      ? kubernetesAccount("calico-node", node.name)
+      : datastoreEnvironment(options, plan)),
     NODENAME: node.name,
     CALICO_NETWORKING_BACKEND: options.backend,
     CALICO_IPV4POOL_CIDR: POD_CIDR.v4,

@@ -5,7 +5,7 @@
 import { join } from "node:path";
 import { keepTokenFresh, startCniService } from "../cni/index.ts";
 import type { Environment } from "../datastore/index.ts";
-import { Client } from "../datastore/index.ts";
+import { Client, recordVersion } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { allowManyAsides } from "../kernel/index.ts";
 import { describeError, type Logger } from "../lib/log.ts";
@@ -13,7 +13,6 @@ import { aborted, backoffDelay, pause } from "../lib/retry.ts";
 import { serveBgpMetrics } from "./bgp-metrics.ts";
 import { monitorAddresses } from "./address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
-import { recordVersion } from "./default-resources.ts";
 import { endLeftovers } from "./leftovers.ts";
 import { runMode } from "./mode.ts";
 import { completeStartup } from "./network-condition.ts";
@@ -62,9 +61,11 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
   await using opened = await openNodeDatastore(env, { log, retryUntil: signal });
   const { store } = opened;
   const client = new Client(store, { log });
-  await recordVersion(client).catch((error: unknown) =>
-    log.warn("could not record the version of calico-ts", { error: describeError(error) }),
-  );
+  // In Kubernetes, nodes may not update ClusterInformation: calico-kube-controllers records its version.
+  if (store.name !== "kubernetes")
+    await recordVersion(client).catch((error: unknown) =>
+      log.warn("could not record the version of calico-ts", { error: describeError(error) }),
+    );
   if (needsTunnels(opened, settings))
     await reconcileTunnels({
       client,

@@ -3,11 +3,10 @@ import { expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Client, openDatastore } from "../datastore/index.ts";
+import { Client, mayRecord, openDatastore, recordVersion, releaseVersion } from "../datastore/index.ts";
 import { VERSION_ANNOTATION } from "../lib/build.ts";
 import { silentLogger } from "../lib/log.ts";
 import type { KindName, Resource } from "../model/index.ts";
-import { mayRecord, recordVersion, releaseVersion } from "./default-resources.ts";
 import { openNodeDatastore } from "./node-datastore.ts";
 import { startUp } from "./startup.ts";
 

@@ -106,7 +106,11 @@ export class TyphaDaemon {
     const datastore = await this.#untilItWorks("cannot open the datastore", () => this.#open());
     this.#datastore = datastore;
     await this.#untilItWorks("cannot initialise the datastore", () =>
-      new Client(datastore).ensureInitialized({ clusterType: "typha" }, AbortSignal.timeout(INITIALIZE_MS)),
+      new Client(datastore).ensureInitialized(
+        // In Kubernetes, only calico-kube-controllers updates what exists.
+        { clusterType: "typha", createOnly: datastore.name === "kubernetes" },
+        AbortSignal.timeout(INITIALIZE_MS),
+      ),
     );
     const usePodCidr = configFromEnvironment(this.#options.env).usePodCIDR ?? false;
     for (const [name, cache] of this.caches) {

@@ -2,6 +2,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadAll } from "js-yaml";
+import type { KubeObject } from "../../src/datastore/index.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { kubeconfigText } from "./api-server.ts";
 import type { Cluster } from "./cluster.ts";
 
@@ -36,9 +38,18 @@ export interface Accounts {
   token(name: AccountName): string;
   /** A kubeconfig with the account's token, for a server that may be reached in another way. */
   kubeconfig(name: AccountName, url?: string): string;
+  /** The same accounts as on this node, which must exist: their tokens name it, as those of real pods do. */
+  on(node: string): Promise<Accounts>;
 }
 
-export async function installAccounts(cluster: Cluster, file = "calico-typha.yaml"): Promise<Accounts> {
+const ADMISSION = "/apis/admissionregistration.k8s.io/v1";
+
+/** @param options `withAdmission`: also the manifest's admission policies, in force when this returns */
+export async function installAccounts(
+  cluster: Cluster,
+  file = "calico-typha.yaml",
+  options: { readonly withAdmission?: boolean } = {},
+): Promise<Accounts> {
   const rbac = "/apis/rbac.authorization.k8s.io/v1";
   const home = "/namespaces/kube-system";
   const places: Readonly<Record<string, string>> = {
@@ -47,6 +58,10 @@ export async function installAccounts(cluster: Cluster, file = "calico-typha.yam
     ClusterRoleBinding: `${rbac}/clusterrolebindings`,
     Role: `${rbac}${home}/roles`,
     RoleBinding: `${rbac}${home}/rolebindings`,
+    ...(options.withAdmission === true && {
+      ValidatingAdmissionPolicy: `${ADMISSION}/validatingadmissionpolicies`,
+      ValidatingAdmissionPolicyBinding: `${ADMISSION}/validatingadmissionpolicybindings`,
+    }),
   };
   const manifest = readManifest(file);
   for (const object of manifest) {
@@ -56,21 +71,65 @@ export async function installAccounts(cluster: Cluster, file = "calico-typha.yam
   const names = manifest.flatMap(({ kind, metadata }) =>
     kind === "ServiceAccount" ? [metadata.name as AccountName] : [],
   );
-  const tokens = new Map<AccountName, string>();
-  for (const name of names) {
-    const path = `/api/v1${home}/serviceaccounts/${name}/token`;
-    const issued = await cluster.api.json<{ status: { token: string } }>({ method: "POST", path, body: { spec: {} } });
-    tokens.set(name, issued.status.token);
-  }
-  const token = (name: AccountName): string => tokens.get(name) ?? "";
-  return {
-    names,
-    manifest,
-    token,
-    kubeconfig(name, url = cluster.server.url) {
-      const path = join(cluster.server.folder, `${name}-${new URL(url).port}.kubeconfig`);
-      writeFileSync(path, kubeconfigText(url, cluster.server.ca, token(name)), { mode: 0o600 });
-      return path;
-    },
+  const accountsWith = async (place: string, bindingOf: (name: AccountName) => Promise<object>): Promise<Accounts> => {
+    const tokens = new Map<AccountName, string>();
+    for (const name of names) {
+      const path = `/api/v1${home}/serviceaccounts/${name}/token`;
+      const body = { spec: await bindingOf(name) };
+      tokens.set(
+        name,
+        (await cluster.api.json<{ status: { token: string } }>({ method: "POST", path, body })).status.token,
+      );
+    }
+    const token = (name: AccountName): string => tokens.get(name) ?? "";
+    return {
+      names,
+      manifest,
+      token,
+      kubeconfig(name, url = cluster.server.url) {
+        const path = join(cluster.server.folder, `${name}${place}-${new URL(url).port}.kubeconfig`);
+        writeFileSync(path, kubeconfigText(url, cluster.server.ca, token(name)), { mode: 0o600 });
+        return path;
+      },
+      on: (node) => accountsWith(`-${node}`, (name) => boundTo(cluster, name, node)),
+    };
   };
+  const accounts = await accountsWith("", async () => ({}));
+  if (options.withAdmission === true) await inForce(cluster);
+  return accounts;
+}
+
+/** The plugin has no pod: calico-node requests its token for the node. */
+async function boundTo(cluster: Cluster, account: AccountName, node: string): Promise<object> {
+  if (account === "calico-cni-plugin") return { boundObjectRef: { apiVersion: "v1", kind: "Node", name: node } };
+  const { metadata } = await cluster.put<KubeObject>("/api/v1/namespaces/kube-system/pods", {
+    metadata: { name: `${account}-${node}` },
+    spec: { nodeName: node, serviceAccountName: account, containers: [{ name: "c", image: "i" }] },
+  });
+  return { boundObjectRef: { apiVersion: "v1", kind: "Pod", name: metadata.name, uid: metadata.uid } };
+}
+
+/**
+ * The API server notices new policies in their order, so the last one shows that all are in force: a node's account may then not
+ * create settings of another name. The administrator asks in its name, so that the audit log has no denial of the account.
+ */
+async function inForce(cluster: Cluster): Promise<void> {
+  const isRefused = async (): Promise<boolean> => {
+    const answer = await fetch(`${cluster.server.url}/apis/crd.projectcalico.org/v1/felixconfigurations?dryRun=All`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${cluster.server.adminToken}`,
+        "impersonate-user": "system:serviceaccount:kube-system:calico-node",
+        "content-type": "application/json",
+      },
+      tls: { rejectUnauthorized: false },
+      body: JSON.stringify({
+        apiVersion: "crd.projectcalico.org/v1",
+        kind: "FelixConfiguration",
+        metadata: { name: "probe" },
+      }),
+    });
+    return (await answer.text()).includes("calico-only-defaults");
+  };
+  await eventually(isRefused, 30_000, "the admission policies are in force");
 }

@@ -18,6 +18,7 @@ import {
   type SyncerName,
 } from "../../src/datastore/index.ts";
 import { Ipam } from "../../src/ipam/index.ts";
+import { VERSION_ANNOTATION } from "../../src/lib/build.ts";
 import { silentLogger } from "../../src/lib/log.ts";
 import { eventually as untilTrue } from "../../src/lib/testing/eventually.ts";
 import { setNetworkUnavailable } from "../../src/node/kubernetes.ts";
@@ -48,13 +49,14 @@ let accounts: Accounts;
 
 beforeAll(async () => {
   if (!isAvailable) return;
-  cluster = await startCluster({ namespaces: ["ns1"] });
-  accounts = await installAccounts(cluster);
+  // Admission policies stay in force for a moment after they are deleted, so they cannot be on the shared server.
+  cluster = await startCluster({ isOwn: true, namespaces: ["ns1"] });
   await cluster.put("/api/v1/nodes", {
     metadata: { name: "n1" },
     spec: { podCIDR: "10.65.0.0/24" },
     status: { addresses: [{ type: "InternalIP", address: "192.0.2.5" }] },
   });
+  accounts = await (await installAccounts(cluster, "calico-typha.yaml", { withAdmission: true })).on("n1");
   await cluster.put("/api/v1/namespaces/kube-system/configmaps", {
     metadata: { name: "kubeadm-config" },
     data: { ClusterConfiguration: "networking:\n  podSubnet: 10.65.0.0/16\n" },
@@ -194,17 +196,13 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
       await eventually(() => reads.isInSync, "the CNI service knows its node");
     }
     await setNetworkUnavailable(api, "n1", false);
-    expect(await requestToken({}, silentLogger, api)).toMatchObject({ token: expect.any(String) });
-    // A node that somebody left without settings is filled in at its next start.
+    expect(await requestToken({ NODENAME: "n1" }, silentLogger, api)).toMatchObject({ token: expect.any(String) });
+    // Settings that exist are not changed by the next start, whatever they lack.
     await cluster.calicoctl(["patch", "felixconfiguration", "default", "-p", '{"spec":{"reportingInterval":null}}']);
-    await cluster.calicoctl([
-      "patch",
-      "ipamconfiguration",
-      "default",
-      "-p",
-      '{"spec":{"kubeVirtVMAddressPersistence":null}}',
-    ]);
+    const settings = async () => (await cluster.customResources()).filter(({ name }) => name === "default");
+    const before = await settings();
     await startUp({ ...env, CLUSTER_TYPE: "k8s,bgp,more" }, silentLogger, join(folder, "root"));
+    expect(await settings()).toEqual(before);
     await answerStatus(store);
     await moveFromHostLocal(store, api);
     await ipam.releaseByHandle("ipip-tunnel-addr-n1");
@@ -214,7 +212,8 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
     await store.close();
   }
   if (canRun) await attach("calico-node", "by-node");
-  expect(denied("calico-node")).toEqual([]);
+  // Moving from host-local goes on when the datastore cannot be locked for the whole cluster meanwhile.
+  expect(denied("calico-node")).toEqual(["update /apis/crd.projectcalico.org/v1/clusterinformations/default"]);
   expect(
     idle("calico-node", [
       ...COMMON,
@@ -222,8 +221,6 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
       /^get .*\/(pods|namespaces|serviceaccounts|services|endpointslices|networkpolicies|clusternetworkpolicies)$/,
       /^get crd\.projectcalico\.org\//,
       /^(list|watch) crd\.projectcalico\.org\/ipamhandles$/,
-      // Settings that somebody emptied are filled in; the default pool is only made.
-      /^update crd\.projectcalico\.org\/(bgpconfigurations|ippools)$/,
       // Where the status is no subresource of its own.
       /^update crd\.projectcalico\.org\/caliconodestatuses$/,
     ]),
@@ -351,6 +348,8 @@ suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints
       }, `${path} repaired`);
     }
     expect(run.failure).toBeUndefined();
+    const information = await cluster.api.get<KubeObject>("/apis/crd.projectcalico.org/v1/clusterinformations/default");
+    expect(JSON.stringify(information.metadata.annotations)).toContain(`"${VERSION_ANNOTATION}`);
   }
   expect(denied("calico-kube-controllers")).toEqual([]);
   expect(
@@ -405,6 +404,19 @@ const FORBIDDEN: readonly (readonly [verb: string, group: string, resource: stri
   ["update", "apiextensions.k8s.io", "customresourcedefinitions"],
   ["create", "", "serviceaccounts/token", "ns1"],
 ];
+const SETTINGS = [
+  "felixconfigurations",
+  "bgpconfigurations",
+  "bgppeers",
+  "bgpfilters",
+  "clusterinformations",
+  "ipamconfigs",
+  "ippools",
+  "ipreservations",
+  "globalnetworksets",
+  "hostendpoints",
+  "kubecontrollersconfigurations",
+] as const;
 const POLICY = ["networkpolicies", "globalnetworkpolicies", "tiers"] as const;
 
 suite("TC-I10 TC-I11 what no account may do is denied", async () => {
@@ -432,6 +444,11 @@ suite("TC-I10 TC-I11 what no account may do is denied", async () => {
       for (const verb of ["update", "patch", "delete", "deletecollection"])
         await check(account, verb, "crd.projectcalico.org", resource, "ns1");
   }
+  // What is in force in the whole cluster is not for nodes to change. That they create nothing but defaults, and write only
+  // objects of their own node, is shown by own-node.test.ts.
+  for (const account of ["calico-node", "calico-cni-plugin", "calico-typha"] as const)
+    for (const verb of ["update", "patch", "delete", "deletecollection"])
+      for (const resource of SETTINGS) await check(account, verb, "crd.projectcalico.org", resource);
   for (const verb of ["update", "delete", "create"])
     for (const resource of ["ippools", "felixconfigurations", "bgppeers", "hostendpoints", "globalnetworkpolicies"])
       await check("calico-cni-plugin", verb, "crd.projectcalico.org", resource);

@@ -254,6 +254,7 @@ test("DM-115 cluster information is made once, merged afterwards, by many at onc
   await client.ensureInitialized({ version: "v2", clusterType: "bgp,lab" });
   const second = await client.get({ kind: "ClusterInformation", name: "default" });
   expect(second.spec).toEqual({ ...locked.spec, clusterType: "k8s,bgp,lab", calicoVersion: "v2" });
+  await client.ensureInitialized({ version: "v3", clusterType: "more", createOnly: true });
   await client.ensureInitialized({ version: "v2" });
   expect((await client.get({ kind: "ClusterInformation", name: "default" })).metadata.resourceVersion).toBe(
     second.metadata.resourceVersion!,

@@ -10,6 +10,8 @@ export interface ClusterFacts {
   readonly version?: string;
   /** Comma-separated words, each added once. */
   readonly clusterType?: string;
+  /** Leaves an existing ClusterInformation as it is: for programs that may create but not update it. */
+  readonly createOnly?: boolean;
 }
 
 const RETRY_MS = 1000;
@@ -38,6 +40,7 @@ function ensureClusterInformation(
 ): Promise<void> {
   const name = { kind: "ClusterInformation", name: "default" } as const;
   return upsert({ store, signal, retryMs: RETRY_MS }, name, (current) => {
+    if (current !== undefined && facts.createOnly === true) return undefined;
     const before = (current?.spec ?? {}) as Readonly<Record<string, unknown>>;
     const clusterType = joinTypes(
       before["clusterType"],

@@ -16,7 +16,8 @@ import { listOf, manifestObjects, manifestPath } from "./network.ts";
 import { obtainPrograms } from "./programs.ts";
 
 const WAIT_MS = 120_000;
-const ACCOUNTS = ["calico-node", "calico-cni-plugin", "calico-kube-controllers"] as const;
+/** They write objects of their own node only, by the manifest's admission policies, so each node has tokens of its own. */
+const NODE_ACCOUNTS = ["calico-node", "calico-cni-plugin"] as const;
 const CONTROLLERS = "calico-kube-controllers";
 /** Run by the lab itself, on the hosts. */
 const WORKLOADS = ["DaemonSet", "Deployment", "PodDisruptionBudget"];
@@ -42,17 +43,21 @@ export async function startApi(lab: Lab): Promise<void> {
     `--timeout=${WAIT_MS / 1000}s`,
     ...definitions.map(({ metadata }) => `customresourcedefinition/${metadata.name}`),
   ]);
-  const ca = readFileSync(authority.certFile).toString("base64");
-  for (const account of ACCOUNTS) {
-    const token = cluster.kubectl(["create", "token", account, "--namespace=kube-system", "--duration=24h"]).trim();
-    const write = (file: string, text: string) => writeFileSync(sharedFile(lab, file), text, { mode: 0o600 });
-    write(`${account}.token`, token);
-    write(accountKubeconfig(account), kubeconfigOf(server, ca, `${account}.token`));
-  }
   // Not applied: two addresses of one type, one of each family, cannot be.
   const made = cluster.tryKubectl(["create", "--filename=-"], listOf(nodeObjects(lab)));
   if (made.code !== 0 && !made.stderr.includes("AlreadyExists"))
     throw new Error(`the hosts cannot be registered as nodes: ${made.stderr.trim()}`);
+  const ca = readFileSync(authority.certFile).toString("base64");
+  const writeAccount = (account: string, node?: string) => {
+    const binding = node === undefined ? [] : ["--bound-object-kind=Node", `--bound-object-name=${node}`];
+    const words = ["create", "token", account, "--namespace=kube-system", "--duration=24h", ...binding];
+    const file = accountKubeconfig(account, node);
+    const write = (name: string, text: string) => writeFileSync(sharedFile(lab, name), text, { mode: 0o600 });
+    write(`${file}.token`, cluster.kubectl(words).trim());
+    write(file, kubeconfigOf(server, ca, `${file}.token`));
+  };
+  writeAccount(CONTROLLERS);
+  for (const account of NODE_ACCOUNTS) for (const { name } of lab.plan.nodes) writeAccount(account, name);
 }
 
 /** Starts it unless it runs; what it knew it knows again. */

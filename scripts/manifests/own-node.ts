@@ -1,0 +1,232 @@
+// Limits the accounts of calico-node and of the CNI plugin to objects of the node that they run on. RBAC cannot express this: all
+// nodes share one account. The API server knows the node from the token: since Kubernetes 1.30 a token of a pod names the
+// pod's node, since 1.31 a token can be bound to a node (src/cni/token-refresh.ts). A token that names no node may write nothing
+// of what is listed here. Real requests prove it in test/kubernetes/own-node.test.ts.
+// https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
+import { BUILT_IN_TIERS } from "../../src/model/index.ts";
+import { texts, type Validation, validating, type ValidatingPolicy } from "./admission.ts";
+import { type KubernetesObject, NAMESPACE } from "./objects.ts";
+
+const CLAIM = "authentication.kubernetes.io/node-name";
+const user = (account: string): string => `system:serviceaccount:${NAMESPACE}:${account}`;
+const onlyFor = (...accounts: readonly string[]): Pick<ValidatingPolicy, "matchConditions"> => ({
+  matchConditions: [{ name: "account", expression: `request.userInfo.username in ${texts(accounts.map(user))}` }],
+});
+const OF_A_NODE = onlyFor("calico-node", "calico-cni-plugin");
+
+/** The node that the token names, or an empty text. */
+const NODE = {
+  name: "node",
+  expression: `has(request.userInfo.extra) && '${CLAIM}' in request.userInfo.extra ? request.userInfo.extra['${CLAIM}'][0] : ''`,
+};
+const namesNode: Validation = {
+  expression: "variables.node != ''",
+  message: "the token names no node: it must be bound to a pod (Kubernetes 1.30) or to a node (Kubernetes 1.31)",
+  reason: "Forbidden",
+};
+const forbidden = (expression: string, message: string): Validation => ({ expression, message, reason: "Forbidden" });
+
+/** Expressions in CEL. */
+const all = (...conditions: readonly string[]): string => conditions.map((condition) => `(${condition})`).join(" && ");
+const any = (...conditions: readonly string[]): string => conditions.map((condition) => `(${condition})`).join(" || ");
+const isOperation = (...operations: readonly string[]): string => `request.operation in ${texts(operations)}`;
+
+/** For manifests with the Kubernetes datastore. */
+export function ownNode(): readonly KubernetesObject[] {
+  return [...ownNodeStatus(), ...ownResources(), ...ownBlocks(), ...ownToken(), ...onlyDefaults()];
+}
+
+/** Status and annotations of Nodes and Pods. */
+export function ownNodeStatus(): readonly KubernetesObject[] {
+  return validating({
+    name: "calico-own-node-status",
+    apiGroups: [""],
+    resources: ["nodes/status", "pods/status"],
+    operations: ["UPDATE"],
+    ...OF_A_NODE,
+    variables: [NODE],
+    validations: [
+      namesNode,
+      forbidden(
+        "(request.resource.resource == 'nodes' ? oldObject.metadata.name : oldObject.spec.nodeName) == variables.node",
+        "the account of a node writes the status of this node and of its pods only",
+      ),
+    ],
+  });
+}
+
+/** Resources that name their node in `spec.node`. Objects that are marked as deleted are removed by whoever reads them. */
+function ownResources(): readonly KubernetesObject[] {
+  const isMarked = "request.operation == 'DELETE' && string(oldObject.spec.?deleted.orValue('')) == 'true'";
+  const isOwn = (object: string, ...operations: readonly string[]) =>
+    any(`!(${isOperation(...operations)})`, `${object}.spec.node == variables.node`);
+  return validating({
+    name: "calico-own-node-resources",
+    resources: ["blockaffinities", "caliconodestatuses", "caliconodestatuses/status"],
+    operations: ["CREATE", "UPDATE", "DELETE"],
+    ...OF_A_NODE,
+    variables: [NODE],
+    validations: [
+      namesNode,
+      forbidden(
+        any(isMarked, all(isOwn("object", "CREATE", "UPDATE"), isOwn("oldObject", "UPDATE", "DELETE"))),
+        "the account of a node writes resources of this node only",
+      ),
+    ],
+  });
+}
+
+/**
+ * Blocks of addresses. A node may own a block, or borrow addresses from another node's block, so what counts is each allocation:
+ * a request may add, change and remove only allocations whose attributes name the token's node. Allocations of virtual machines
+ * move between nodes: their attributes may change as long as the machine stays the same. Allocations that name no node (those
+ * of old versions, reserved ones) belong to the owner of the block. Who owns a block changes only between its node and nobody.
+ */
+function ownBlocks(): readonly KubernetesObject[] {
+  const entries = (object: string) =>
+    `${object}.spec.allocations.map(i, i == null ? null : ${object}.spec.attributes[i])`;
+  const isGone = "request.operation == 'DELETE' || object.spec.?deleted.orValue(false)";
+  const affinity = (object: string) => `${object}.spec.?affinity.orValue('')`;
+  const isMachine = "e.?handle_id.orValue('').contains('.vmi.')";
+  // The block's owner holds what names no node.
+  const isMine =
+    "e == null || has(e.releasedAt) || e.?secondary.node.orValue(variables.ownedBefore ? variables.node : '') == variables.node";
+  /** What a request must leave as it is: free and own allocations are replaced by null, machines by their handle. */
+  const fixed = (list: string) => `variables.${list}.map(e, ${isMine} ? null : (${isMachine} ? e.handle_id : e))`;
+  const fixedWithMachines = (list: string) =>
+    `variables.${list}.map(e, e != null && ${isMachine} ? e.handle_id : (${isMine} ? null : e))`;
+  return validating({
+    name: "calico-own-node-blocks",
+    resources: ["ipamblocks", "ipamhandles"],
+    operations: ["CREATE", "UPDATE", "DELETE"],
+    ...OF_A_NODE,
+    variables: [
+      NODE,
+      // Handles do not name a node.
+      { name: "isBlock", expression: "request.resource.resource == 'ipamblocks'" },
+      { name: "isMarked", expression: "request.operation == 'DELETE' && oldObject.spec.?deleted.orValue(false)" },
+      { name: "isGone", expression: isGone },
+      { name: "isNew", expression: "request.operation == 'CREATE'" },
+      { name: "ownerBefore", expression: `variables.isNew ? '' : ${affinity("oldObject")}` },
+      { name: "ownerAfter", expression: `variables.isGone ? '' : ${affinity("object")}` },
+      { name: "ownedBefore", expression: "variables.ownerBefore in ['', 'host:' + variables.node]" },
+      {
+        name: "before",
+        expression: `variables.isNew ? object.spec.allocations.map(i, null) : ${entries("oldObject")}`,
+      },
+      {
+        name: "after",
+        expression: `variables.isGone ? oldObject.spec.allocations.map(i, null) : ${entries("object")}`,
+      },
+    ],
+    validations: [
+      namesNode,
+      forbidden(
+        any(
+          "!variables.isBlock",
+          "variables.isMarked",
+          "variables.ownerBefore == variables.ownerAfter",
+          all("variables.ownedBefore", "variables.ownerAfter in ['', 'host:' + variables.node]"),
+        ),
+        "the account of a node claims and gives up blocks for this node only",
+      ),
+      forbidden(
+        any(
+          "!variables.isBlock",
+          "variables.isMarked",
+          `${fixed("before")} == ${fixed("after")}`,
+          `${fixedWithMachines("before")} == ${fixedWithMachines("after")}`,
+        ),
+        "the account of a node assigns and releases addresses of this node only",
+      ),
+      forbidden(
+        any(
+          "!variables.isBlock",
+          "variables.isGone",
+          all(
+            any("variables.isNew", "object.spec.cidr == oldObject.spec.cidr"),
+            "object.spec.unallocated.all(i, object.spec.allocations[i] == null)",
+          ),
+        ),
+        "a block keeps its prefix, and only free addresses are in its queue",
+      ),
+    ],
+  });
+}
+
+/** Tokens that calico-node requests for the CNI plugin. One that is bound to no node can be had, and may write nothing. */
+function ownToken(): readonly KubernetesObject[] {
+  return validating({
+    name: "calico-own-node-token",
+    apiGroups: [""],
+    resources: ["serviceaccounts/token"],
+    operations: ["CREATE"],
+    ...onlyFor("calico-node"),
+    variables: [NODE],
+    validations: [
+      namesNode,
+      forbidden(
+        any(
+          "!has(object.spec.boundObjectRef)",
+          "object.spec.boundObjectRef.kind != 'Node'",
+          "object.spec.boundObjectRef.name == variables.node",
+        ),
+        "the account of a node requests tokens for this node only",
+      ),
+    ],
+  });
+}
+
+/** What startup writes (src/node/default-resources.ts), with the defaults of the schemas. */
+const FELIX_DEFAULTS = {
+  reportingInterval: "0s",
+  logSeverityScreen: "Info",
+  nftablesMode: "Auto",
+  nftablesFlowTableOffload: "Disabled",
+  bpfLogLevel: "",
+  bpfConnectTimeLoadBalancing: "TCP",
+  bpfHostNetworkedNATWithoutCTLB: "Enabled",
+  floatingIPs: "Disabled",
+};
+const BGP_DEFAULTS = { logSeverityScreen: "Info", serviceLoadBalancerAggregation: "Enabled" };
+const map = (fields: Readonly<Record<string, string>>): string =>
+  `{${Object.entries(fields)
+    .map(([name, value]) => `'${name}': '${value}'`)
+    .join(", ")}}`;
+
+/** Settings and pools for the whole cluster: nodes create those that the first node of a cluster creates, and no others. */
+function onlyDefaults(): readonly KubernetesObject[] {
+  const names = (resource: string, ...allowed: readonly string[]) =>
+    any(`request.resource.resource != '${resource}'`, `object.metadata.name in ${texts(allowed)}`);
+  // Definitions of the group projectcalico.org come from Calico and may set other defaults.
+  const contents = (resource: string, defaults: Readonly<Record<string, string>>) =>
+    any(
+      `request.resource.resource != '${resource}' || request.resource.group != 'crd.projectcalico.org'`,
+      `!has(object.spec) || object.spec.all(field, field in ${map(defaults)} && object.spec[field] == ${map(defaults)}[field])`,
+    );
+  const settings = ["felixconfigurations", "bgpconfigurations", "ipamconfigs", "ipamconfigurations"];
+  return validating({
+    name: "calico-only-defaults",
+    resources: [...settings, "clusterinformations", "ippools", "tiers"],
+    operations: ["CREATE"],
+    ...onlyFor("calico-node", "calico-cni-plugin", "calico-typha"),
+    validations: [
+      forbidden(
+        all(
+          ...[...settings, "clusterinformations"].map((resource) => names(resource, "default")),
+          names("ippools", "default-ipv4-ippool", "default-ipv6-ippool"),
+          names("tiers", ...Object.keys(BUILT_IN_TIERS)),
+        ),
+        "the account of a node creates only default settings, pools and tiers",
+      ),
+      forbidden(
+        all(
+          contents("felixconfigurations", FELIX_DEFAULTS),
+          contents("bgpconfigurations", BGP_DEFAULTS),
+          any("request.resource.resource != 'clusterinformations'", "object.spec.?datastoreReady.orValue(true)"),
+        ),
+        "the account of a node creates settings with their default contents only",
+      ),
+    ],
+  });
+}

@@ -1,0 +1,49 @@
+// Which version of calico-ts a cluster's ClusterInformation names, and who is asked before it is changed.
+import { BUILD, VERSION_ANNOTATION } from "../../lib/build.ts";
+import { Conflict, NotFound } from "../errors.ts";
+import type { Client } from "./client.ts";
+import type { ClusterFacts } from "./ensure-initialized.ts";
+
+/**
+ * The version to record as `spec.calicoVersion`. Clients refuse to work with a cluster of another version, so one that is no
+ * release (0.x, built from source) is not recorded there: it would lock out the programs the cluster is shared with.
+ */
+export function releaseVersion(version: string): string | undefined {
+  return /^v?[1-9]\d*\.\d+\.\d+/.test(version) ? version : undefined;
+}
+
+/** A cluster whose version was recorded by Calico's programs is shared with them, and they insist on their version. */
+export const mayRecord = (current: string | undefined): boolean =>
+  current === undefined || !/^v?3\.\d+/.test(current) || /^v?3\./.test(BUILD.version);
+
+/** For `ensureInitialized`. */
+export async function versionToRecord(
+  client: Client,
+  version: string = BUILD.version,
+): Promise<Pick<ClusterFacts, "version">> {
+  const release = mayRecord(await recordedVersion(client)) ? releaseVersion(version) : undefined;
+  return release === undefined ? {} : { version: release };
+}
+
+/** Records the version of calico-ts that runs in the cluster, for `calicoctl version`. */
+export async function recordVersion(client: Client, version: string = BUILD.version): Promise<void> {
+  const current = await client.get({ kind: "ClusterInformation", name: "default" });
+  const { annotations } = current.metadata;
+  if (annotations?.[VERSION_ANNOTATION] === version) return;
+  try {
+    const metadata = { ...current.metadata, annotations: { ...annotations, [VERSION_ANNOTATION]: version } };
+    await client.update({ ...current, metadata });
+  } catch (error) {
+    if (!(error instanceof Conflict)) throw error; // another node was faster
+  }
+}
+
+async function recordedVersion(client: Client): Promise<string | undefined> {
+  try {
+    const { spec } = await client.get({ kind: "ClusterInformation", name: "default" });
+    return spec.calicoVersion;
+  } catch (error) {
+    if (error instanceof NotFound) return undefined;
+    throw error;
+  }
+}
