@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { writeArchive } from "./image/archive.ts";
+import { fileSha256, writeArchive } from "./image/archive.ts";
 import { layOutContext } from "./image/context.ts";
 import { debianRoot } from "./image/debian-root.ts";
 import { IMAGE } from "./manifests/image.ts";
@@ -17,7 +17,7 @@ export async function makeImage(target = ARCHIVE): Promise<void> {
   const folder = mkdtempSync(join(root, "dist/image-"));
   try {
     const [context, upper] = [join(folder, "root"), join(folder, "layer.tar")];
-    layOutContext(context);
+    layOutContext(context, await fileSha256(lower));
     const stamp = ["--sort=name", `--mtime=@${Math.floor(created.getTime() / 1000)}`, "--owner=0", "--group=0"];
     execFileSync("tar", ["-C", context, ...stamp, "--numeric-owner", "-cf", upper, "."]);
     await writeArchive(target, { name: IMAGE, layers: [lower, upper], entrypoint: ["/usr/bin/calico-node"], created });

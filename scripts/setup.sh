@@ -54,11 +54,9 @@ if [ ! -x node_modules/.bin/bun ] || ! sha256sum --status -c "$stamp" 2>/dev/nul
   echo "setup: installing npm packages"
   version=$(sed -nE 's/.*"bun": "([0-9.]+)".*/\1/p' package.json)
   bootstrap=.cache/bun-$version
-  if [ ! -x "$bootstrap/node_modules/.bin/bun" ]; then
-    mkdir -p "$bootstrap"
-    echo '{"private": true}' >"$bootstrap/package.json"
-    npm install --prefix "$bootstrap" --silent --no-fund --no-audit --no-package-lock "bun@$version"
-  fi
-  "$bootstrap/node_modules/.bin/bun" install --frozen-lockfile --silent
+  scripts/bootstrap-bun.sh "$bootstrap"
+  # Compares every package with its hash in bun.lock.
+  "$bootstrap/bun" install --frozen-lockfile --silent
+  scripts/bootstrap-bun.sh --check node_modules/.bin/bun
   sha256sum package.json bun.lock >"$stamp"
 fi

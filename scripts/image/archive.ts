@@ -17,7 +17,7 @@ export async function writeArchive(target: string, { name, layers, entrypoint, c
   mkdirSync(dirname(target), { recursive: true });
   const folder = mkdtempSync(join(dirname(target), ".image-"));
   try {
-    const digests = await Promise.all(layers.map(sha256));
+    const digests = await Promise.all(layers.map(fileSha256));
     for (const [i, layer] of layers.entries()) symlinkSync(layer, join(folder, `${digests[i]}.tar`));
     const config = JSON.stringify({
       architecture: process.arch === "x64" ? "amd64" : process.arch,
@@ -37,7 +37,7 @@ export async function writeArchive(target: string, { name, layers, entrypoint, c
   }
 }
 
-async function sha256(file: string): Promise<string> {
+export async function fileSha256(file: string): Promise<string> {
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
   return hash.digest("hex");

@@ -8,6 +8,11 @@ import { join } from "node:path";
 
 const image = join(import.meta.dir, "../../image");
 const FINISH = join(image, "finish.sh");
+/** The package index is outside the new root, which has no apt. finish.sh reads the two files. */
+const INDEX_HOOK = `set -eu
+wanted=$(chroot "$1" dpkg-query -W -f='\${Package}=\${Version} ')
+APT_CONFIG=$MMDEBSTRAP_APT_CONFIG apt-cache show $wanted >"$1/tmp/packages.available"
+cat "$1"/var/lib/apt/lists/*Release | sha256sum | cut -d ' ' -f 1 >"$1/tmp/release.sha256"`;
 const CACHE = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "calico-ts");
 export const SUITE = "bookworm";
 
@@ -19,7 +24,7 @@ function debianPackages(): readonly string[] {
 
 /** Named by what it is made from. */
 function cachedTar(): string {
-  const recipe = [SUITE, process.arch, ...debianPackages(), readFileSync(FINISH, "utf8")].join("\n");
+  const recipe = [SUITE, process.arch, ...debianPackages(), INDEX_HOOK, readFileSync(FINISH, "utf8")].join("\n");
   return join(CACHE, `debian-root-${createHash("sha256").update(recipe).digest("hex").slice(0, 12)}.tar`);
 }
 
@@ -39,6 +44,7 @@ export function debianRoot(createdAt: Date): string {
         "--quiet",
         `--include=${debianPackages().join(",")}`,
         '--aptopt=Apt::Install-Recommends "false"',
+        `--customize-hook=${INDEX_HOOK}`,
         `--customize-hook=copy-in ${FINISH} /tmp`,
         '--customize-hook=chroot "$1" sh /tmp/finish.sh',
         '--customize-hook=rm "$1/tmp/finish.sh"',

@@ -3,9 +3,11 @@
 // minutes and a mirror: done by `make image`, or here with REQUIRE_IMAGE=1; else only one that is in the cache is used.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { execFileSync, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
+import { z } from "zod";
 import { makeImage } from "../../../scripts/image.ts";
 import { isDebianRootCached } from "../../../scripts/image/debian-root.ts";
 import { IMAGE } from "../../../scripts/manifests/image.ts";
@@ -19,6 +21,7 @@ if (!canRun) console.error("IMAGE TESTS SKIPPED: run make image once (it needs r
 
 const folder = mkdtempSync(join(tmpdir(), "image-test-"));
 const root = join(folder, "root");
+let lowestLayer = "";
 const VERSION = IMAGE.slice(IMAGE.lastIndexOf(":") + 1);
 
 beforeAll(async () => {
@@ -30,6 +33,7 @@ beforeAll(async () => {
     { Layers: string[]; RepoTags: string[] },
   ];
   expect(RepoTags.filter((tag) => tag.endsWith(IMAGE))).not.toEqual([]);
+  lowestLayer = basename(Layers[0] ?? "", ".tar");
   execFileSync("mkdir", [root]);
   for (const layer of Layers) {
     execFileSync("tar", ["-C", root, "--numeric-owner", "-xf", join(folder, layer)]);
@@ -107,15 +111,69 @@ test.skipIf(!canRun)("nothing in the image is setuid", () => {
   expect(execFileSync("find", [root, "-xdev", "-type", "f", "-perm", "/6000"], { encoding: "utf8" })).toBe("");
 });
 
-test.skipIf(!canRun)("the image lists what it is made of", () => {
-  const components = ["debian", "calico"].flatMap((part) => {
-    const file = join(root, "usr/share/sbom", `${part}.cdx.json`);
-    return (JSON.parse(readFileSync(file, "utf8")) as { components: { name: string; version: string }[] }).components;
+/** CycloneDX 1.5, the parts that are used: https://cyclonedx.org/docs/1.5/json/ */
+const Hash = z.union([
+  z.strictObject({ alg: z.literal("SHA-256"), content: z.string().regex(/^[0-9a-f]{64}$/) }),
+  z.strictObject({ alg: z.literal("SHA-512"), content: z.string().regex(/^[0-9a-f]{128}$/) }),
+]);
+const Component = z.strictObject({
+  type: z.enum(["application", "container", "library", "operating-system", "platform"]),
+  name: z.string().min(1),
+  version: z.string().regex(/\d|bookworm/),
+  purl: z
+    .string()
+    .regex(/^pkg:(deb\/debian|npm)\/\S+@\S+$/)
+    .optional(),
+  hashes: z.array(Hash).min(1).optional(),
+  licenses: z.array(z.strictObject({ license: z.strictObject({ id: z.string() }) })).optional(),
+});
+const Bom = z.strictObject({
+  bomFormat: z.literal("CycloneDX"),
+  specVersion: z.literal("1.5"),
+  version: z.literal(1),
+  metadata: z.strictObject({
+    component: Component,
+    properties: z.array(z.strictObject({ name: z.string(), value: z.string().min(1) })).optional(),
+  }),
+  components: z.array(Component).min(1),
+});
+const billOf = (part: string) =>
+  Bom.parse(JSON.parse(readFileSync(join(root, "usr/share/sbom", `${part}.cdx.json`), "utf8")));
+
+test.skipIf(!canRun)("the image lists every Debian package with version and hash, and its base", () => {
+  const { metadata, components } = billOf("debian");
+  const installed = run(["dpkg-query", "-W", "-f=${Package} ${Version}\\n"]).out.split("\n");
+  expect(installed.length).toBeGreaterThan(50);
+  expect(components.map(({ name, version }) => `${name} ${version}`).sort()).toEqual(installed.sort());
+  for (const name of ["bird2", "nftables", "iptables", "ipset", "libc6"])
+    expect(components.map((component) => component.name)).toContain(name);
+  // A base image may have packages that the mirror no longer offers.
+  if (given === undefined) expect(components.filter(({ hashes }) => hashes === undefined)).toEqual([]);
+  expect(metadata.component).toMatchObject({
+    type: "operating-system",
+    name: "debian",
+    version: expect.stringMatching(/^12\./),
   });
-  const names = components.map(({ name }) => name);
-  for (const name of ["bird2", "nftables", "iptables", "ipset", "libc6", "zod", "js-yaml", "bun"])
-    expect(names).toContain(name);
-  expect(names).not.toContain("typescript"); // nothing that only builds
-  for (const { name, version } of components)
-    expect({ name, version }).toEqual({ name, version: expect.stringMatching(/\d/) });
+  const properties = Object.fromEntries((metadata.properties ?? []).map(({ name, value }) => [name, value]));
+  expect(properties["calico-ts:base-image"]).toMatch(given === undefined ? /^none$/ : /^localhost\/|@sha256:/);
+  expect(properties["calico-ts:debian-release-sha256"]).toMatch(/^[0-9a-f]{64}$/);
+});
+
+test.skipIf(!canRun)("the image lists what its executable is made of, with the hashes of the lock file", async () => {
+  const { metadata, components } = billOf("calico");
+  const find = (name: string) => components.find((component) => component.name === name);
+  const program = createHash("sha256")
+    .update(readFileSync(join(root, "usr/bin/calico")))
+    .digest("hex");
+  expect(metadata.component).toMatchObject({ name: "calico-ts", hashes: [{ alg: "SHA-256", content: program }] });
+  expect(`v${metadata.component.version}`).toBe(VERSION);
+  const lock = readFileSync(join(import.meta.dir, "../../../bun.lock"), "utf8");
+  for (const name of ["zod", "js-yaml"]) {
+    const [{ content = "" } = {}] = find(name)?.hashes ?? [];
+    expect(lock).toContain(`"sha512-${Buffer.from(content, "hex").toString("base64")}"`);
+  }
+  const runtime = components.find(({ type }) => type === "platform");
+  expect(runtime).toMatchObject({ name: expect.stringMatching(/^@oven\/bun-linux-/), version: Bun.version });
+  expect(find("typescript")).toBeUndefined(); // nothing that only builds
+  if (given === undefined) expect(find("debian-root")?.hashes?.[0]?.content).toBe(lowestLayer);
 });
