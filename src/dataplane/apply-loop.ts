@@ -11,9 +11,9 @@ import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import type { Logger } from "../lib/log.ts";
 import { aborted, delay, nextTurn } from "../lib/retry.ts";
+import { TokenBucket } from "../lib/token-bucket.ts";
 import { ApplyRound, type RoundParts } from "./apply-round.ts";
 import type { InterfaceMessage, ManagerMessage } from "./manager.ts";
-import { Throttle } from "./throttle.ts";
 
 export interface AppliedRound {
   readonly seconds: number;
@@ -64,7 +64,7 @@ export class ApplyLoop implements DataplaneDriver {
   readonly #options: ApplyLoopOptions;
   readonly #parts: RoundParts;
   readonly #log: Logger;
-  readonly #throttle: Throttle;
+  readonly #throttle: TokenBucket;
   readonly #queue: ManagerMessage[] = [];
   readonly #startedAt = performance.now();
   #wake: () => void = () => {};
@@ -86,7 +86,7 @@ export class ApplyLoop implements DataplaneDriver {
     this.#parts = options.parts;
     this.#log = options.logger;
     const random = options.random ?? Math.random;
-    this.#throttle = new Throttle({
+    this.#throttle = new TokenBucket({
       capacity: 10,
       initial: 1,
       refillMs: (options.roundMs ?? ROUND_MS) * (1 + 0.1 * random()),
@@ -151,13 +151,13 @@ export class ApplyLoop implements DataplaneDriver {
           if (now >= this.#applyAt) this.#needsApply = true;
           this.#queueResyncs(now);
           if (this.#needsApply) {
-            const turn = this.#throttle.take();
-            if (turn.ok) {
+            const throttledMs = this.#throttle.tryTake();
+            if (throttledMs === 0) {
               await this.#apply(signal);
               this.#reportHealth();
               continue;
             }
-            waitMs = Math.min(waitMs, turn.waitMs);
+            waitMs = Math.min(waitMs, throttledMs);
           }
           waitMs = Math.min(waitMs, Math.min(this.#applyAt, this.#setResyncAt, this.#routeResyncAt) - now);
         }

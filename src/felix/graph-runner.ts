@@ -7,6 +7,7 @@ import { giveBackMemory } from "../lib/give-back.ts";
 import type { HealthReport } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { aborted } from "../lib/retry.ts";
+import { TokenBucket } from "../lib/token-bucket.ts";
 import type { GraphMetrics } from "./metrics/graph-metrics.ts";
 import type { OwnNodeReporter } from "./status/own-node.ts";
 import type { ProgrammedRevisions } from "./status/programmed.ts";
@@ -40,8 +41,7 @@ export class GraphRunner implements SyncerSink {
   #hasBeenInSync = false;
   #isDirty = false;
   #isBusy = false;
-  #tokens = TOKENS;
-  #tokensAt: number;
+  readonly #flushes: TokenBucket;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isHung = false;
   #stopped = false;
@@ -49,7 +49,7 @@ export class GraphRunner implements SyncerSink {
   constructor(options: GraphRunnerOptions) {
     this.#options = options;
     this.#now = options.now ?? (() => performance.now());
-    this.#tokensAt = this.#now();
+    this.#flushes = new TokenBucket({ capacity: TOKENS, refillMs: TOKEN_MS, now: this.#now });
   }
 
   /** Reports that the graph is alive until the signal aborts. */
@@ -76,7 +76,6 @@ export class GraphRunner implements SyncerSink {
     this.#options.ownNode?.onStatus(status);
     if (status === "in-sync" && !this.#hasBeenInSync) {
       this.#hasBeenInSync = true;
-      this.#tokens = Math.max(this.#tokens, 1);
       this.#guarded(() => this.#options.graph.setInSync());
       giveBackMemory(); // the listing, before its consequences
       this.#isDirty = true;
@@ -110,7 +109,7 @@ export class GraphRunner implements SyncerSink {
   /** Before the first complete picture nothing is said: half a picture would only be said twice. */
   #flushSoon(): void {
     if (!this.#isDirty || this.#isBusy || this.#stopped || !this.#hasBeenInSync || this.#timer !== undefined) return;
-    const waitMs = this.#takeToken();
+    const waitMs = this.#flushes.tryTake();
     if (waitMs === 0) return this.#flush();
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
@@ -132,19 +131,6 @@ export class GraphRunner implements SyncerSink {
       this.#isBusy = false;
       this.#flushSoon();
     });
-  }
-
-  /** 0 when one was there, else how long until there is one. */
-  #takeToken(): number {
-    const now = this.#now();
-    const fresh = Math.floor((now - this.#tokensAt) / TOKEN_MS);
-    if (fresh > 0) {
-      this.#tokens = Math.min(TOKENS, this.#tokens + fresh);
-      this.#tokensAt += fresh * TOKEN_MS;
-    }
-    if (this.#tokens === 0) return Math.max(1, this.#tokensAt + TOKEN_MS - now);
-    this.#tokens--;
-    return 0;
   }
 
   #reportHealth(): void {

@@ -4,8 +4,7 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
-import { KubeApi, type KubeApiOptions } from "../../src/datastore/kubernetes/api-client.ts";
-import { TokenBucket } from "../../src/datastore/kubernetes/token-bucket.ts";
+import { KubeApi, type KubeApiOptions, requestLimit } from "../../src/datastore/kubernetes/api-client.ts";
 import { Authority } from "../../src/lab/kubernetes/authority.ts";
 import { type ApiServer, startApiServer } from "./api-server.ts";
 import { found, suite } from "./available.ts";
@@ -184,7 +183,7 @@ suite("requests beyond the burst wait their turn", async () => {
   await Promise.all(Array.from({ length: 15 }, () => api.json({ method: "GET", path: "/version" })));
   expect(performance.now() - started).toBeGreaterThan(450);
   api.close();
-  const bucket = new TokenBucket(0, 0); // no limit
+  const bucket = requestLimit(0, 0); // no limit
   await Promise.all(Array.from({ length: 1000 }, () => bucket.take()));
 });
 

@@ -6,10 +6,10 @@ import type { Socket } from "node:net";
 import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import { delay } from "../../lib/retry.ts";
 import { KEEP_ALIVE_IDLE_MS, KEEP_ALIVE_LIMIT_MS } from "../../lib/tcp-keepalive.ts";
+import { TokenBucket } from "../../lib/token-bucket.ts";
 import { Unavailable } from "../errors.ts";
 import type { Access, Credentials } from "./access.ts";
 import { KubeStatusError, statusError } from "./status-error.ts";
-import { TokenBucket } from "./token-bucket.ts";
 
 /** What every object of the API carries. */
 export interface KubeObject {
@@ -67,6 +67,10 @@ const PAGE = 500;
 const DEFAULT_TIMEOUT_MS = 10_000;
 const DEFAULT_WATCH_IDLE_MS = 150_000;
 
+/** `burst` requests at once and `qps` per second after that. 0 or less: no limit. */
+export const requestLimit = (qps: number, burst: number): TokenBucket =>
+  new TokenBucket({ capacity: burst, refillMs: qps <= 0 ? 0 : 1000 / qps });
+
 export class KubeApi {
   readonly #access: Access;
   readonly #agent: HttpAgent | HttpsAgent;
@@ -82,7 +86,7 @@ export class KubeApi {
     this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#watchIdleMs = options.watchIdleMs ?? DEFAULT_WATCH_IDLE_MS;
     this.#beforeWrite = options.beforeWrite;
-    this.#limit = new TokenBucket(options.qps ?? 5, options.burst ?? 100);
+    this.#limit = requestLimit(options.qps ?? 5, options.burst ?? 100);
     const isTls = access.server.protocol === "https:";
     const keepAlive = { keepAlive: true, keepAliveMsecs: KEEP_ALIVE_IDLE_MS };
     this.#agent = isTls ? new HttpsAgent({ ...keepAlive, ...access.tls }) : new HttpAgent(keepAlive);
