@@ -3,6 +3,15 @@
 # of what is in. Both ways of making the image end with it.
 set -eu
 
+# A tag may name another image tomorrow.
+case "${BASE:-}" in
+  "" | localhost/* | *@sha256:*) ;;
+  *)
+    echo "finish.sh: BASE=$BASE has no digest: use NAME@sha256:…" >&2
+    exit 1
+    ;;
+esac
+
 # Of the stock CNI plugins those that a configuration list beside ours uses; the rest is 40 MB.
 mkdir -p /opt/cni/bin
 for plugin in bandwidth host-local loopback portmap tuning; do
@@ -19,13 +28,6 @@ rm -f /etc/bird/*.conf
 
 # CycloneDX 1.5: the base, and one component per Debian package with the SHA-256 of its .deb file, which is in the package
 # index (packages.available). The release is the hash of the index' signed release files.
-case "${BASE:-}" in
-  "" | localhost/* | *@sha256:*) ;;
-  *)
-    echo "finish.sh: BASE=$BASE has no digest: use NAME@sha256:…" >&2
-    exit 1
-    ;;
-esac
 . /etc/os-release
 mkdir -p /usr/share/sbom
 {

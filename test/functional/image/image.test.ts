@@ -159,6 +159,24 @@ test.skipIf(!canRun)("the image lists every Debian package with version and hash
   expect(properties["calico-ts:debian-release-sha256"]).toMatch(/^[0-9a-f]{64}$/);
 });
 
+test.skipIf(!canRun)("a base image without a digest is refused before anything is changed", () => {
+  const script = readFileSync(join(import.meta.dir, "../../../image/finish.sh"), "utf8");
+  const finish = (base: string) => run(["env", `BASE=${base}`, "sh", "-c", script]);
+  expect(finish("debian:bookworm-slim")).toEqual({
+    code: 1,
+    out: "finish.sh: BASE=debian:bookworm-slim has no digest: use NAME@sha256:…",
+  });
+  // These are accepted; the root cannot be written here, so that the next step fails.
+  for (const base of ["localhost/debian:bookworm-slim", `debian@sha256:${"0".repeat(64)}`]) {
+    const { code, out } = finish(base);
+    expect({ base, isRefused: out.includes("no digest"), failed: code !== 0 }).toEqual({
+      base,
+      isRefused: false,
+      failed: true,
+    });
+  }
+});
+
 test.skipIf(!canRun)("the image lists what its executable is made of, with the hashes of the lock file", async () => {
   const { metadata, components } = billOf("calico");
   const find = (name: string) => components.find((component) => component.name === name);
