@@ -1,7 +1,7 @@
 // The wire of a pod made by somebody else: a gRPC server on the node (a user-space switch, for one) that is told the pod's
 // namespace and addresses and answers with what it made. https://grpc.io; the service is `cni.CniDataplane`, and field
 // numbers are those of its public definition.
-import { ProtoError, ProtoWriter, readFields } from "../lib/protobuf.ts";
+import { ProtoError, ProtoReader, ProtoWriter } from "../lib/protobuf.ts";
 import type { Labels, ResourceOf } from "../model/index.ts";
 import { FOREIGN_ANSWER_SECONDS } from "./dataplane-options.ts";
 import { CniError, INTERNAL } from "./error.ts";
@@ -112,11 +112,13 @@ function readReply(bytes: Uint8Array): MadeWire {
   let hostName = "";
   let mac = "";
   try {
-    for (const field of readFields(bytes))
-      if (field.number === 1) isDone = field.bool();
-      else if (field.number === 2) reason = field.string();
-      else if (field.number === 3) hostName = field.string();
-      else if (field.number === 4) mac = field.string();
+    const reader = ProtoReader.of(bytes);
+    for (let field = reader.next(); field !== 0; field = reader.next())
+      if (field === 1) isDone = reader.boolean();
+      else if (field === 2) reason = reader.text();
+      else if (field === 3) hostName = reader.text();
+      else if (field === 4) mac = reader.text();
+      else reader.passOver();
   } catch (error) {
     if (!(error instanceof ProtoError)) throw error;
     throw new CniError(INTERNAL, `grpc dataplane error: its answer cannot be read: ${error.message}`);

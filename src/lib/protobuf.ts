@@ -6,8 +6,11 @@ const VARINT = 0;
 const FIXED64 = 1;
 const LENGTH = 2;
 const FIXED32 = 5;
+/** Of 64 bits. */
+const MAX_VARINT_BYTES = 10;
+/** A field number has 29 bits, the wire type 3. */
+const MAX_TAG = 2 ** 32 - 1;
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
 
 export class ProtoWriter {
   #bytes = new Uint8Array(1024);
@@ -157,71 +160,136 @@ export class ProtoError extends Error {
   override readonly name = "ProtoError";
 }
 
-/** One field as it stands on the wire. */
-export class ProtoField {
-  readonly number: number;
-  readonly #wire: number;
-  readonly #value: bigint;
-  readonly #bytes: Uint8Array;
+/**
+ * Reads the fields of one message in their order, without an object per field: a list of a cluster has hundreds of
+ * thousands. Each `next` must be followed by the read that fits the field, or by `passOver`. All reads throw `ProtoError`
+ * for bytes that are not a message, or if the field has another wire type.
+ */
+export class ProtoReader {
+  readonly #buffer: Buffer;
+  readonly #end: number;
+  #offset: number;
+  #wire = VARINT;
 
-  constructor(number: number, wire: number, value: bigint, bytes: Uint8Array) {
-    this.number = number;
-    this.#wire = wire;
-    this.#value = value;
-    this.#bytes = bytes;
+  constructor(buffer: Buffer, start = 0, end = buffer.length) {
+    this.#buffer = buffer;
+    this.#offset = start;
+    this.#end = end;
   }
 
-  string(): string {
-    return decoder.decode(this.bytes());
+  /** A reader of bytes that are not a Buffer; the bytes are not copied. */
+  static of({ buffer, byteOffset, byteLength }: Uint8Array): ProtoReader {
+    return new ProtoReader(Buffer.from(buffer, byteOffset, byteLength));
   }
-  bytes(): Uint8Array {
-    if (this.#wire !== LENGTH) throw new ProtoError(`field ${this.number} has wire type ${this.#wire}, not 2`);
-    return this.#bytes;
-  }
-  /** Signed, as int32 and int64 are. */
-  int(): number {
-    return Number(BigInt.asIntN(64, this.#value));
-  }
-  bool(): boolean {
-    return this.#value !== 0n;
-  }
-  double(): number {
-    if (this.#wire !== FIXED64) throw new ProtoError(`field ${this.number} has wire type ${this.#wire}, not 1`);
-    return new DataView(this.#bytes.buffer, this.#bytes.byteOffset, 8).getFloat64(0, true);
-  }
-  fields(): Generator<ProtoField> {
-    return readFields(this.bytes());
-  }
-}
 
-/** The fields of one message in the order they stand. Throws on bytes that are no message. */
-export function* readFields(bytes: Uint8Array): Generator<ProtoField> {
-  let at = 0;
-  const varint = (): bigint => {
+  /** The number of the next field, 0 at the end. */
+  next(): number {
+    if (this.#offset >= this.#end) return 0;
+    const tag = this.#varint();
+    if (tag < 8 || tag > MAX_TAG) throw new ProtoError("field number out of range");
+    this.#wire = tag & 7;
+    return tag >>> 3;
+  }
+
+  /** True if the current field holds a text, bytes or a message. */
+  get hasLength(): boolean {
+    return this.#wire === LENGTH;
+  }
+
+  /** True if the current field holds an integer, an enum or a boolean. */
+  get isVarint(): boolean {
+    return this.#wire === VARINT;
+  }
+
+  /** Not negative; exact up to 2^53, which no revision of etcd reaches. */
+  number(): number {
+    this.#expect(VARINT);
+    return this.#varint();
+  }
+
+  /** All 64 bits, signed. */
+  bigint(): bigint {
+    this.#expect(VARINT);
     let value = 0n;
-    for (let shift = 0n; shift < 70n; shift += 7n) {
-      const byte = bytes[at++];
-      if (byte === undefined) throw new ProtoError("message ends inside a number");
-      value |= BigInt(byte & 127) << shift;
-      if (byte < 128) return BigInt.asUintN(64, value);
+    for (let shift = 0n; shift < BigInt(7 * MAX_VARINT_BYTES); shift += 7n) {
+      const byte = this.#byte();
+      value |= BigInt(byte & 0x7f) << shift;
+      if (byte < 0x80) return BigInt.asIntN(64, value);
     }
-    throw new ProtoError("number of more than ten bytes");
-  };
-  const take = (size: number): Uint8Array => {
-    if (size > bytes.length - at) throw new ProtoError("message ends inside a field");
-    at += size;
-    return bytes.subarray(at - size, at);
-  };
-  const none = new Uint8Array(0);
-  while (at < bytes.length) {
-    const tag = Number(varint());
-    const number = Math.floor(tag / 8);
-    const wire = tag % 8;
-    if (number === 0) throw new ProtoError("field number 0");
-    if (wire === VARINT) yield new ProtoField(number, wire, varint(), none);
-    else if (wire === LENGTH) yield new ProtoField(number, wire, 0n, take(Number(varint())));
-    else if (wire === FIXED64) yield new ProtoField(number, wire, 0n, take(8));
-    else if (wire === FIXED32) yield new ProtoField(number, wire, 0n, take(4));
-    else throw new ProtoError(`field ${number} has unknown wire type ${wire}`);
+    throw tooLong();
+  }
+
+  boolean(): boolean {
+    return this.number() !== 0;
+  }
+
+  double(): number {
+    this.#expect(FIXED64);
+    const end = this.#advance(8);
+    return this.#buffer.readDoubleLE(end - 8);
+  }
+
+  text(): string {
+    const length = this.#length();
+    const end = this.#advance(length);
+    return this.#buffer.toString("utf8", end - length, end);
+  }
+
+  /** A view of the field's bytes. */
+  bytes(): Buffer {
+    const length = this.#length();
+    const end = this.#advance(length);
+    return this.#buffer.subarray(end - length, end);
+  }
+
+  message(): ProtoReader {
+    const length = this.#length();
+    const end = this.#advance(length);
+    return new ProtoReader(this.#buffer, end - length, end);
+  }
+
+  passOver(): void {
+    if (this.#wire === VARINT) this.#varint();
+    else if (this.#wire === LENGTH) this.#advance(this.#varint());
+    else if (this.#wire === FIXED64) this.#advance(8);
+    else if (this.#wire === FIXED32) this.#advance(4);
+    else throw new ProtoError(`unknown wire type ${this.#wire}`);
+  }
+
+  #expect(wire: number): void {
+    if (this.#wire !== wire) throw new ProtoError(`field has wire type ${this.#wire}, not ${wire}`);
+  }
+
+  #length(): number {
+    this.#expect(LENGTH);
+    return this.#varint();
+  }
+
+  /** Moves on by so many bytes and returns where that is. */
+  #advance(length: number): number {
+    const end = this.#offset + length;
+    if (end > this.#end) throw new ProtoError("field runs past its message");
+    this.#offset = end;
+    return end;
+  }
+
+  #varint(): number {
+    let value = 0;
+    let scale = 1;
+    for (let i = 0; i < MAX_VARINT_BYTES; i++, scale *= 128) {
+      const byte = this.#byte();
+      value += (byte & 0x7f) * scale;
+      if (byte < 0x80) return value;
+    }
+    throw tooLong();
+  }
+
+  #byte(): number {
+    const byte = this.#buffer[this.#offset];
+    if (byte === undefined || this.#offset >= this.#end) throw new ProtoError("message ends in a field");
+    this.#offset++;
+    return byte;
   }
 }
+
+const tooLong = (): ProtoError => new ProtoError(`number of more than ${MAX_VARINT_BYTES} bytes`);

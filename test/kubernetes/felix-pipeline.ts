@@ -2,7 +2,7 @@
 import { CalculationGraph, type DataplaneMessage, encodeToDataplane } from "../../src/calc/index.ts";
 import { policySettings } from "../../src/calc/testing/settings.ts";
 import { createSyncer, type Datastore } from "../../src/datastore/index.ts";
-import { readFields } from "../../src/lib/protobuf.ts";
+import { bytesOf, type RawField, rawFields } from "../../src/lib/testing/proto-fields.ts";
 
 export class FelixPipeline implements AsyncDisposable {
   /** Since the last `take`. */
@@ -57,35 +57,28 @@ export const showRecorded = (tag: number, raw: string): string =>
 const isSet = (tag: number): boolean => [2, 3, 19, 21].includes(tag);
 
 function show(envelope: Uint8Array): string {
-  const [payload] = [...readFields(envelope)];
+  const [payload] = rawFields(envelope);
   if (payload === undefined) return "";
-  return `${payload.number}:${showFields(payload.bytes(), isSet(payload.number))}`;
+  return `${payload.number}:${showFields(bytesOf(payload), isSet(payload.number))}`;
 }
 
 /** Fields by number; of a set the members in any order. */
 function showFields(bytes: Uint8Array, isUnordered: boolean): string {
   const parts: string[] = [];
-  for (const field of readFields(bytes)) {
+  for (const field of rawFields(bytes)) {
     const value = showValue(field, isUnordered);
     if (value !== '""') parts.push(`${field.number}=${value}`); // absent and empty are one
   }
   return `{${(isUnordered ? parts.sort() : parts).join(" ")}}`;
 }
 
-type Field = ReturnType<typeof readFields> extends Iterable<infer F> ? F : never;
-
-function showValue(field: Field, isUnordered: boolean): string {
-  let bytes: Uint8Array;
-  try {
-    bytes = field.bytes();
-  } catch {
-    return String(field.int());
-  }
-  const text = Buffer.from(bytes).toString("latin1");
+function showValue({ value: bytes }: RawField, isUnordered: boolean): string {
+  if (typeof bytes === "number") return String(bytes);
+  const text = bytes.toString("latin1");
   if (/^[\x20-\x7e]*$/.test(text)) return JSON.stringify(text);
   try {
     return showFields(bytes, isUnordered);
   } catch {
-    return Buffer.from(bytes).toString("hex");
+    return bytes.toString("hex");
   }
 }

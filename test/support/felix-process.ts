@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FrameReader } from "../../src/calc/index.ts";
 import { type Datastore, type DatastoreConfig, openDatastore } from "../../src/datastore/index.ts";
-import { readFields } from "../../src/lib/protobuf.ts";
+import { bytesOf, rawFields } from "../../src/lib/testing/proto-fields.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { KindName, Resource } from "../../src/model/index.ts";
 import { freePort } from "./free-port.ts";
@@ -138,12 +138,12 @@ export class FelixProcess implements AsyncDisposable {
     const file = join(this.folder, "stream");
     const bytes = existsSync(file) ? readFileSync(file) : Buffer.alloc(0);
     return [...new FrameReader().take(bytes)].map((message) => {
-      const fields = [...readFields(message)];
+      const fields = rawFields(message);
       const payload = fields.find(({ number }) => number !== 15);
       return {
         tag: payload?.number ?? 0,
-        body: Buffer.from(payload?.bytes() ?? []).toString("base64"),
-        sequence: fields.find(({ number }) => number === 15)?.int() ?? 0,
+        body: payload === undefined ? "" : bytesOf(payload).toString("base64"),
+        sequence: Number(fields.find(({ number }) => number === 15)?.value ?? 0),
       };
     });
   }

@@ -1,27 +1,31 @@
 // Encoded messages as trees of field numbers, for tests.
 import { expect } from "bun:test";
-import { type ProtoField, readFields } from "../../lib/protobuf.ts";
+import { bytesOf, type RawField, rawFields } from "../../lib/testing/proto-fields.ts";
 import type { DataplaneMessage } from "../messages.ts";
 import { encodeToDataplane } from "../wire/to-dataplane.ts";
 
 /** Numbers and texts of a message, nested as on the wire: `{ 1: ["a"], 2: [{ … }] }`. */
 export type Tree = { [field: number]: (string | number | Tree)[] };
 export type Shape = { readonly [field: number]: "text" | "number" | Shape };
-function tree(fields: Iterable<ProtoField>, shape: Shape): Tree {
+function tree(fields: readonly RawField[], shape: Shape): Tree {
   const out: Tree = {};
   for (const field of fields) {
     const kind = shape[field.number];
     if (kind === undefined) throw new Error(`field ${field.number} is not in the protocol`);
-    const value = kind === "text" ? field.string() : kind === "number" ? field.int() : tree(field.fields(), kind);
-    (out[field.number] ??= []).push(value);
+    (out[field.number] ??= []).push(valueOf(field, kind));
   }
   return out;
 }
+function valueOf(field: RawField, kind: Shape[number]): Tree[number][number] {
+  if (kind === "number") return Number(field.value);
+  const bytes = bytesOf(field);
+  return kind === "text" ? bytes.toString() : tree(rawFields(bytes), kind);
+}
 export const shown = (message: DataplaneMessage, tag: number, shape: Shape, sequence = 7) => {
-  const envelope = [...readFields(encodeToDataplane(message, sequence))];
+  const envelope = rawFields(encodeToDataplane(message, sequence));
   expect(envelope.map(({ number }) => number).sort((a, b) => a - b)).toEqual([tag, 15].sort((a, b) => a - b));
-  expect(envelope.find(({ number }) => number === 15)?.int()).toBe(sequence);
-  return tree(envelope.find(({ number }) => number === tag)?.fields() ?? [], shape);
+  expect(envelope.find(({ number }) => number === 15)?.value).toBe(sequence);
+  return tree(rawFields(bytesOf(envelope.find(({ number }) => number === tag))), shape);
 };
 
 export const T = "text";

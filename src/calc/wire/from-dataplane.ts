@@ -1,5 +1,5 @@
 // What a dataplane reports, as protobuf with the field numbers of the original protocol.
-import { type ProtoField, readFields } from "../../lib/protobuf.ts";
+import { ProtoReader } from "../../lib/protobuf.ts";
 import type { DataplaneReport, WorkloadEndpointId } from "../messages.ts";
 
 export const REPORT_TAGS = {
@@ -16,62 +16,89 @@ type Status = "up" | "down" | "error";
 
 /** Undefined for a payload this version does not know. The endpoint beside a workload's status is not read back. */
 export function decodeFromDataplane(bytes: Uint8Array): DataplaneReport | undefined {
-  for (const field of readFields(bytes)) {
-    const payload = () => new Map([...field.fields()].map((each) => [each.number, each]));
-    switch (field.number) {
-      case REPORT_TAGS.processStatus: {
-        const fields = payload();
-        return {
-          type: "processStatus",
-          time: fields.get(1)?.string() ?? "",
-          uptimeSeconds: fields.get(2)?.double() ?? 0,
-        };
-      }
+  const envelope = ProtoReader.of(bytes);
+  for (let field = envelope.next(); field !== 0; field = envelope.next())
+    switch (field) {
+      case REPORT_TAGS.processStatus:
+        return processStatus(envelope.message());
       case REPORT_TAGS.hostEndpointStatus: {
-        const fields = payload();
-        return { type: "hostEndpointStatus", endpointId: hostId(fields.get(1)), status: statusOf(fields.get(2)) };
+        const { id, status } = endpointStatus(envelope.message(), hostId, "");
+        return { type: "hostEndpointStatus", endpointId: id, status };
       }
       case REPORT_TAGS.hostEndpointStatusRemove:
-        return { type: "hostEndpointStatusRemove", endpointId: hostId(payload().get(1)) };
-      case REPORT_TAGS.workloadEndpointStatus: {
-        const fields = payload();
-        return { type: "workloadEndpointStatus", id: workloadId(fields.get(1)), status: statusOf(fields.get(2)) };
+        return { type: "hostEndpointStatusRemove", endpointId: endpointStatus(envelope.message(), hostId, "").id };
+      case REPORT_TAGS.workloadEndpointStatus:
+        return { type: "workloadEndpointStatus", ...endpointStatus(envelope.message(), workloadId, NO_WORKLOAD) };
+      case REPORT_TAGS.workloadEndpointStatusRemove: {
+        const { id } = endpointStatus(envelope.message(), workloadId, NO_WORKLOAD);
+        return { type: "workloadEndpointStatusRemove", id };
       }
-      case REPORT_TAGS.workloadEndpointStatusRemove:
-        return { type: "workloadEndpointStatusRemove", id: workloadId(payload().get(1)) };
-      case REPORT_TAGS.wireguardStatus: {
-        const fields = payload();
-        return {
-          type: "wireguardStatus",
-          publicKey: fields.get(1)?.string() ?? "",
-          ipVersion: fields.get(2)?.int() === 6 ? 6 : 4,
-        };
-      }
+      case REPORT_TAGS.wireguardStatus:
+        return wireguardStatus(envelope.message());
       case REPORT_TAGS.dataplaneInSync:
         return { type: "dataplaneInSync" };
+      default:
+        envelope.passOver();
     }
-  }
   return undefined;
 }
 
-function hostId(field: ProtoField | undefined): string {
-  for (const each of field?.fields() ?? []) if (each.number === 2) return each.string();
-  return "";
+function processStatus(reader: ProtoReader): DataplaneReport {
+  let [time, uptimeSeconds] = ["", 0];
+  for (let field = reader.next(); field !== 0; field = reader.next())
+    if (field === 1) time = reader.text();
+    else if (field === 2) uptimeSeconds = reader.double();
+    else reader.passOver();
+  return { type: "processStatus", time, uptimeSeconds };
 }
 
-function workloadId(field: ProtoField | undefined): WorkloadEndpointId {
-  const id = { orchestrator: "", workload: "", endpoint: "" };
-  for (const each of field?.fields() ?? [])
-    if (each.number === 2) id.orchestrator = each.string();
-    else if (each.number === 3) id.workload = each.string();
-    else if (each.number === 4) id.endpoint = each.string();
+function wireguardStatus(reader: ProtoReader): DataplaneReport {
+  let [publicKey, version] = ["", 0];
+  for (let field = reader.next(); field !== 0; field = reader.next())
+    if (field === 1) publicKey = reader.text();
+    else if (field === 2) version = reader.number();
+    else reader.passOver();
+  return { type: "wireguardStatus", publicKey, ipVersion: version === 6 ? 6 : 4 };
+}
+
+/** The four endpoint messages have the ID in field 1; those that are not removals have the status in field 2. */
+function endpointStatus<T>(
+  reader: ProtoReader,
+  readId: (reader: ProtoReader) => T,
+  none: T,
+): { id: T; status: Status } {
+  let [id, status]: [T, Status] = [none, "error"];
+  for (let field = reader.next(); field !== 0; field = reader.next())
+    if (field === 1) id = readId(reader.message());
+    else if (field === 2) status = statusOf(reader.message());
+    else reader.passOver();
+  return { id, status };
+}
+
+function hostId(reader: ProtoReader): string {
+  let id = "";
+  for (let field = reader.next(); field !== 0; field = reader.next())
+    if (field === 2) id = reader.text();
+    else reader.passOver();
   return id;
 }
 
-function statusOf(field: ProtoField | undefined): Status {
-  for (const each of field?.fields() ?? []) {
-    const text = each.number === 1 ? each.string() : "";
-    if (text === "up" || text === "down") return text;
-  }
-  return "error";
+const NO_WORKLOAD: WorkloadEndpointId = { orchestrator: "", workload: "", endpoint: "" };
+
+function workloadId(reader: ProtoReader): WorkloadEndpointId {
+  let { orchestrator, workload, endpoint } = NO_WORKLOAD;
+  for (let field = reader.next(); field !== 0; field = reader.next())
+    if (field === 2) orchestrator = reader.text();
+    else if (field === 3) workload = reader.text();
+    else if (field === 4) endpoint = reader.text();
+    else reader.passOver();
+  return { orchestrator, workload, endpoint };
+}
+
+function statusOf(reader: ProtoReader): Status {
+  let text = "";
+  for (let field = reader.next(); field !== 0; field = reader.next())
+    if (field === 1) text = reader.text();
+    else reader.passOver();
+  return text === "up" || text === "down" ? text : "error";
 }

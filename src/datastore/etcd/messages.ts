@@ -1,8 +1,7 @@
 // The messages of etcd's v3 API that we send and read, and their protobuf encoding. Field numbers are those of the
 // service's public definition: https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/
 import { AttemptFailed } from "../../lib/attempt-failed.ts";
-import { ProtoError, ProtoWriter } from "../../lib/protobuf.ts";
-import { ProtoReader } from "./proto-reader.ts";
+import { ProtoError, ProtoReader, ProtoWriter } from "../../lib/protobuf.ts";
 
 export interface EtcdRow {
   readonly path: string;

@@ -1,6 +1,7 @@
 // A gRPC server of the service `cni.CniDataplane` on a Unix socket, on the runtime's HTTP/2: it remembers what it was asked.
 import { createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
-import { ProtoWriter, readFields } from "../../../src/lib/protobuf.ts";
+import { ProtoWriter } from "../../../src/lib/protobuf.ts";
+import { rawFields } from "../../../src/lib/testing/proto-fields.ts";
 
 export interface Asked {
   readonly method: string;
@@ -73,14 +74,8 @@ export const textOf = (values: readonly string[] | undefined): string =>
 
 function fieldsOf(bytes: Uint8Array): Fields {
   const fields: Record<number, string[]> = {};
-  for (const field of readFields(bytes)) {
-    const list = (fields[field.number] ??= []);
-    try {
-      list.push(Buffer.from(field.bytes()).toString("latin1"));
-    } catch {
-      list.push(String(field.int()));
-    }
-  }
+  for (const { number, value } of rawFields(bytes))
+    (fields[number] ??= []).push(typeof value === "number" ? String(value) : value.toString("latin1"));
   return fields;
 }
 
