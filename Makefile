@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak test-vm try-bare fuzz
+.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected felix-docs bench clean e2e lab pictures conformance chaos soak leader-soak redteam test-vm try-bare fuzz
 
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -83,6 +83,9 @@ chaos: as-root build ## random faults under traffic, with a printed seed, on bot
 	@CHAOS_DATAPLANE=iptables $(BUN) test --timeout=600000 ./test/chaos/chaos.test.ts
 	@$(BUN) test --timeout=1800000 ./test/chaos/cycles.test.ts
 	@$(BUN) test --timeout=600000 ./test/chaos/outage.test.ts
+
+redteam: as-root build ## ten minutes of a tenant's attacks on its neighbour and the nodes, with a printed seed: SECONDS, SEED, DATAPLANE, IPV6
+	@SECONDS=$(SECONDS) SEED=$(SEED) DATAPLANE=$(DATAPLANE) IPV6=$(IPV6) $(BUN) test/redteam/main.ts
 
 e2e: as-root image ## a real Kubernetes cluster with our image and manifests, under upstream's own NetworkPolicy specs
 	@$(BUN) scripts/e2e.ts

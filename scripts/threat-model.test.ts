@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 const folder = join(import.meta.dir, "../docs");
 const text = readFileSync(join(folder, "security.md"), "utf8");
-const model = text.slice(text.indexOf("## Threat model"), text.indexOf("## What listens"));
+const model = text.slice(text.indexOf("## Threat model"), text.indexOf("### Red team"));
 
 interface Link {
   readonly path: string;

@@ -79,6 +79,18 @@ export class FrameSocket extends NonceSocket {
   }
 }
 
+/** A raw IP socket: sees what the namespace itself receives, after its packet filter. */
+export class ReceivedPackets extends NonceSocket {
+  constructor(target: ProbeTarget, version: 4 | 6, protocol: number) {
+    super(
+      inNamespaceOf(target, () =>
+        sys.socket(version === 4 ? sys.AF_INET : sys.AF_INET6, sys.SOCK_RAW | sys.SOCK_NONBLOCK, protocol),
+      ),
+      "a raw IP socket",
+    );
+  }
+}
+
 const mac = (text: string): Uint8Array => Uint8Array.from(text.split(":").map((part) => Number.parseInt(part, 16)));
 
 export function frame(to: string, from: string, type: number, payload: Uint8Array): Uint8Array {
@@ -214,4 +226,17 @@ export function dhcpOffer(source: IpAddress, nonce: number): Uint8Array {
   new DataView(mark.buffer).setUint32(4, nonce);
   message.set(mark, 44); // in the server's name
   return ipv4(source, "255.255.255.255" as IpAddress, 17, udp(67, 68, message));
+}
+
+/** The TCP packet over IPv4 with ACK instead of SYN: as if it belonged to a connection. */
+export function withAckFlag(packet: Uint8Array): Uint8Array {
+  const bytes = packet.slice();
+  const view = new DataView(bytes.buffer);
+  const [flags, sum] = [view.getUint16(32), view.getUint16(36)];
+  view.setUint16(32, (flags & ~0x3f) | 0x10);
+  // RFC 1624: the checksum of changed words follows from the old one.
+  let next = (~sum & 0xffff) + (~flags & 0xffff) + view.getUint16(32);
+  while (next > 0xffff) next = (next & 0xffff) + (next >>> 16);
+  view.setUint16(36, ~next & 0xffff);
+  return bytes;
 }

@@ -1,5 +1,6 @@
 // Pings that are counted: every one is numbered, so that one that was lost is missing from the numbers that came back.
 import { spawn } from "node:child_process";
+import type { LabPod } from "../../../src/lab/folder.ts";
 import type { Lab } from "../../../src/lab/lab.ts";
 import { podNamespace } from "../../../src/lab/pods.ts";
 
@@ -8,13 +9,13 @@ const INTERVAL_S = 0.05;
 export class Pings implements AsyncDisposable {
   readonly #flows: readonly { readonly name: string; readonly seen: Set<number>; stop(): Promise<void> }[];
 
-  /** From every pod of the lab to every pod on another host, in each family. */
-  constructor(lab: Lab) {
+  /** From every pod of the lab to every pod on another host, in each family; or from some of them to one pod. */
+  constructor(lab: Lab, some?: { readonly from: readonly LabPod[]; readonly to: LabPod }) {
     const { pods } = lab.record;
-    this.#flows = pods.flatMap((from) =>
-      pods
-        .filter((to) => to.node !== from.node)
-        .flatMap((to) => to.addresses.map((address) => start(lab, from, to.name, address))),
+    this.#flows = (some?.from ?? pods).flatMap((from) =>
+      (some === undefined ? pods.filter((to) => to.node !== from.node) : [some.to]).flatMap((to) =>
+        to.addresses.map((address) => start(lab, from, to.name, address)),
+      ),
     );
   }
 
