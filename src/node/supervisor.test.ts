@@ -101,5 +101,6 @@ test("a program that is not there is tried again and does not end the others", a
 test("a very long line is passed on in pieces", async () => {
   await using bench = new Bench();
   bench.start(shell("head -c 200000 /dev/zero | tr '\\0' x; sleep 60"));
-  await eventually(() => bench.lines.join("").length > 150_000);
+  // Up to 64 KiB of it may still be held back, depending on the sizes in which the pipe is read.
+  await eventually(() => bench.lines.join("").length > 130_000);
 });
