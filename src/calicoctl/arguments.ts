@@ -22,7 +22,13 @@ export const GLOBAL_FLAGS: readonly Flag[] = [
 export type Parsed =
   | { readonly type: "command"; readonly path: readonly string[]; readonly command: Command; readonly rest: string[] }
   /** No command, or one that the group does not have. */
-  | { readonly type: "group"; readonly path: readonly string[]; readonly group: Group; readonly unknown?: string };
+  | {
+      readonly type: "group";
+      readonly path: readonly string[];
+      readonly group: Group;
+      readonly rest: string[];
+      readonly unknown?: string;
+    };
 
 /** Finds the command; what remains is for `parseFlags`. */
 export function findCommand(root: Group, argv: readonly string[]): Parsed {
@@ -38,12 +44,12 @@ export function findCommand(root: Group, argv: readonly string[]): Parsed {
       continue;
     }
     const next = group.commands.find((entry) => entry.name === word);
-    if (next === undefined) return { type: "group", path, group, unknown: word };
+    if (next === undefined) return { type: "group", path, group, rest, unknown: word };
     path.push(word);
     if (!isGroup(next)) return { type: "command", path, command: next, rest: [...rest, ...argv.slice(i + 1)] };
     group = next;
   }
-  return { type: "group", path, group };
+  return { type: "group", path, group, rest };
 }
 
 function takesNextWord(word: string): boolean {
@@ -53,7 +59,10 @@ function takesNextWord(word: string): boolean {
 }
 
 /** @throws UsageFailure naming the word that does not fit */
-export function parseFlags(command: Command, words: readonly string[]): { words: readonly string[]; flags: Flags } {
+export function parseFlags(
+  command: Pick<Command, "flags" | "words">,
+  words: readonly string[],
+): { words: readonly string[]; flags: Flags } {
   const known = [...command.flags, ...GLOBAL_FLAGS.filter((flag) => !command.flags.some((f) => f.name === flag.name))];
   const options: Record<string, ParseArgsOptionDescriptor> = {};
   for (const flag of known)

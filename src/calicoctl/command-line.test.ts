@@ -97,7 +97,41 @@ const WRONG_USAGE: readonly (readonly [readonly string[], string])[] = [
   [["create"], "--filename is missing"],
   [["version", "--output=xml"], "--output is xml, want text or json"],
   [["doctor", "now"], 'unexpected argument "now"'],
+  [["--foo"], "unknown flag: --foo"],
+  [["--contxt=east"], "unknown flag: --contxt, did you mean --context?"],
+  [["-x"], "unknown flag: -x"],
+  [["node", "--foo"], "unknown flag: --foo"],
+  [["ipam", "--foo"], "unknown flag: --foo"],
+  [["datastore", "migrate", "--foo"], "unknown flag: --foo"],
+  [["--foo", "node"], "unknown flag: --foo"],
+  [["-l"], "flag needs a value: --log-level"],
+  [["node", "--context"], "flag needs a value: --context"],
+  [
+    ["get", "nodes", "-o", "bogus"],
+    "unrecognized output format 'bogus'; there are ps, wide, custom-columns=, yaml, json, go-template=, go-template-file=",
+  ],
+  [["bgp", "plan", "n1", "-o", "bogus"], "unrecognized output format 'bogus'; there are ps, json and bird"],
+  [["version", "--poll=x"], "invalid --poll x: want a duration such as 5s or 1m30s"],
+  [["version", "--client", "--poll=x"], "invalid --poll x: want a duration such as 5s or 1m30s"],
+  [["cluster", "diags", "--since=x"], "invalid --since x: want a number and s, m or h, such as 30m"],
+  [["cluster", "diags", "--max-logs=0"], "invalid --max-logs 0: want a number from 1 on"],
 ];
+
+/** Values for which Calico exits with 1, so that scripts may depend on it. */
+const EXIT_CODE_OF_CALICO: readonly (readonly string[])[] = [
+  ["-l", "bogus", "get", "nodes"],
+  ["-l", "bogus"],
+  ["delete", "ippool"],
+  ["ipam", "configure", "--strictaffinity=maybe"],
+  ["convert", "-f", "-", "-o", "bogus"],
+  ["get", "nodes", "-o", "custom-columns="],
+];
+
+for (const args of EXIT_CODE_OF_CALICO)
+  test(`wrong usage exits with 1 as in Calico: ${args.join(" ")}`, async () => {
+    using line = new CommandLine();
+    expect((await line.run(...args)).code).toBe(1);
+  });
 
 for (const [args, first] of WRONG_USAGE)
   test(`wrong usage exits with 2: ${args.join(" ")}`, async () => {
@@ -113,7 +147,14 @@ for (const [args, first] of WRONG_USAGE)
 
 test("a group without a command prints its help", async () => {
   using line = new CommandLine();
-  for (const args of [["node"], ["datastore", "migrate"], ["node", "foo", "--help"]])
+  for (const args of [
+    ["node"],
+    ["datastore", "migrate"],
+    ["node", "foo", "--help"],
+    ["node", "-h"],
+    ["-l", "debug"],
+    ["--config", "x", "node"],
+  ])
     expect(await line.run(...args)).toMatchObject({ code: 0, err: "" });
 });
 

@@ -20,13 +20,16 @@ export function commandHelp(program: string, path: readonly string[], command: C
   ].join("");
 }
 
+export const groupUsage = (program: string, path: readonly string[]): string =>
+  `Usage:\n  ${[program, ...path].join(" ")} [options] <command> [<args>...]\n`;
+
 export function groupHelp(program: string, path: readonly string[], group: Group): string {
   const full = [program, ...path].join(" ");
   const width = Math.max(...group.commands.map((entry) => entry.name.length), 0);
   const list = group.commands.map((entry) => `  ${entry.name.padEnd(width)}   ${entry.about}\n`).join("");
   return [
     `${group.about}\n\n`,
-    `Usage:\n  ${full} [options] <command> [<args>...]\n`,
+    groupUsage(program, path),
     list === "" ? "" : `\nCommands:\n${list}`,
     `\nGlobal options:\n${flagTable(GLOBAL_FLAGS)}`,
     list === "" ? "" : `\n\`${full} <command> --help\` says more about a command.\n`,

@@ -3,11 +3,12 @@ import { readFileSync, readSync } from "node:fs";
 import { basename } from "node:path";
 import { forTerminal, holdsCommands } from "../lib/visible-text.ts";
 import { writeAll } from "../lib/write-all.ts";
-import { findCommand, parseFlags } from "./arguments.ts";
-import { type Group, isGroup, type World } from "./command.ts";
+import { findCommand, type Parsed, parseFlags } from "./arguments.ts";
+import { type Command, type Flag, type Flags, type Group, isGroup, type World } from "./command.ts";
 import { Failure, UnknownFlag, UsageFailure } from "./failure.ts";
-import { commandHelp, groupHelp, usageLines } from "./help.ts";
+import { commandHelp, groupHelp, groupUsage, usageLines } from "./help.ts";
 import { LOG_LEVELS, parseLogLevel } from "./log-level.ts";
+import { CONFIG } from "./table/flags.ts";
 import { ROOT } from "./table/index.ts";
 
 /** Exit code for a command line that does not fit the grammar. */
@@ -24,35 +25,53 @@ export function programName(argv0: string): string {
 
 export async function runCommandLine(program: string, argv: readonly string[], world: World): Promise<number> {
   const found = findCommand(ROOT, argv);
-  if (found.type === "group") {
-    if (found.unknown === undefined && found.path.length === 0 && argv.includes("--version")) {
-      world.out(`Run '${program} version' to see version information.\n`);
-      return 0;
-    }
-    const wantsHelp = argv.includes("-h") || argv.includes("--help");
-    if (found.unknown === undefined || wantsHelp) {
-      world.out(groupHelp(program, found.path, found.group));
-      return 0;
-    }
-    world.err(await unknownCommand(program, found.path, found.group, found.unknown));
-    return WRONG_USAGE;
-  }
-  const { path, command } = found;
+  const { path } = found;
   try {
+    if (found.type === "group") return await runGroup(program, argv, found, world);
+    const { command } = found;
     const { words, flags } = parseFlags(command, found.rest);
     if (flags.has("help")) {
       world.out(commandHelp(program, path, command));
       return 0;
     }
-    const level = flags.value("log-level") ?? "panic";
-    if (parseLogLevel(level) === undefined)
-      throw new Failure(`Unknown log level: ${level}, expected one of: \n${LOG_LEVELS.join(", ")}.`, { stream: "out" });
+    checkLogLevel(flags);
     const { run } = await command.load();
     return await run({ program, words, flags, world });
   } catch (error) {
     if (error instanceof UnknownFlag) error.suggest((await import("../model/index.ts")).nearest);
-    return report(error, world, () => usageLines(program, path, command));
+    return report(error, world, () =>
+      found.type === "group" ? groupUsage(program, path) : usageLines(program, path, found.command),
+    );
   }
+}
+
+/** No command was given, or one that does not exist. */
+async function runGroup(program: string, argv: readonly string[], found: FoundGroup, world: World): Promise<number> {
+  const { path, group, rest, unknown } = found;
+  if (unknown !== undefined && !argv.includes("-h") && !argv.includes("--help")) {
+    world.err(await unknownCommand(program, path, group, unknown));
+    return WRONG_USAGE;
+  }
+  if (unknown === undefined) {
+    const { flags } = parseFlags({ flags: path.length === 0 ? [CONFIG, VERSION] : [CONFIG], words: NO_WORDS }, rest);
+    checkLogLevel(flags);
+    if (flags.has("version")) {
+      world.out(`Run '${program} version' to see version information.\n`);
+      return 0;
+    }
+  }
+  world.out(groupHelp(program, path, group));
+  return 0;
+}
+
+type FoundGroup = Extract<Parsed, { readonly type: "group" }>;
+const VERSION: Flag = { name: "version", about: "name the command that prints the version", hidden: true };
+const NO_WORDS: Command["words"] = { least: 0, most: 0 };
+
+function checkLogLevel(flags: Flags): void {
+  const level = flags.value("log-level") ?? "panic";
+  if (parseLogLevel(level) === undefined)
+    throw new Failure(`Unknown log level: ${level}, expected one of: \n${LOG_LEVELS.join(", ")}.`, { stream: "out" });
 }
 
 /** One line with the unknown word and what may have been meant. */

@@ -13,7 +13,7 @@ import type { Datastore } from "../../datastore/index.ts";
 import type { KindName, Resource } from "../../model/index.ts";
 import { openStore } from "../client.ts";
 import type { Call } from "../command.ts";
-import { Failure } from "../failure.ts";
+import { Failure, UsageFailure } from "../failure.ts";
 import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
 import { formatTable } from "../output/table.ts";
@@ -75,7 +75,7 @@ function printerFor(format: string): (plan: BgpPlan) => string {
       ([4, 6] as const)
         .map((family) => birdConfiguration(made, family, { password: (secret) => `<${secret.slice(0, 70)}>` }))
         .join("\n");
-  throw new Failure(`unrecognized output format '${format}'; there are ps, json and bird`);
+  throw new UsageFailure(`unrecognized output format '${format}'; there are ps, json and bird`);
 }
 
 function tables(made: BgpPlan): string {

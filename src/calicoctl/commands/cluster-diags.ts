@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import type { Call } from "../command.ts";
 import { handOver } from "../diags/archive.ts";
 import { calicoPods, choosePods, clusterCollects, type Collect, podCollects } from "../diags/plan.ts";
-import { Failure } from "../failure.ts";
+import { Failure, UsageFailure } from "../failure.ts";
 
 const MOST_OUTPUT = 256 * 1024 * 1024;
 const LONGEST_MS = 120_000;
@@ -23,7 +23,7 @@ export async function run(call: Call): Promise<number> {
   const { flags, world } = call;
   const since = flags.value("since");
   if (since !== undefined && !/^[0-9]+[smh]$/.test(since))
-    throw new Failure(`invalid --since ${since}: want a number and s, m or h, such as 30m`);
+    throw new UsageFailure(`invalid --since ${since}: want a number and s, m or h, such as 30m`);
   const mostLogs = wholeNumber("max-logs", flags.value("max-logs"), 5);
   const parallel = wholeNumber("max-parallelism", flags.value("max-parallelism"), 10);
   const focus = (flags.value("focus-nodes") ?? "").split(",").filter((node) => node !== "");
@@ -58,7 +58,7 @@ export async function run(call: Call): Promise<number> {
 
 function wholeNumber(name: string, text: string | undefined, fallback: number): number {
   if (text === undefined) return fallback;
-  if (!/^[1-9][0-9]*$/.test(text)) throw new Failure(`invalid --${name} ${text}: want a number from 1 on`);
+  if (!/^[1-9][0-9]*$/.test(text)) throw new UsageFailure(`invalid --${name} ${text}: want a number from 1 on`);
   return Number(text);
 }
 

@@ -207,7 +207,7 @@ test("TC-C21 custom columns in the order asked for; an unknown one lists those t
 test("TC-C21 formats are spelled in lower case; an empty namespace is as none", async () => {
   using line = new CommandLine();
   await line.given(policy("p", "default"));
-  expect(await line.run("get", "np", "-o", "JSON")).toMatchObject({ code: 1, out: "" });
+  expect(await line.run("get", "np", "-o", "JSON")).toMatchObject({ code: 2, out: "" });
   expect((await line.run("get", "np", "-n", "")).out).toBe("NAME   TIER      \np      default   \n\n");
 });
 

@@ -1,17 +1,17 @@
 // calicoctl version: the version of this program, and the cluster's as its nodes recorded it.
 import { BUILD, VERSION_ANNOTATION } from "../../lib/build.ts";
 import type { Call } from "../command.ts";
-import { Failure } from "../failure.ts";
+import { Failure, UsageFailure } from "../failure.ts";
 import { toJson, wantsJson } from "../output/json.ts";
 
 export async function run(call: Call): Promise<number> {
   const { flags, world } = call;
   const isJson = wantsJson(call);
+  const everyMs = pollInterval(flags.value("poll") ?? "0");
   const client = { clientVersion: BUILD.version, gitCommit: BUILD.commit };
   if (isJson && flags.has("client")) world.out(toJson(client));
   if (!isJson) world.out(`Client Version:    ${BUILD.version}\nGit commit:        ${BUILD.commit}\n`);
   if (flags.has("client")) return 0;
-  const everyMs = pollInterval(flags.value("poll") ?? "0");
   const { openStore } = await import("../client.ts");
   const { describe } = await import("../results.ts");
   await using store = await openStore(call, { requests: "few" });
@@ -41,6 +41,6 @@ function pollInterval(text: string): number {
   if (text === "0") return 0;
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
   if (parts.length === 0 || parts.map(([part]) => part).join("") !== text)
-    throw new Failure(`invalid --poll ${text}: want a duration such as 5s or 1m30s`);
+    throw new UsageFailure(`invalid --poll ${text}: want a duration such as 5s or 1m30s`);
   return parts.reduce((sum, [, number, unit]) => sum + Number(number) * (UNITS[unit ?? ""] ?? 0), 0);
 }

@@ -9,7 +9,7 @@ import {
   tableOf,
   UnreadableValue,
 } from "../../model/index.ts";
-import { Failure } from "../failure.ts";
+import { Failure, UsageFailure } from "../failure.ts";
 import { isNamespaced, type ManagedKind } from "../kinds.ts";
 import { readableOnly, unreadable } from "../readable.ts";
 import type { ResourceList } from "../store.ts";
@@ -51,7 +51,7 @@ export function parseFormat(text: string): Format {
       if (value === "") throw new Failure("need to specify a template file");
       return { type: "template", source: readTemplate(value) };
     default:
-      throw new Failure(
+      throw new UsageFailure(
         `unrecognized output format '${text}'; there are ps, wide, custom-columns=, yaml, json, go-template=, go-template-file=`,
       );
   }
