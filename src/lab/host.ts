@@ -3,9 +3,10 @@
 // network namespaces made inside (pods) are visible only inside and vanish with the host.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import type { Identity } from "../lib/process-identity.ts";
 import { delay } from "../lib/retry.ts";
 import type { LabFolder } from "./folder.ts";
-import { findProcess, type Identity, isSettled, startProcess } from "./process.ts";
+import { findProcess, isSettled, startProcess } from "./process.ts";
 
 // $1 host name, $2 shared folder. Words arrive as arguments, never as script text. /mnt is only the
 // workbench: what is built there is bound to its place, then the bench is taken away.

@@ -13,13 +13,9 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { parseMountinfo } from "../kernel/index.ts";
+import { type Identity, isRunning, startTimeOf } from "../lib/process-identity.ts";
 import { delay } from "../lib/retry.ts";
 import { HOST_DATASTORE, LAB_ROOT, type LabFolder } from "./folder.ts";
-
-export interface Identity {
-  readonly pid: number;
-  readonly startTime: string;
-}
 
 /** Starts a command detached from us; its output goes to its log. */
 export function startProcess(
@@ -60,10 +56,6 @@ export function findProcess(folder: LabFolder, name: string): Identity | undefin
 
 /** Named network namespaces as a process sees them: names made on a host exist in its mount namespace only. */
 export const namespacesSeenBy = (pid: number): string => join("/proc", String(pid), "root/run/netns");
-
-function isRunning({ pid, startTime }: Identity): boolean {
-  return startTimeOf(pid) === startTime;
-}
 
 /** SIGTERM, then SIGKILL when it does not go. */
 export async function stopProcess(folder: LabFolder, name: string, graceMs: number): Promise<void> {
@@ -140,16 +132,5 @@ export function recordedProcesses(folder: LabFolder): Identity[] {
     return readdirSync(join(folder.path, "pid")).flatMap((name) => findProcess(folder, name) ?? []);
   } catch {
     return []; // nothing was started yet
-  }
-}
-
-/** Field 22 of /proc/PID/stat; undefined for a process that is gone or only waits to be reaped. */
-function startTimeOf(pid: number): string | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    return fields[0] === "Z" ? undefined : fields[19];
-  } catch {
-    return undefined;
   }
 }

@@ -1,8 +1,9 @@
-// What a node that was killed has left running: its parts go on without it. They are ended before new ones start, and a
-// second node on a host where one runs is refused.
-import { readFileSync } from "node:fs";
-import { delay } from "../lib/retry.ts";
+// Ends the parts of a calico-node that was killed: they run on without it. It is used before new parts start and before
+// Calico is removed from the host. Both are refused while that calico-node still runs.
+import { readFileSync, readlinkSync } from "node:fs";
 import type { Logger } from "../lib/log.ts";
+import { startTimeOf } from "../lib/process-identity.ts";
+import { delay } from "../lib/retry.ts";
 import { NodeFailure } from "./failure.ts";
 import type { ChildPlan, SupervisorState } from "./supervisor.ts";
 
@@ -14,19 +15,23 @@ export interface LeftoverOptions {
   readonly withinMs?: number;
 }
 
+/** @throws NodeFailure if another calico-node runs, or if a part does not end */
 export async function endLeftovers(options: LeftoverOptions): Promise<void> {
   const state = readState(options.file);
-  if (state === undefined) return;
-  const before = wordsOf(state.pid);
+  // Pids of another pid namespace, such as that of a container which has ended, name other processes here.
+  if (state === undefined || (state.pidNamespace ?? ownPidNamespace()) !== ownPidNamespace()) return;
+  const before = wordsOf(state);
   if (state.pid !== process.pid && before?.some((word) => /(^|\/)calico-node$/.test(word)) === true)
     throw new NodeFailure(`another calico-node runs on this host: process ${state.pid}; stop it first`);
-  for (const { name, pid } of state.children) {
+  for (const { name, pid, startTime } of state.children) {
     const plan = options.plans.find((candidate) => candidate.name === name);
-    if (pid === undefined || !isPart(pid, name, plan)) continue;
+    if (pid === undefined || !isPart({ pid, startTime }, name, plan)) continue;
     options.log.warn("ending a part that the last node left running", { name, pid });
-    await end(pid, plan?.stopSignal ?? "SIGTERM", options.withinMs ?? 5_000);
+    await end(name, pid, plan?.stopSignal ?? "SIGTERM", options.withinMs ?? 5_000);
   }
 }
+
+const ownPidNamespace = (): string => readlinkSync("/proc/self/ns/pid");
 
 function readState(file: string): SupervisorState | undefined {
   try {
@@ -37,16 +42,24 @@ function readState(file: string): SupervisorState | undefined {
   }
 }
 
-/** Process numbers are given again: only what looks like the part is ended. */
-function isPart(pid: number, name: string, plan: ChildPlan | undefined): boolean {
-  const words = wordsOf(pid);
+/** As the supervisor recorded it. Older versions of calico-ts record no start time. */
+interface Recorded {
+  readonly pid: number;
+  readonly startTime?: string | undefined;
+}
+
+/** The kernel assigns pids again: only a process with the command line of the part, and its start time, is the part. */
+function isPart(recorded: Recorded, name: string, plan: ChildPlan | undefined): boolean {
+  const words = wordsOf(recorded);
   if (words === undefined) return false;
   const last = plan?.command.at(-1);
   return last === undefined ? words.includes(`-${name}`) : words.includes(last);
 }
 
-/** The command line; undefined when there is no such process, or it has ended and waits to be noticed. */
-function wordsOf(pid: number): readonly string[] | undefined {
+/** The command line; undefined if the recorded process has ended. */
+function wordsOf({ pid, startTime }: Recorded): readonly string[] | undefined {
+  const found = startTimeOf(pid);
+  if (found === undefined || (startTime ?? found) !== found) return undefined;
   try {
     const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
     return words.length <= 1 ? undefined : words.slice(0, -1);
@@ -55,18 +68,19 @@ function wordsOf(pid: number): readonly string[] | undefined {
   }
 }
 
-async function end(pid: number, signal: NodeJS.Signals, withinMs: number): Promise<void> {
-  const send = (which: NodeJS.Signals) => {
+/** Returns when the process has ended and its sockets are closed. */
+async function end(name: string, pid: number, stopSignal: NodeJS.Signals, withinMs: number): Promise<void> {
+  const startTime = startTimeOf(pid);
+  if (startTime === undefined) return;
+  for (const signal of [stopSignal, "SIGKILL"] as const) {
+    if (startTimeOf(pid) !== startTime) return;
     try {
-      process.kill(pid, which);
+      process.kill(pid, signal);
     } catch {
-      // gone already
+      // It has ended.
     }
-  };
-  send(signal);
-  for (const until = Date.now() + withinMs; wordsOf(pid) !== undefined; await delay(20))
-    if (Date.now() > until) {
-      send("SIGKILL");
-      return;
-    }
+    for (const until = Date.now() + withinMs; Date.now() < until; await delay(20))
+      if (startTimeOf(pid) !== startTime) return;
+  }
+  throw new NodeFailure(`process ${pid} (${name}) of the last calico-node does not end, although it was killed`);
 }

@@ -3,6 +3,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { readlinkSync } from "node:fs";
 import type { Logger } from "../lib/log.ts";
+import { startTimeOf } from "../lib/process-identity.ts";
 import { backoffDelay, pause } from "../lib/retry.ts";
 import { replaceFile } from "../lib/whole-file.ts";
 
@@ -27,6 +28,8 @@ export interface ChildState {
   readonly state: "waiting" | "running" | "stopped" | "failing";
   readonly pid?: number;
   readonly startedAt?: string;
+  /** Tells this process from a later one with the same pid (`startTimeOf`). */
+  readonly startTime?: string;
   readonly restarts: number;
   readonly lastExit?: {
     readonly code: number | null;
@@ -40,6 +43,8 @@ export interface ChildState {
 export interface SupervisorState {
   /** All pids of this state are as calico-node sees them: in a container not as the host does. */
   readonly pid: number;
+  /** Tells this calico-node from a later process with the same pid (`startTimeOf`). */
+  readonly startTime?: string;
   /** Identifies the pid namespace that the pids belong to: `pid:[4026531836]`. */
   readonly pidNamespace?: string;
   readonly children: readonly ChildState[];
@@ -78,7 +83,11 @@ export class Supervisor {
   }
 
   get state(): SupervisorState {
-    return { pid: process.pid, pidNamespace: readlinkSync("/proc/self/ns/pid"), children: [...this.#states.values()] };
+    return {
+      ...identityOf(process.pid),
+      pidNamespace: readlinkSync("/proc/self/ns/pid"),
+      children: [...this.#states.values()],
+    };
   }
 
   async #keep(plan: ChildPlan, signal: AbortSignal): Promise<void> {
@@ -112,7 +121,12 @@ export class Supervisor {
     const ended = endOf(child);
     const pid = child.pid;
     if (pid !== undefined) {
-      this.#set(plan.name, { state: "running", pid, startedAt: new Date().toISOString(), restarts });
+      this.#set(plan.name, {
+        state: "running",
+        ...identityOf(pid),
+        startedAt: new Date().toISOString(),
+        restarts,
+      });
       log.info("a part of the node runs", { name: plan.name, pid });
     }
     const stop = () => void this.#stop(plan, child, ended);
@@ -135,7 +149,7 @@ export class Supervisor {
   }
 
   #set(name: string, change: Partial<ChildState>): void {
-    const { pid: _, startedAt: __, ...kept } = this.#states.get(name) ?? { name, restarts: 0 };
+    const { pid: _, startedAt: __, startTime: ___, ...kept } = this.#states.get(name) ?? { name, restarts: 0 };
     this.#states.set(name, { state: "waiting", ...kept, ...change });
     this.#write();
   }
@@ -149,6 +163,11 @@ export class Supervisor {
       log.warn("the state of the node's parts could not be written", { file, error });
     }
   }
+}
+
+function identityOf(pid: number): Pick<SupervisorState, "pid" | "startTime"> {
+  const startTime = startTimeOf(pid);
+  return startTime === undefined ? { pid } : { pid, startTime };
 }
 
 interface End {

@@ -2,17 +2,22 @@
 // container that has the host's folders under /host. Logs, datastores and everything below mount points stay; with --purge
 // the datastore goes too. Each step can be repeated.
 import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { configFromEnvironment, DEFAULT_SQLITE_PATH } from "../datastore/index.ts";
 import { isListening, readMounts } from "../kernel/index.ts";
 import type { Logger } from "../lib/log.ts";
+import { planChildren, SUPERVISOR_FILE } from "./children.ts";
 import { NodeFailure } from "./failure.ts";
+import { endLeftovers } from "./leftovers.ts";
 import { runMode } from "./mode.ts";
 import { runUntilSignal } from "./signals.ts";
 import { planRemoval } from "./state-removal.ts";
 
 /** Where a BIRD that is not ours answers, on Debian and its kin. */
 const FOREIGN_BIRD = ["run/bird/bird.ctl", "run/bird.ctl", "var/run/bird/bird.ctl", "var/run/bird.ctl"];
+
+/** Control sockets of the BIRDs that calico-node starts. */
+const BIRD_SOCKETS = ["bird.ctl", "bird6.ctl"];
 
 /** @param argv `--purge` or nothing */
 export function main(argv: readonly string[]): Promise<number> {
@@ -38,6 +43,13 @@ export async function uninstall(options: UninstallOptions, signal: AbortSignal):
   const run = join(root, "var/run/calico");
   if (isListening(join(run, "cni.sock")))
     throw new NodeFailure("calico-node still runs on this host: delete its DaemonSet, or stop its service, first");
+  // A BIRD or Felix whose calico-node was killed would write routes and rules again.
+  await endLeftovers({ file: join(run, basename(SUPERVISOR_FILE)), plans: planChildren(env, "", "bird"), log });
+  const bird = BIRD_SOCKETS.map((name) => join(run, name)).find(isListening);
+  if (bird !== undefined)
+    throw new NodeFailure(
+      `a BIRD that calico-node started still runs and would write routes again: it listens at ${bird}, and ${SUPERVISOR_FILE} does not have its pid here; end it first (ss -xlp shows the process)`,
+    );
   removeCni(root, env, log); // no new pods from here on
   const foreign = FOREIGN_BIRD.map((path) => join(root, path)).find(isListening);
   if (foreign !== undefined) log.warn("another BIRD runs on this host: routes it may have written stay", { foreign });

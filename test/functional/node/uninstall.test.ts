@@ -1,8 +1,10 @@
 // `calico-node -uninstall` on a host where a node ran, with both backends' rules, pods' interfaces, tunnels and routes: it
 // removes everything of Calico's and nothing of others. Only the datastore stays, until --purge removes it as well.
 import { expect, test } from "bun:test";
-import { realpathSync } from "node:fs";
+import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { dirname } from "node:path";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
+import type { SupervisorState } from "../../../src/node/supervisor.ts";
 import { CALICOCTL, canRun, NODE, TestHost } from "./host.ts";
 
 const FOREIGN = [
@@ -116,6 +118,70 @@ test.skipIf(!canRun)("TC-I01 uninstalling leaves the host as it was before the n
   expect(keptIn(purged.out)).toEqual([]);
   expect(look(host)).toEqual(before);
 });
+
+const WITH_BIRD = { ...ENV, CALICO_IPV4POOL_VXLAN: "Never", CALICO_NETWORKING_BACKEND: "bird" };
+const ROUTES_OF_BIRD = ["ip", "route", "show", "proto", "bird"];
+const ADD = {
+  CNI_COMMAND: "ADD",
+  CNI_CONTAINERID: "c1",
+  CNI_NETNS: "/run/netns/c1",
+  CNI_IFNAME: "eth0",
+  CNI_PATH: dirname(NODE),
+};
+const NETWORK = `{"cniVersion": "0.3.1", "name": "pods", "type": "calico", "nodename": "n1", "datastore_type": "sqlite", "ipam": {"type": "calico-ipam"}}`;
+
+/** Starts a node with BIRD, waits until it has written a route, and kills calico-node alone. Returns the parts that are left. */
+async function startAndKill(host: TestHost) {
+  const node = host.start([NODE], WITH_BIRD);
+  const read = () => JSON.parse(host.read("/var/run/calico/supervisor.json") || "null") as SupervisorState | null;
+  const areRunning = () => read()?.children.every(({ state }) => state === "running") ?? false;
+  await eventually(areRunning, 30_000, "all parts");
+  const { code, out } = host.run(["sh", "-c", `echo '${NETWORK}' | ${dirname(NODE)}/calico-ipam`], ADD);
+  expect({ code, out: code === 0 ? "" : out }).toEqual({ code: 0, out: "" }); // the node has a block from here on
+  await eventually(() => host.run(ROUTES_OF_BIRD).out.includes("blackhole"), 30_000, "a route of BIRD");
+  const state = read();
+  if (state === null) throw new Error("supervisor.json is gone");
+  const ended = new Promise((resolve) => node.child.once("exit", resolve));
+  process.kill(state.pid, "SIGKILL");
+  await ended;
+  return state.children.map(({ name, pid = 0 }) => ({ name, pid }));
+}
+
+/** One that has ended may be a zombie until it is reaped; it has no command line then. */
+const isAlive = ({ pid }: { readonly pid: number }) =>
+  existsSync(`/proc/${pid}/cmdline`) && readFileSync(`/proc/${pid}/cmdline`, "utf8") !== "";
+
+test.skipIf(!canRun)(
+  "-uninstall ends the parts of a calico-node that was killed before it removes routes",
+  async () => {
+    await using host = await TestHost.create(FOREIGN);
+    const before = look(host);
+    const left = await startAndKill(host);
+    expect(left.map(({ name }) => name)).toEqual(["felix", "confd", "bird", "bird6"]);
+    expect(left.filter(isAlive)).toEqual(left); // otherwise this test shows nothing
+    const { code, out } = host.run([NODE, "-uninstall", "--purge"]);
+    expect({ code, out: code === 0 ? "" : out }).toEqual({ code: 0, out: "" });
+    expect(left.filter(isAlive)).toEqual([]);
+    expect(look(host)).toEqual(before);
+  },
+);
+
+test.skipIf(!canRun)(
+  "-uninstall refuses while a BIRD of Calico runs whose pid is unknown, and touches nothing",
+  async () => {
+    await using host = await TestHost.create(FOREIGN);
+    const left = await startAndKill(host);
+    expect(host.run(["rm", "/var/run/calico/supervisor.json"]).code).toBe(0);
+    const before = look(host);
+    const { code, out, err } = host.run([NODE, "-uninstall"]);
+    expect({ code, output: out + err }).toEqual({
+      code: 1,
+      output: expect.stringContaining("/var/run/calico/bird.ctl"),
+    });
+    expect(left.filter(isAlive)).toEqual(left);
+    expect(look(host)).toEqual(before);
+  },
+);
 
 const CALICO_DB = "/var/lib/calico/calico.db";
 const RUN = `${realpathSync("/var/run")}/calico`; // /var/run is usually a link to /run
