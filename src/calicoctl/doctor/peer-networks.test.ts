@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import type { Resource } from "../../model/index.ts";
 import { ids, look, meshOff, only } from "../testing/findings.ts";
-import { node, PODS, peer, resource } from "../testing/healthy.ts";
+import { node, PODS, peer, pool, resource } from "../testing/healthy.ts";
 
 const W1 = node("w1", "10.20.30.5/24");
 const W2 = node("w2", "10.10.10.6/24");
@@ -55,6 +55,19 @@ describe("a node whose peer is in the network of the peer's other nodes", () => 
     expect(found.problem).toContain("w1 (10.20.30.5) and w3 (10.20.30.7)");
   });
 
+  const W3 = node("w3", "10.20.31.5/24");
+  for (const { name, peers } of [
+    { name: "a BGPPeer for each node", peers: own("w1", "w2", "w3") },
+    { name: "one BGPPeer for all nodes", peers: [peer("server", TOR)] },
+  ])
+    test(`several such nodes in different networks are one finding: ${name}`, () => {
+      const found = only(look([PODS, W1, W2, W3, ...peers]), "dual-nic");
+      expect(found.severity).toBe("warning");
+      expect(found.problem).toContain("w1 (10.20.30.5) and w3 (10.20.31.5)");
+      expect(found.problem).toContain("10.10.10.0/24");
+      expect(found.fix).toContain("several hops away");
+    });
+
   test("is an error if the node reported that the session is down, and no finding if it is up", () => {
     const all = [PODS, W1, W2, ...own("w1", "w2")];
     expect(only(look([...all, status("w1", "10.10.10.1", "Active")]), "dual-nic")).toMatchObject({
@@ -82,8 +95,8 @@ describe("a node whose peer is in the network of the peer's other nodes", () => 
       resources: [W1, W2, ...own("w1", "w2"), peer("own", { peerIP: "10.20.30.1", asNumber: 1, node: "w1" })],
     },
     {
-      name: "nodes of several networks have the peer: it is meant to be several hops away",
-      resources: [W1, W2, node("w3", "10.20.31.5/24"), peer("server", TOR)],
+      name: "nodes of several networks have a peer that is near none of them",
+      resources: [W1, node("w3", "10.20.31.5/24"), ...own("w1", "w3")],
     },
     {
       name: "the source address is left to the kernel",
@@ -122,6 +135,14 @@ describe("a BGPPeer for an address that no Node has, beside a node without a ses
   test("no finding for a peer of another AS, or in a network in which no node is", () => {
     expect(ids(look([PODS, meshOff, W1, W2, toW1({ asNumber: 65001 })]))).toEqual(["node-without-session"]);
     expect(ids(look([PODS, meshOff, W1, W2, toW1({ peerIP: "192.0.2.1" })]))).toEqual(["node-without-session"]);
+  });
+  test("is found before the first pool exists, and with all pools disabled", () => {
+    expect(ids(look([meshOff, W1, W2, toW1()]))).toEqual(["dual-nic"]);
+    const disabled = pool("pods", "10.65.0.0/16", { disabled: true });
+    expect(ids(look([disabled, meshOff, W1, W2, toW1()]))).toContain("dual-nic");
+  });
+  test("no finding where all pools use VXLAN: nodes need no session there", () => {
+    expect(look([pool("pods", "10.65.0.0/16", { vxlanMode: "Always" }), meshOff, W1, W2, toW1()])).toEqual([]);
   });
   test("no finding where all nodes have sessions", () => {
     expect(look([PODS, W1, W2, toW1()])).toEqual([]);

@@ -1,7 +1,7 @@
 // Finds Nodes that have the address of the wrong interface, from resources alone: a host's interfaces are known only on the
-// host itself and where calico-node recorded them. A peer that is next to some of its nodes is meant to be next to all of
-// them; a node in another network probably has the address of another interface. Where nodes of several networks have the
-// peer, as with a route server, it is meant to be several hops away.
+// host itself and where calico-node recorded them. A peer in the network of some of its nodes is probably meant to be in
+// the network of all of them; a node in another network probably has the address of another interface. A peer that is in
+// the network of none of its nodes is meant to be several hops away.
 import { asNumberOf } from "../../bgp/index.ts";
 import { type Cidr, cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip.ts";
 import type { ClusterFacts, HostFacts, NodeFacts } from "./facts.ts";
@@ -31,8 +31,7 @@ export function* peersOfOtherNetworks(cluster: ClusterFacts, plans: Plans, host?
   for (const [neighbor, sessions] of Map.groupBy(all, (each) => each.neighbor)) {
     const near = sessions.filter(isInOwnNetwork);
     const far = sessions.filter((each) => !isInOwnNetwork(each));
-    const networks = new Set(far.map(({ node }) => networkOf(node, ipVersion(neighbor))));
-    if (near.length === 0 || networks.size !== 1) continue;
+    if (near.length === 0) continue;
     const suspects = far.filter(
       ({ node, peer }) =>
         networkOf(node, peer.family) !== undefined &&
@@ -87,6 +86,8 @@ function inOtherNetwork(
     return state === undefined ? [] : [`BIRD on ${each.node.name}: ${state}`];
   });
   const isOne = suspects.length === 1;
+  // Nodes in several networks may also be in several racks, and the peer a route server in one of them.
+  const isInSeveral = new Set(suspects.map((each) => networkOf(each.node, version))).size > 1;
   return {
     id: "dual-nic",
     severity: states.length > 0 ? "error" : "warning",
@@ -98,7 +99,7 @@ function inOtherNetwork(
       ...near.slice(0, 3).map((each) => recorded(each, version)),
       ...states.slice(0, 3),
     ],
-    fix: `set ${setting} (or ${variable}=${example}, the host's address in ${network}) for calico-node on ${listed(suspects.map((each) => each.node.name))} and restart it; or, where no calico-node sets the address: ${patch("node", node.name, { bgp: { [`ipv${version}Address`]: example } })}`,
+    fix: `set ${setting} (or ${variable}=${example}, the host's address in ${network}) for calico-node on ${listed(suspects.map((each) => each.node.name))} and restart it; or, where no calico-node sets the address: ${patch("node", node.name, { bgp: { [`ipv${version}Address`]: example } })}${isInSeveral ? `. If ${neighbor} is meant to be several hops away from these nodes, nothing has to be changed` : ""}`,
     node: node.name,
     address,
     peer: neighbor,
@@ -111,8 +112,14 @@ const recorded = ({ node, peer }: PeerOfNode, version: IpVersion): string => {
   return `Node(${node.name}) spec.bgp.ipv${version}Address is ${own?.address}/${own?.length}, ${peer.because}`;
 };
 
-/** From the other side: a BGPPeer for an address that no Node has may be meant for a node that has no session. */
+/**
+ * From the other side: a BGPPeer for an address that no Node has may be meant for a node that has no session. Where all
+ * pools use VXLAN, a node needs no session, so that its absence says nothing. Where no pool is enabled, the BGPPeer itself
+ * shows that BGP is to be used.
+ */
 function* peersOfNoNode(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
+  const pools = cluster.pools.filter(({ disabled }) => !disabled);
+  if (pools.length > 0 && pools.every(({ vxlan }) => vxlan)) return;
   const alone = nodesWithoutSession(cluster, plans);
   const byAddress = nodesByAddress(cluster);
   for (const peer of alone.length === 0 ? [] : cluster.bgp.peers.values()) {

@@ -167,11 +167,10 @@ export function* leftOut(
   }
 }
 
-/** Nodes that are not in the mesh and have no other session either; none in a cluster that does not use BGP. */
+/** Nodes that are not in the mesh and have no other session either. */
 export function nodesWithoutSession(cluster: ClusterFacts, plans: Plans): readonly NodeFacts[] {
-  const usesBgp = cluster.pools.some((pool) => !pool.disabled && !pool.vxlan);
   const nodes = nodesWithAddress(cluster);
-  if (!usesBgp || nodes.length < 2) return [];
+  if (nodes.length < 2) return [];
   const isMeshed = (node: BgpNode) =>
     isMeshOn(cluster) &&
     node.clusterId === undefined &&
@@ -184,6 +183,7 @@ const nodesWithAddress = (cluster: ClusterFacts): readonly NodeFacts[] =>
 const isMeshOn = (cluster: ClusterFacts): boolean => cluster.bgp.configurations.get("default")?.meshEnabled !== false;
 
 export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
+  if (!cluster.pools.some((pool) => !pool.disabled && !pool.vxlan)) return; // no routes to pods depend on BGP
   const nodes = nodesWithAddress(cluster);
   const alone = nodesWithoutSession(cluster, plans);
   if (alone.length === 0) return;
