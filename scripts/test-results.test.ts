@@ -1,4 +1,6 @@
 import { expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import {
   countResults,
   exitCode,
@@ -168,10 +170,12 @@ test("parseClosingLine: the last plain line counts", () => {
   expect(parseClosingLine("there were 1 passed, 0 failed of them\n")).toBeUndefined();
 });
 
+const KILLS = "test/functional/ipam/kills.test.ts";
 for (const { file, source, want } of [
   { file: "test/functional/lab/lab.test.ts", source: 'import { expect } from "bun:test";', want: true },
   { file: "test/kubernetes/recordings-datamodel.test.ts", source: "", want: false },
   { file: "test/functional/dataplane/differential.test.ts", source: "", want: false },
   { file: "test/functional/typha/reconnect.test.ts", source: 'import fc from "fast-check";', want: false },
+  { file: KILLS, source: readFileSync(join(import.meta.dir, "..", KILLS), "utf8"), want: false },
 ])
   test(`a failure in ${file} ${want ? "is" : "is not"} repeated`, () => expect(isRepeatable(file, source)).toBe(want));

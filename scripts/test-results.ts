@@ -71,11 +71,11 @@ export function withMissingFiles(results: readonly TestResult[], files: readonly
 }
 
 /**
- * True if a failed file may be run once more. A recording gives the same result each time, and a property would only be
- * tried with other random inputs, so that a repetition hides a real failure.
+ * True if a failed file may be run once more. A recording gives the same result each time. A property or a test with
+ * seeded random numbers would only be tried with other inputs, so that a repetition hides a real failure.
  */
 export function isRepeatable(file: string, source: string): boolean {
-  return !/recordings|differential/.test(file) && !source.includes('from "fast-check"');
+  return !/recordings|differential/.test(file) && !/from "(fast-check|.*\/support\/random-numbers\.ts)"/.test(source);
 }
 
 export function failedFiles(results: readonly TestResult[]): string[] {

@@ -1,5 +1,6 @@
 // 32 writers in 4 processes on one real datastore, killed with SIGKILL at random moments and started again: no address
-// ever has two owners, and after the containers' DELs nothing is left.
+// ever has two owners, and after the containers' DELs nothing is left. SEED=n repeats the choices of a run: which process is
+// killed, after how much work and how much later, and what each writer does next. The interleaving of processes is the kernel's.
 import { afterAll, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,12 +10,16 @@ import { type DatastoreConfig, openDatastore } from "../../../src/datastore/inde
 import { Ipam, UnknownHandle } from "../../../src/ipam/index.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { EtcdServer } from "../../support/etcd-server.ts";
+import { randomNumbers } from "../../support/random-numbers.ts";
 
 const PROCESSES = 4;
 const HOSTS_EACH = 8;
 const KILLS = 12;
 /** A process dies when it has done at most so much, at whatever it is doing then. */
 const MOST_WORK = 25;
+
+const SEED = Number(process.env["SEED"] || Math.floor(Math.random() * 2 ** 32));
+console.log(`kills: repeat with SEED=${SEED}`);
 
 const folder = mkdtempSync(join(tmpdir(), "ipam-kills-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -40,6 +45,7 @@ async function play(config: DatastoreConfig): Promise<void> {
   const hosts = Array.from({ length: PROCESSES * HOSTS_EACH }, (_, i) => `host-${i}`);
   for (const host of hosts) await put("Node", host, {});
 
+  const random = randomNumbers(SEED);
   const ledger = new Ledger(join(folder, `${config.type}.log`));
   const slots = Array.from({ length: PROCESSES }, (_, slot) => new Writer(config, slot, hosts, ledger));
   const ipam = new Ipam({ datastore: store });
@@ -54,16 +60,17 @@ async function play(config: DatastoreConfig): Promise<void> {
     await Promise.all(Array.from({ length: 8 }, oneByOne));
   };
   try {
-    for (const slot of slots) slot.start();
+    for (const slot of slots) slot.start(random(2 ** 32));
     for (let i = 0; i < KILLS; i++) {
-      const victim = slots[Math.floor(Math.random() * slots.length)]!;
-      const work = 1 + Math.floor(Math.random() * MOST_WORK);
+      const victim = slots[random(slots.length)];
+      if (victim === undefined) throw new Error("no writers");
+      const work = 1 + random(MOST_WORK);
       await eventually(() => ledger.given(victim.name) >= work);
-      await Bun.sleep(Math.random() * 5); // anywhere in the next operation
+      await Bun.sleep(random(5000) / 1000); // anywhere in the next operation
       const orphans = await victim.kill();
       ledger.drop(orphans); // from here on they may be given again
       await release(orphans);
-      victim.start();
+      victim.start(random(2 ** 32));
     }
     const rest = (await Promise.all(slots.map((slot) => slot.kill()))).flat();
     expect(ledger.faults()).toEqual([]);
@@ -144,11 +151,11 @@ class Writer {
     return `w${this.slot}.${this.#life}`;
   }
 
-  start(): void {
+  start(seed: number): void {
     const mine = this.hosts.slice(this.slot * HOSTS_EACH, (this.slot + 1) * HOSTS_EACH);
     const script = join(import.meta.dir, "writer.ts");
     this.#life++;
-    const args = [script, JSON.stringify(this.config), this.name, mine.join(","), this.ledger.file];
+    const args = [script, JSON.stringify(this.config), this.name, mine.join(","), this.ledger.file, String(seed)];
     this.#child = spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit"] });
   }
 

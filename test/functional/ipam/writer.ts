@@ -5,20 +5,23 @@ import { openSync, writeSync } from "node:fs";
 import { type DatastoreConfig, openDatastore } from "../../../src/datastore/index.ts";
 import { Ipam } from "../../../src/ipam/index.ts";
 import { cidrAddress } from "../../../src/lib/ip.ts";
+import { randomNumbers } from "../../support/random-numbers.ts";
 
-const [config = "", name = "", hosts = "", log = ""] = process.argv.slice(2);
+const [config = "", name = "", hosts = "", log = "", seed = ""] = process.argv.slice(2);
+const seeds = randomNumbers(Number(seed));
 const file = openSync(log, "a");
 const say = (line: string) => writeSync(file, `${line}\n`);
 const datastore = await openDatastore(JSON.parse(config) as DatastoreConfig);
 
 await Promise.all(
   hosts.split(",").map(async (host) => {
+    const random = randomNumbers(seeds(2 ** 32)); // of each host its own, so that its choices do not depend on the others
     const ipam = new Ipam({ datastore });
     const mine: string[] = [];
     for (let i = 0; ; i++) {
-      await Bun.sleep(Math.random() * 30); // so that many fit on a small machine
-      if (mine.length > 12 || (mine.length > 0 && Math.random() < 0.4)) {
-        const [handle = ""] = mine.splice(Math.floor(Math.random() * mine.length), 1);
+      await Bun.sleep(random(30_000) / 1000); // so that many fit on a small machine
+      if (mine.length > 12 || (mine.length > 0 && random(10) < 4)) {
+        const [handle = ""] = mine.splice(random(mine.length), 1);
         say(`drop ${handle}`);
         await ipam.releaseByHandle(handle);
         say(`gone ${handle}`);
