@@ -5,6 +5,7 @@ import {
   type AddressKeeper,
   chooseDatastore,
   Client,
+  type ClientOptions,
   configFromEnvironment,
   configFromFile,
   type Datastore,
@@ -12,26 +13,31 @@ import {
   InvalidConfig,
   NotFound,
   openDatastore,
-  Unavailable,
   UnreadableEntry,
 } from "../datastore/index.ts";
 import { BUILD } from "../lib/build.ts";
-import type { Resource } from "../model/index.ts";
 import { judgeClusterVersion } from "./cluster-version.ts";
 import type { Call, World } from "./command.ts";
 import { Failure } from "./failure.ts";
 import { commandLogger, parseLogLevel } from "./log-level.ts";
-import type { ResourceList, ResourceName, ResourceStore } from "./store.ts";
 
 const DEFAULT_CONFIG = "/etc/calico/calicoctl.cfg";
 /** How long a command waits for a datastore that does not answer. */
 const TIMEOUT_MS = 10_000;
 
-export interface OpenStore extends ResourceStore, AsyncDisposable {
-  readonly datastore: Datastore;
-  readonly config: DatastoreConfig;
-  /** Makes what every cluster has: its identity and the built-in tiers. */
-  initialize(): Promise<void>;
+/** The client of one command. */
+export class OpenStore extends Client implements AsyncDisposable {
+  constructor(
+    datastore: Datastore,
+    readonly config: DatastoreConfig,
+    options: ClientOptions,
+  ) {
+    super(datastore, options);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.datastore.close();
+  }
 }
 
 /** @throws Failure on standard output, where scripts look for it, when the configuration is wrong */
@@ -86,7 +92,8 @@ export async function openStore(call: Call, demand: Demand = FEW): Promise<OpenS
     throw noClient(error);
   });
   const log = commandLogger(parseLogLevel(call.flags.value("log-level") ?? "") ?? "panic", world.err);
-  return new ClientStore(datastore, config, new Client(datastore, { log, addresses: addressesOf(datastore) }));
+  const addresses = addressesOf(datastore);
+  return new OpenStore(datastore, config, { log, addresses, initializesBeforeWrite: true });
 }
 
 /** The address manager, loaded when a pool or a node goes. */
@@ -120,7 +127,7 @@ const MANY = 20;
 export const demandOf = (resources: number): Demand => ({ requests: resources < MANY ? "few" : "many" });
 
 /** @throws Failure for a cluster whose programs may read and write things differently */
-async function checkVersion(call: Call, store: ResourceStore): Promise<void> {
+async function checkVersion(call: Call, store: Client): Promise<void> {
   if (call.flags.has("allow-version-mismatch")) return;
   const version = await clusterVersion(store, call.world);
   if (version === undefined) return;
@@ -131,7 +138,7 @@ async function checkVersion(call: Call, store: ResourceStore): Promise<void> {
   );
 }
 
-async function clusterVersion(store: ResourceStore, world: World): Promise<string | undefined> {
+async function clusterVersion(store: Client, world: World): Promise<string | undefined> {
   try {
     const { spec } = await store.get({ kind: "ClusterInformation", name: "default" });
     const { calicoVersion } = spec as { readonly calicoVersion?: unknown };
@@ -141,49 +148,5 @@ async function clusterVersion(store: ResourceStore, world: World): Promise<strin
     if (!(error instanceof UnreadableEntry)) throw error;
     world.err(`Skipped: ${error.message}\n`); // whose cluster it is cannot be known; all else can be read and written
     return undefined;
-  }
-}
-
-class ClientStore implements OpenStore {
-  readonly #client: Client;
-  #initialized: Promise<void> | undefined;
-  constructor(
-    readonly datastore: Datastore,
-    readonly config: DatastoreConfig,
-    client: Client,
-  ) {
-    this.#client = client;
-  }
-
-  async create(resource: Resource): Promise<Resource> {
-    await this.#beforeWrite();
-    return this.#client.create(resource);
-  }
-  async update(resource: Resource): Promise<Resource> {
-    await this.#beforeWrite();
-    return this.#client.update(resource);
-  }
-  /** Makes no cluster: there is nothing to delete in one that is new. */
-  delete(name: ResourceName, revision?: string): Promise<Resource> {
-    return this.#client.delete(name, { revision });
-  }
-  get(name: ResourceName): Promise<Resource> {
-    return this.#client.get(name);
-  }
-  list(query: { readonly kind: ResourceName["kind"]; readonly namespace?: string }): Promise<ResourceList> {
-    return this.#client.list(query);
-  }
-  initialize(): Promise<void> {
-    return this.#client.ensureInitialized();
-  }
-  /** A cluster's identity and tiers come with its first write; who may not write them can still write the rest. */
-  #beforeWrite(): Promise<void> {
-    this.#initialized ??= this.initialize().catch((error: unknown) => {
-      if (error instanceof Unavailable) throw error; // nor will the write be carried out
-    });
-    return this.#initialized;
-  }
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.datastore.close();
   }
 }

@@ -1,6 +1,5 @@
 // What calicoctl never writes, whoever asks: what the system keeps about itself, and what belongs to Kubernetes.
-import { Unsupported } from "../datastore/index.ts";
-import type { ResourceName } from "./store.ts";
+import { type ResourceName, Unsupported } from "../datastore/index.ts";
 
 export type WriteOperation = "create or apply" | "replace" | "delete";
 

@@ -2,11 +2,10 @@
 //
 // An export is text in three parts with `===` lines between: resources as YAML lists, ClusterInformation as JSON, and
 // the address manager's state as JSON.
-import { Conflict, NotFound } from "../datastore/index.ts";
+import { type Client, Conflict, NotFound } from "../datastore/index.ts";
 import type { Resource, SpecOf } from "../model/index.ts";
 import { Failure } from "./failure.ts";
 import type { ManagedKind } from "./kinds.ts";
-import type { ResourceStore } from "./store.ts";
 
 /** In this order: what others refer to comes first. */
 export const MIGRATED_KINDS: readonly ManagedKind[] = [
@@ -46,7 +45,7 @@ export interface IpamEntry {
   readonly TTL: number;
 }
 
-export async function clusterInformation(store: ResourceStore): Promise<Resource | undefined> {
+export async function clusterInformation(store: Client): Promise<Resource | undefined> {
   try {
     return await store.get(CLUSTER);
   } catch (error) {
@@ -59,7 +58,7 @@ export const isLocked = (information: Resource | undefined): boolean =>
   (information?.spec as SpecOf<"ClusterInformation"> | undefined)?.datastoreReady === false;
 
 /** All agents watch this flag: while it is false they neither read nor write. */
-export async function setReady(store: ResourceStore, ready: boolean): Promise<void> {
+export async function setReady(store: Client, ready: boolean): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     const information = await clusterInformation(store);
     if (information === undefined)

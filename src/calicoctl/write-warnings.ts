@@ -1,14 +1,14 @@
 // Warns about resources that were written and are valid, but will probably not work as they were meant.
+import type { Client } from "../datastore/index.ts";
 import type { KindName, Resource, SpecOf } from "../model/index.ts";
 import type { World } from "./command.ts";
 import { MTU_SETTINGS, type MtuSetting } from "./mtu-settings.ts";
-import type { ResourceStore } from "./store.ts";
 
 /** Of most networks. */
 const USUAL_MTU = 1500;
 
 /** Prints a line on standard error for each. */
-export async function warnOfWritten(world: World, store: ResourceStore, written: readonly Resource[]): Promise<void> {
+export async function warnOfWritten(world: World, store: Client, written: readonly Resource[]): Promise<void> {
   const warnings = written.filter(({ kind }) => kind === "FelixConfiguration").flatMap(mtuWarnings);
   const peers = written.filter(({ kind }) => kind === "BGPPeer");
   if (peers.length > 0) warnings.push(...(await peerWarnings(store, peers)));
@@ -38,7 +38,7 @@ const PEERING_KINDS = [
 ] as const satisfies readonly KindName[];
 
 /** None if the other resources cannot be read: what was asked for is done. */
-async function peerWarnings(store: ResourceStore, peers: readonly Resource[]): Promise<readonly string[]> {
+async function peerWarnings(store: Client, peers: readonly Resource[]): Promise<readonly string[]> {
   try {
     const lists = await Promise.all(PEERING_KINDS.map(async (kind) => (await store.list({ kind })).items));
     const { sourceAddressFaults } = await import("./doctor/examine.ts");

@@ -73,7 +73,7 @@ export class ConfigurationKeeper {
     const checked = await validateResource(resource, { mode: "update" });
     if (!checked.ok) this.#log.error("the controllers' configuration has faults", { faults: checked.faults });
     const spec = (checked.ok ? checked.resource.spec : resource.spec) as ConfigurationSpec;
-    const inKubernetes = this.#client.store.name === "kubernetes";
+    const inKubernetes = this.#client.datastore.name === "kubernetes";
     return { resource: { ...resource, spec }, effective: effectiveConfig(spec, this.#environment, inKubernetes) };
   }
 

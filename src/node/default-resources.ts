@@ -11,14 +11,14 @@ export interface ClusterInputs {
 }
 
 export async function ensureDefaults(client: Client, node: string, inputs: ClusterInputs): Promise<void> {
-  const createOnly = client.store.name === "kubernetes";
+  const createOnly = client.datastore.name === "kubernetes";
   await client.ensureInitialized({
     clusterType: inputs.clusterType,
     ...(await versionToRecord(client, inputs.version)),
     createOnly,
   });
   await fill(client, "FelixConfiguration", "default", { reportingInterval: "0s", logSeverityScreen: "Info" });
-  if (client.store.name !== "kubernetes")
+  if (client.datastore.name !== "kubernetes")
     await fill(client, "FelixConfiguration", `node.${node}`, { defaultEndpointToHostAction: "Return" });
   await fill(client, "BGPConfiguration", "default", {});
   await fill(client, "IPAMConfiguration", "default", {
@@ -37,7 +37,7 @@ async function fill(
 ): Promise<void> {
   try {
     const current: Resource = await client.get({ kind, name });
-    if (client.store.name === "kubernetes") return;
+    if (client.datastore.name === "kubernetes") return;
     const spec = (current.spec ?? {}) as Readonly<Record<string, unknown>>;
     const missing = Object.entries(fields).filter(([field]) => spec[field] === undefined);
     if (missing.length === 0) return;

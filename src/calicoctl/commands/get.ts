@@ -1,5 +1,5 @@
 // calicoctl get: all resources of a kind, some by name, or those that files name.
-import { NotFound } from "../../datastore/index.ts";
+import { type Client, NotFound } from "../../datastore/index.ts";
 import { type Resource, sortRows } from "../../model/index.ts";
 import { nameOf, settle } from "../actions.ts";
 import { demandOf, openChecked } from "../client.ts";
@@ -10,7 +10,6 @@ import { isNamespaced, type ManagedKind } from "../kinds.ts";
 import { DEFAULT_NAMESPACE, NamespaceFault } from "../namespaces.ts";
 import { type Found, parseFormat, print } from "../output/print.ts";
 import { describe } from "../results.ts";
-import type { ResourceStore } from "../store.ts";
 import { emphasis } from "../terminal.ts";
 import { kindFromWord, type NamedResource, resourcesFromWords, UnknownKind } from "../words.ts";
 
@@ -64,7 +63,7 @@ async function targetsOf(call: Call): Promise<{ listed: ManagedKind | undefined;
   }
 }
 
-async function list(store: ResourceStore, kind: ManagedKind, call: Call): Promise<Found> {
+async function list(store: Client, kind: ManagedKind, call: Call): Promise<Found> {
   const { flags } = call;
   if (!isNamespaced(kind)) {
     if (flags.has("namespace") || flags.has("all-namespaces")) throw new NamespaceFault(`${kind} is not namespaced`);
@@ -75,7 +74,7 @@ async function list(store: ResourceStore, kind: ManagedKind, call: Call): Promis
   return { type: "list", kind, list: await store.list(namespace === undefined ? { kind } : { kind, namespace }) };
 }
 
-async function getOne(store: ResourceStore, target: NamedResource, call: Call): Promise<Found> {
+async function getOne(store: Client, target: NamedResource, call: Call): Promise<Found> {
   const resource = await store.get(nameOf(settle(target, call.flags)));
   return { type: "one", kind: target.kind, resource: call.flags.has("export") ? exported(resource) : resource };
 }
@@ -89,7 +88,7 @@ function exported(resource: Resource): Resource {
 }
 
 /** What nodes without an AS number of their own have. */
-async function defaultAsNumber(store: ResourceStore): Promise<number | "unknown"> {
+async function defaultAsNumber(store: Client): Promise<number | "unknown"> {
   try {
     const { spec } = await store.get({ kind: "BGPConfiguration", name: "default" });
     return (spec as { readonly asNumber?: number }).asNumber ?? 64512;

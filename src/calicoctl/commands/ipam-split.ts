@@ -17,7 +17,6 @@ import type { Call } from "../command.ts";
 import { Failure, UsageFailure } from "../failure.ts";
 import { clusterInformation, isLocked } from "../migrate.ts";
 import { describe } from "../results.ts";
-import type { ResourceStore } from "../store.ts";
 
 export async function run(call: Call): Promise<number> {
   const [number = ""] = call.words;
@@ -61,7 +60,7 @@ export async function run(call: Call): Promise<number> {
   return 0;
 }
 
-async function findPool(store: ResourceStore, call: Call): Promise<Resource> {
+async function findPool(store: Client, call: Call): Promise<Resource> {
   const name = call.flags.value("name");
   const range = call.flags.value("cidr");
   const cidr = range === undefined ? undefined : tryParseCidr(range);

@@ -1,12 +1,11 @@
 // calicoctl label: set, change or remove one label of a resource.
-import { Conflict, NotFound } from "../../datastore/index.ts";
+import { type Client, Conflict, NotFound } from "../../datastore/index.ts";
 import type { Labels, Resource } from "../../model/index.ts";
-import { nameOf, settle, update } from "../actions.ts";
+import { nameOf, settle } from "../actions.ts";
 import { openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { describe } from "../results.ts";
-import type { ResourceStore } from "../store.ts";
 import { kindFromWord, namedResource, UnknownKind } from "../words.ts";
 
 const MOST_TRIES = 5;
@@ -34,7 +33,7 @@ export async function run(call: Call): Promise<number> {
         `failed to update label of ${word} ${name}, key ${change.key} is already present; use --overwrite to replace ${existing}`,
       );
     try {
-      await update(store, withLabels(current, changed(labels, change)));
+      await store.replace(withLabels(current, changed(labels, change)));
       break;
     } catch (error) {
       if (error instanceof Conflict && attempt < MOST_TRIES) continue; // somebody wrote it meanwhile: look again
@@ -63,7 +62,7 @@ function targetOf(call: Call, word: string, name: string): Resource {
   }
 }
 
-async function find(store: ResourceStore, target: Resource, word: string, name: string): Promise<Resource> {
+async function find(store: Client, target: Resource, word: string, name: string): Promise<Resource> {
   try {
     return await store.get(nameOf(target));
   } catch (error) {

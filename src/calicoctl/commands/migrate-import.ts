@@ -48,7 +48,7 @@ export async function importExport(store: OpenStore, source: Source, world: Pick
   const inputs = await parseResources({ file: source.file, text: resources }, world.err);
   const entries = ipamEntries(parseLosslessJson(ipam) as unknown as IpamExport).map(storedEntry);
   await refuseExistingData(store);
-  await store.initialize();
+  await store.ensureInitialized();
   if (!isLocked(await clusterInformation(store))) await setReady(store, false);
 
   const faults: string[] = [];

@@ -5,7 +5,7 @@ import { setReady } from "../migrate.ts";
 
 export async function run(call: Call): Promise<number> {
   await using store = await openChecked(call);
-  await store.initialize();
+  await store.ensureInitialized();
   await setReady(store, false);
   call.world.out("Datastore locked.\n");
   return 0;

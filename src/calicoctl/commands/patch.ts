@@ -1,7 +1,7 @@
 // calicoctl patch: change some fields of one resource by a strategic merge. `--type` is read and makes no difference.
 import { Conflict } from "../../datastore/index.ts";
 import { loadSchemas, type Resource } from "../../model/index.ts";
-import { nameOf, settle, update } from "../actions.ts";
+import { nameOf, settle } from "../actions.ts";
 import { openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { Failure, UsageFailure } from "../failure.ts";
@@ -35,7 +35,7 @@ export async function run(call: Call): Promise<number> {
         throw new Failure(`--patch: ${decoded.faults.map((fault) => `${fault.field}: ${fault.reason}`).join("; ")}`);
       refuseOtherIdentity(current, patched);
       try {
-        await warnOfWritten(call.world, store, [await update(store, decoded.resource)]);
+        await warnOfWritten(call.world, store, [await store.replace(decoded.resource)]);
         break;
       } catch (error) {
         // Somebody wrote it meanwhile: the same fields again, on what stands there now.

@@ -12,7 +12,6 @@ import {
 import { Failure, UsageFailure } from "../failure.ts";
 import { isNamespaced, type ManagedKind } from "../kinds.ts";
 import { readableOnly, unreadable } from "../readable.ts";
-import type { ResourceList } from "../store.ts";
 import { toJson } from "./json.ts";
 import { formatTable } from "./table.ts";
 import { toYaml } from "./yaml.ts";
@@ -25,7 +24,11 @@ export type Format =
 /** One answer of the datastore: a resource that was named, or all of a kind. */
 export type Found =
   | { readonly type: "one"; readonly kind: ManagedKind; readonly resource: Resource }
-  | { readonly type: "list"; readonly kind: ManagedKind; readonly list: ResourceList };
+  | { readonly type: "list"; readonly kind: ManagedKind; readonly list: FoundList };
+interface FoundList {
+  readonly items: readonly Resource[];
+  readonly revision: string;
+}
 
 /** @param text as given to `--output` */
 export function parseFormat(text: string): Format {
@@ -103,7 +106,7 @@ export async function documentOf(found: readonly Found[]): Promise<unknown> {
   return documents.length === 0 ? null : documents.length === 1 ? documents[0] : documents;
 }
 
-function listDocument(kind: ManagedKind, list: ResourceList, one: (resource: Resource) => unknown): unknown {
+function listDocument(kind: ManagedKind, list: FoundList, one: (resource: Resource) => unknown): unknown {
   return {
     kind: `${kind}List`,
     apiVersion: API_VERSION,

@@ -92,6 +92,55 @@ test("DM-109 apply creates, then updates, and keeps the identity", async () => {
   expect(await fault(client.apply(stale))).toBeInstanceOf(Conflict);
 });
 
+test("DM-109 replace keeps the stored identity and takes the given labels, spec and annotations", async () => {
+  const labelled = (labels: Record<string, string> | undefined, annotations: Record<string, string> | undefined) => {
+    const given = { ...(labels && { labels }), ...(annotations && { annotations }) };
+    return { ...pool("a", "10.0.0.0/16"), metadata: { name: "a", ...given } };
+  };
+  const first = await client.create(labelled({ a: "1" }, { b: "2" }));
+  const second = await client.replace({
+    ...labelled({ c: "3" }, undefined),
+    spec: { cidr: "10.0.0.0/16", ipipMode: "Always" },
+  });
+  const { uid, creationTimestamp } = first.metadata;
+  expect(second.metadata).toMatchObject({ uid, creationTimestamp, labels: { c: "3" } });
+  expect(second.metadata).not.toHaveProperty("annotations");
+  expect(second.spec.ipipMode).toBe("Always");
+  expect(await fault(client.replace(pool("gone", "10.1.0.0/16")))).toBeInstanceOf(NotFound);
+});
+
+test("DM-109 replace retries after a concurrent write, unless a revision was given", async () => {
+  const created = await client.create(pool("a", "10.0.0.0/16"));
+  const { update } = store;
+  let others = 2;
+  store.update = async (entry, options) => {
+    if (others-- > 0) {
+      const { revision: _, ...current } = await store.get({ type: "resource", kind: "IPPool", name: "a" });
+      await store.apply(current);
+    }
+    return update.call(store, entry, options) as never;
+  };
+  const replaced = await client.replace(pool("a", "10.0.0.0/16", { natOutgoing: true }));
+  expect(replaced.spec.natOutgoing).toBe(true);
+  expect(others).toBeLessThan(0);
+  others = 1;
+  const { resourceVersion = "" } = replaced.metadata;
+  const pinned = { ...pool("a", "10.0.0.0/16"), metadata: { name: "a", resourceVersion } };
+  expect(await fault(client.replace(pinned))).toBeInstanceOf(Conflict);
+  expect(created.metadata.uid).toBe(replaced.metadata.uid!);
+});
+
+test("a client that initializes creates the cluster's identity with the first write, not with a delete", async () => {
+  const initializing = new Client(store, { initializesBeforeWrite: true });
+  await fault(initializing.delete({ kind: "IPPool", name: "a" }));
+  expect(await storedNames("ClusterInformation")).toEqual([]);
+  await initializing.create(pool("a", "10.0.0.0/16"));
+  expect(await storedNames("ClusterInformation")).toEqual(["default"]);
+  await client.delete({ kind: "ClusterInformation", name: "default" });
+  await initializing.replace(pool("a", "10.0.0.0/16", { natOutgoing: true }));
+  expect(await storedNames("ClusterInformation")).toEqual([]); // once per client
+});
+
 test("DM-108 errors are types with the texts scripts know", async () => {
   const { revision } = await store.list({ type: "resource", kind: "IPPool" });
   expect((await fault(client.get({ kind: "IPPool", name: "x" }))).message).toBe("resource does not exist: IPPool(x)");

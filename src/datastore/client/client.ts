@@ -1,16 +1,26 @@
 // The typed way to resources: checked, defaulted, guarded. What it returns carries its revision in
 // `metadata.resourceVersion`, as users know it. Input is never changed.
 import { type Logger, silentLogger } from "../../lib/log.ts";
+import { delay } from "../../lib/retry.ts";
 import {
   API_VERSION,
   type KindName,
   loadSchemas,
+  type Metadata,
   type Resource,
   type ResourceKey,
   type ResourceOf,
 } from "../../model/index.ts";
 import type { CallOptions, Datastore, Entry, ReadOptions, Revision, Stored, WatchEvent } from "../datastore.ts";
-import { AlreadyExists, Conflict, NotFound, UnreadableEntry, Unsupported, ValidationFailed } from "../errors.ts";
+import {
+  AlreadyExists,
+  Conflict,
+  NotFound,
+  Unavailable,
+  UnreadableEntry,
+  Unsupported,
+  ValidationFailed,
+} from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { bgpPeerFlow } from "./bgp-peer-flow.ts";
 import { type ClusterFacts, ensureInitialized } from "./ensure-initialized.ts";
@@ -51,6 +61,8 @@ export interface ClientOptions {
   readonly facts?: ClusterFacts;
   /** Set `ipipEnabled`/`vxlanEnabled` for agents older than 3.22 that share this datastore. */
   readonly encapsulationInFelixConfiguration?: boolean;
+  /** Initializes a new cluster's datastore before the first create or update (not before a delete). */
+  readonly initializesBeforeWrite?: boolean;
 }
 
 const FLOWS: Partial<Record<KindName, Flow>> = {
@@ -66,16 +78,21 @@ const FLOWS: Partial<Record<KindName, Flow>> = {
   KubeControllersConfiguration: kubeControllersFlow,
 };
 
-export class Client {
-  readonly store: Datastore;
-  readonly #options: ClientOptions;
+const MAX_REPLACE_ATTEMPTS = 5;
+const REPLACE_RETRY_MS = 100;
 
-  constructor(store: Datastore, options: ClientOptions = {}) {
-    this.store = store;
+export class Client {
+  readonly datastore: Datastore;
+  readonly #options: ClientOptions;
+  #initialized: Promise<void> | undefined;
+
+  constructor(datastore: Datastore, options: ClientOptions = {}) {
+    this.datastore = datastore;
     this.#options = options;
   }
 
   async create<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
+    await this.#beforeWrite();
     const flow = FLOWS[resource.kind] ?? {};
     const prepared = flow.prepare?.(resource) ?? resource;
     checkCreate(prepared);
@@ -87,7 +104,7 @@ export class Client {
     for (const other of older) await this.#refuseExisting(other, metadata.name, options);
     await flow.beforeCreate?.(checked, context);
     const value = { ...checked, metadata: stamp(checked.metadata, this.#options.now ?? (() => new Date())) };
-    const stored = await this.store.create(entry(key, value, options), options);
+    const stored = await this.datastore.create(entry(key, value, options), options);
     await flow.afterWrite?.(value, context);
     return shown(stored) as ResourceOf<R["kind"]>;
   }
@@ -102,30 +119,34 @@ export class Client {
     return this.#update(resource, options, "status");
   }
 
-  /** Creates, or updates whatever is there; with a resourceVersion, only what was read. */
+  /** Creates; a resource that exists is replaced instead. A `metadata.resourceVersion` must be the stored one. */
   async apply<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
-    const prepared = FLOWS[resource.kind]?.prepare?.(resource) ?? resource;
-    const { resourceVersion } = resource.metadata;
-    const pinned = resourceVersion !== undefined && resourceVersion !== "";
-    for (;;) {
+    const { resourceVersion: _, ...metadata } = resource.metadata;
+    try {
+      return await this.create({ ...resource, metadata }, options);
+    } catch (error) {
+      if (!(error instanceof AlreadyExists || error instanceof Unsupported)) throw error;
+      return this.replace(resource, options);
+    }
+  }
+
+  /**
+   * Updates a resource that was not read before: it keeps the stored identity and history and gets the given spec, labels
+   * and annotations. A `metadata.resourceVersion` must be the stored one; without it, a concurrent write causes a retry.
+   */
+  async replace<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
+    const { metadata } = resource;
+    const name = nameOf(resource);
+    const wanted = metadata.resourceVersion;
+    for (let attempt = 1; ; attempt++) {
+      const { metadata: current } = await this.get(name, options);
+      if (wanted !== undefined && wanted !== current.resourceVersion)
+        throw new Conflict(nameOfKey({ ...keysOf(name)[0], name: metadata.name }));
       try {
-        const { metadata } = await this.get(nameOf(prepared), options);
-        const { uid, creationTimestamp } = metadata;
-        const identity = {
-          ...(uid !== undefined && { uid }),
-          ...(creationTimestamp !== undefined && { creationTimestamp }),
-          resourceVersion: pinned ? resourceVersion : (metadata.resourceVersion ?? ""),
-        };
-        const merged = { ...resource, metadata: { ...resource.metadata, name: prepared.metadata.name, ...identity } };
-        return await this.#update(merged, options);
+        return await this.update({ ...resource, metadata: replacedMetadata(current, metadata) }, options);
       } catch (error) {
-        if (error instanceof Conflict && !pinned) continue;
-        if (!(error instanceof NotFound) || pinned) throw error;
-      }
-      try {
-        return await this.create(resource, options);
-      } catch (error) {
-        if (!(error instanceof AlreadyExists)) throw error;
+        if (!(error instanceof Conflict) || wanted !== undefined || attempt >= MAX_REPLACE_ATTEMPTS) throw error;
+        await delay(REPLACE_RETRY_MS * attempt, options.signal);
       }
     }
   }
@@ -153,7 +174,7 @@ export class Client {
       ...(options.uid !== undefined && { uid: options.uid }),
     };
     return this.#atKey(name, async (key) => {
-      const removed = await this.store.delete(found?.key ?? key, removal);
+      const removed = await this.datastore.delete(found?.key ?? key, removal);
       const value = removed.value ?? bare(name);
       return shown({ key: removed.key, value, revision: removed.revision }) as ResourceOf<K>;
     });
@@ -166,7 +187,7 @@ export class Client {
   }
 
   async list<K extends KindName>(query: ResourceQuery<K>, options: ReadOptions = {}): Promise<ResourceList<K>> {
-    const { items, revision } = await this.store.list(queryOf(query), options);
+    const { items, revision } = await this.datastore.list(queryOf(query), options);
     const { name, namePrefix } = query;
     const resources = items
       .map((item) => shown(item as Stored<ResourceKey>))
@@ -183,13 +204,22 @@ export class Client {
     query: ResourceQuery<K>,
     options: { readonly after?: Revision; readonly signal: AbortSignal },
   ): AsyncGenerator<readonly ResourceEvent<K>[]> {
-    await using watch = await this.store.watch(queryOf(query), options);
+    await using watch = await this.datastore.watch(queryOf(query), options);
     for await (const batch of watch) yield batch.map((event) => resourceEvent<K>(event as WatchEvent<ResourceKey>));
   }
 
   /** What every cluster's datastore holds: its identity and the built-in tiers. */
   ensureInitialized(facts: ClusterFacts = this.#options.facts ?? {}, signal?: AbortSignal): Promise<void> {
-    return ensureInitialized(this.store, facts, signal);
+    return ensureInitialized(this.datastore, facts, signal);
+  }
+
+  /** Whoever may not create the cluster's identity and tiers may still be allowed to write the rest. */
+  #beforeWrite(): Promise<void> | undefined {
+    if (this.#options.initializesBeforeWrite !== true) return undefined;
+    this.#initialized ??= this.ensureInitialized().catch((error: unknown) => {
+      if (error instanceof Unavailable) throw error; // the write would fail too
+    });
+    return this.#initialized;
   }
 
   async #update<R extends Resource>(
@@ -197,6 +227,7 @@ export class Client {
     options: WriteOptions,
     subresource?: "status",
   ): Promise<ResourceOf<R["kind"]>> {
+    await this.#beforeWrite();
     const flow = FLOWS[resource.kind] ?? {};
     const prepared = flow.prepare?.(resource) ?? resource;
     checkUpdate(prepared);
@@ -207,12 +238,12 @@ export class Client {
     const stored = await this.#atKey(name, async (key) => {
       const keepsStatus = prepared.status === undefined;
       const current =
-        keepsStatus || flow.beforeUpdate !== undefined ? (await this.store.get(key, options)).value : undefined;
+        keepsStatus || flow.beforeUpdate !== undefined ? (await this.datastore.get(key, options)).value : undefined;
       if (current !== undefined) await flow.beforeUpdate?.(checked, current, context);
       const status = keepsStatus ? (current?.status ?? checked.status) : checked.status;
       const value = status === undefined ? checked : { ...checked, status };
       const revision = resource.metadata.resourceVersion ?? "";
-      return this.store.update(
+      return this.datastore.update(
         { ...entry(key, value, options), revision },
         { ...options, ...(subresource && { subresource }) },
       );
@@ -222,7 +253,7 @@ export class Client {
   }
 
   #find(name: ResourceName, options: ReadOptions): Promise<Stored<ResourceKey>> {
-    return this.#atKey(name, (key) => this.store.get(key, options));
+    return this.#atKey(name, (key) => this.datastore.get(key, options));
   }
 
   /** A value that does not parse can go like any other: what its name says must do, and it has no revision. */
@@ -258,7 +289,7 @@ export class Client {
   /** What stands under an older name of a policy may be another, whose user gave it just that name. */
   async #confirm(key: ResourceKey, { name }: ResourceName): Promise<void> {
     try {
-      if ((await this.store.get(key)).value.metadata.name !== name) throw new NotFound(nameOfKey({ ...key, name }));
+      if ((await this.datastore.get(key)).value.metadata.name !== name) throw new NotFound(nameOfKey({ ...key, name }));
     } catch (error) {
       if (!(error instanceof UnreadableEntry)) throw error; // nobody can tell; it must be possible to delete it
     }
@@ -266,7 +297,7 @@ export class Client {
 
   async #refuseExisting(key: ResourceKey, name: string, options: CallOptions): Promise<void> {
     try {
-      const existing = await this.store.get(key, options);
+      const existing = await this.datastore.get(key, options);
       if (existing.value.metadata.name !== name) return;
       throw new AlreadyExists(nameOfKey({ ...key, name: existing.value.metadata.name }), existing);
     } catch (error) {
@@ -276,7 +307,7 @@ export class Client {
 
   #context(options: WriteOptions): FlowContext {
     return {
-      store: this.store,
+      store: this.datastore,
       addresses: this.#options.addresses,
       log: this.#options.log ?? silentLogger,
       signal: options.signal,
@@ -285,6 +316,16 @@ export class Client {
       ensureInitialized: () => this.ensureInitialized(undefined, options.signal),
     };
   }
+}
+
+function replacedMetadata(stored: Metadata, given: Metadata): Metadata {
+  const { labels: _labels, annotations: _annotations, ...identity } = stored;
+  const { labels, annotations } = given;
+  return {
+    ...identity,
+    ...(labels === undefined ? {} : { labels }),
+    ...(annotations === undefined ? {} : { annotations }),
+  };
 }
 
 /** What is known of a resource whose value does not parse. */
