@@ -16,6 +16,9 @@ export const BGP_SERVICE_FILE = `${RUN_FOLDER}/bgp-service.json`;
 /** So long BIRD waits for the BGP service; then the file of last time has to do: the datastore may be away. */
 const SERVICE_WAIT_MS = 10_000;
 
+/** `EXIT_RESTART` of felix/shutdown.ts, the code that Calico's Felix uses as well. */
+const FELIX_RESTART = 129;
+
 /** `CALICO_NETWORKING` is what the backend was called long ago. */
 export function effectiveBackend(env: Environment, backend: Backend): { backend: Backend; legacy: boolean } {
   const old = env["CALICO_NETWORKING"] ?? "";
@@ -29,7 +32,13 @@ export function planChildren(env: Environment, nodeName: string, backend: Backen
   const own = { ...env, NODENAME: nodeName, CALICO_NETWORKING_BACKEND: backend };
   const plans: ChildPlan[] = [];
   if (runsFelix(env))
-    plans.push({ name: "felix", ...self("-felix"), env: { ...own, ...felixEnvironment(own) }, stopSignal: "SIGTERM" });
+    plans.push({
+      name: "felix",
+      ...self("-felix"),
+      env: { ...own, ...felixEnvironment(own) },
+      restartCode: FELIX_RESTART,
+      stopSignal: "SIGTERM",
+    });
   if (backend !== "bird") return plans;
   const since = Date.now();
   plans.push({ name: "confd", ...self("-confd"), env: own, stopSignal: "SIGTERM" });

@@ -53,6 +53,20 @@ test("NB-009 a part that ends is started again, and the file says how often and 
   expect(bench.lines.slice(0, 2).sort()).toEqual(["part0: hello", "part0: trouble"]);
 });
 
+test("a part that requests a restart by its exit code is restarting, and failing only if it does so again and again", async () => {
+  await using bench = new Bench();
+  const restarts = (part: number) => bench.state().children[part]?.restarts ?? 0;
+  const restart = { ...shell("exit 129"), restartCode: 129 };
+  bench.start(
+    { ...restart, startsWhen: () => restarts(0) < 1 },
+    { ...restart, startsWhen: () => restarts(1) < 4 },
+    { ...shell("exit 129"), startsWhen: () => restarts(2) < 1 },
+  );
+  await eventually(() => restarts(0) === 1 && restarts(1) === 4 && restarts(2) === 1);
+  expect(bench.state().children.map(({ state }) => state)).toEqual(["restarting", "failing", "failing"]);
+  expect(bench.state().children[0]).toMatchObject({ restarts: 1, lastExit: { code: 129 } });
+});
+
 test("a program that is not there: the file says so, with what to do", async () => {
   await using bench = new Bench();
   bench.start({ command: ["no-such-bird"], ifMissing: "install BIRD 2" });

@@ -19,13 +19,16 @@ export interface ChildPlan {
   readonly ifMissing?: string;
   /** Started only once this holds. */
   readonly startsWhen?: () => boolean;
+  /** The exit code by which it requests to be started again, such as for a changed configuration. */
+  readonly restartCode?: number;
   /** What ends it. BIRD is killed: a BIRD that says goodbye takes the routes of its neighbours with it. */
   readonly stopSignal: "SIGTERM" | "SIGKILL";
 }
 
 export interface ChildState {
   readonly name: string;
-  readonly state: "waiting" | "running" | "stopped" | "failing";
+  /** `restarting`: it requested this by its exit code, and not again and again. */
+  readonly state: "waiting" | "running" | "stopped" | "failing" | "restarting";
   readonly pid?: number;
   readonly startedAt?: string;
   /** Tells this process from a later one with the same pid (`startTimeOf`). */
@@ -64,6 +67,8 @@ export interface SupervisorOptions {
 const BACKOFF = { firstMs: 250, maxMs: 10_000 };
 /** One that ran so long starts again at once. */
 const STEADY_MS = 60_000;
+/** More requested restarts in a row than this, each within `STEADY_MS`, are a failure. */
+const MAX_RESTARTS_IN_A_ROW = 3;
 const POLL_MS = 100;
 const STOP_WITHIN_MS = 5_000;
 
@@ -97,7 +102,7 @@ export class Supervisor {
       while (plan.startsWhen?.() === false && !signal.aborted) await pause(POLL_MS, signal);
       if (signal.aborted) break;
       const began = performance.now();
-      const { code, signal: endedBy, error } = await this.#runOnce(plan, signal);
+      const { code, signal: endedBy, error } = await this.#runOnce(plan, failures, signal);
       if (signal.aborted) break;
       failures = performance.now() - began > STEADY_MS ? 0 : failures + 1;
       const waitMs = failures === 0 ? 0 : backoffDelay(backoff, failures - 1);
@@ -108,7 +113,8 @@ export class Supervisor {
     this.#set(plan.name, { state: "stopped" });
   }
 
-  async #runOnce(plan: ChildPlan, signal: AbortSignal) {
+  /** @param failures how many times in a row it has ended early before */
+  async #runOnce(plan: ChildPlan, failures: number, signal: AbortSignal) {
     const { log, output } = this.#options;
     const restarts = this.#states.get(plan.name)?.restarts ?? 0;
     const [program, ...args] = plan.command;
@@ -136,7 +142,8 @@ export class Supervisor {
     const error = result.error === undefined ? undefined : startFault(plan, result.error);
     const { code, signal: endedBy } = result;
     const lastExit = { code, signal: endedBy, at: new Date().toISOString(), ...(error === undefined ? {} : { error }) };
-    this.#set(plan.name, { state: "failing", restarts: restarts + 1, lastExit });
+    const isRequested = code !== null && code === plan.restartCode && failures < MAX_RESTARTS_IN_A_ROW;
+    this.#set(plan.name, { state: isRequested ? "restarting" : "failing", restarts: restarts + 1, lastExit });
     if (error !== undefined) log.error("a part of the node cannot be started", { name: plan.name, error });
     return result;
   }

@@ -9,6 +9,8 @@ import type { HostPart } from "./facts.ts";
 /** Felix updates its modification time every 10 s and deletes it on shutdown. */
 const ALIVE_FILE = "/var/run/calico/felix-alive";
 const SILENT_MS = 35_000;
+/** calico-node starts a part that requested a restart again within about a second. */
+const RESTART_MS = 10_000;
 
 export interface PartSigns {
   /** Names of parts that answered a request: `bird`, `bird6`. */
@@ -46,20 +48,26 @@ function supervisedParts(supervision: SupervisorState, signs: PartSigns): readon
   const supervisor = partOf("calico-node", own.pid, signs);
   return [
     ...(supervisor.isRunning ? [] : [supervisor]),
-    ...children.map(({ name, state, pid: child, lastExit }): HostPart => {
-      const process = state === "running" && child !== undefined ? find(child) : undefined;
-      if (process !== undefined) return partOf(name, process.pid, signs);
-      if (lastExit?.error !== undefined)
-        return { name, isRunning: false, detail: `it cannot be started: ${lastExit.error}` };
-      const now = state === "running" ? `its process ${child} has ended` : `it is ${state}`;
-      const detail =
-        lastExit === undefined
-          ? now
-          : `${now}, and ended last with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`;
-      return { name, isRunning: false, detail };
-    }),
+    ...children
+      .filter((child) => !isBeingRestarted(child))
+      .map(({ name, state, pid: child, lastExit }): HostPart => {
+        const process = state === "running" && child !== undefined ? find(child) : undefined;
+        if (process !== undefined) return partOf(name, process.pid, signs);
+        if (lastExit?.error !== undefined)
+          return { name, isRunning: false, detail: `it cannot be started: ${lastExit.error}` };
+        const now = state === "running" ? `its process ${child} has ended` : `it is ${state}`;
+        const detail =
+          lastExit === undefined
+            ? now
+            : `${now}, and ended last with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`;
+        return { name, isRunning: false, detail };
+      }),
   ];
 }
+
+/** True during an ordinary restart, such as that of Felix after a change of its configuration. */
+const isBeingRestarted = ({ state, lastExit }: SupervisorState["children"][number]): boolean =>
+  state === "restarting" && lastExit !== undefined && Date.now() - Date.parse(lastExit.at) < RESTART_MS;
 
 /** For a calico-node whose processes are not visible from here: those that can be reached otherwise. */
 const answeringParts = ({ children }: SupervisorState, { answering }: PartSigns): readonly HostPart[] =>
