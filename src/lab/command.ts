@@ -5,6 +5,7 @@ import { constants } from "node:os";
 import { dirname } from "node:path";
 import { describeError } from "../lib/log.ts";
 import { delay } from "../lib/retry.ts";
+import { alignColumns } from "../lib/table.ts";
 import { isLabelValue, isQualifiedName } from "../model/index.ts";
 import { parseArguments } from "./arguments.ts";
 import { demonstrate } from "./demo.ts";
@@ -21,7 +22,7 @@ import { parsePodName, podNamespace, podTitle } from "./pods.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
 import { changeSettings } from "./settings.ts";
 import { labStatus, renderStatus } from "./status.ts";
-import { counted, openTerminal, table } from "./terminal.ts";
+import { counted, openTerminal } from "./terminal.ts";
 import { requireTools } from "./tools.ts";
 import { addPods, removePod, up } from "./up.ts";
 
@@ -171,7 +172,7 @@ function pod(
   if (verb === "list") {
     const { pods } = lab;
     const rows = pods.map((p) => [`${p.namespace}/${p.name}`, p.node, p.addresses.join(","), labelText(p.labels)]);
-    print(pods, () => table([["POD", "NODE", "ADDRESSES", "LABELS"], ...rows]));
+    print(pods, () => alignColumns([["POD", "NODE", "ADDRESSES", "LABELS"], ...rows]));
     return 0;
   }
   if (text === undefined || (verb !== "add" && verb !== "del")) throw new UsageError("pod add|del NAME, or pod list");

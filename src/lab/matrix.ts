@@ -1,9 +1,10 @@
 // Who reaches whom, by real packets: every pod to every pod at once.
 import { hasErrno, PacketProber, type ProbeOutcome, type ProbeProtocol } from "../kernel/index.ts";
 import { parseAddress } from "../lib/ip.ts";
+import { alignColumns, textWidth } from "../lib/table.ts";
 import type { LabPod } from "./folder.ts";
 import type { Lab } from "./lab.ts";
-import { paint, plainLength, table } from "./terminal.ts";
+import { paint } from "./terminal.ts";
 
 export interface MatrixCell {
   readonly from: string;
@@ -63,7 +64,7 @@ export function renderMatrix(cells: readonly MatrixCell[], colour: boolean, widt
   const short = (name: string) => name.replace(/^default\//, "");
   const byPair = new Map(cells.map((cell) => [`${cell.from} ${cell.to}`, cell]));
   const drawn = (title: (name: string, i: number) => string, heading: (name: string, i: number) => string) =>
-    table([
+    alignColumns([
       ["from \\ to", ...names.map(heading)],
       ...names.map((from, i) => [
         title(from, i),
@@ -74,7 +75,7 @@ export function renderMatrix(cells: readonly MatrixCell[], colour: boolean, widt
       ]),
     ]);
   const named = drawn(short, short);
-  const isTooWide = Math.max(...named.split("\n").map((line) => plainLength(line))) > width;
+  const isTooWide = Math.max(...named.split("\n").map((line) => textWidth(line))) > width;
   const numbered = (name: string, i: number) => `${String(i + 1).padStart(String(names.length).length)} ${short(name)}`;
   const text = isTooWide ? drawn(numbered, (_, i) => String(i + 1)) : named;
   const reached = cells.filter((cell) => cell.result === "reached").length;

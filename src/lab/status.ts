@@ -1,7 +1,8 @@
 // What stands and what does not, per host.
+import { alignColumns } from "../lib/table.ts";
 import type { Lab } from "./lab.ts";
 import { whyNotReady } from "./readiness.ts";
-import { paint, table } from "./terminal.ts";
+import { paint } from "./terminal.ts";
 
 export interface HostStatus {
   readonly host: string;
@@ -36,7 +37,7 @@ export function renderStatus(lab: Lab, rows: readonly HostStatus[], colour: bool
   const faults = lab.record.faults.map((fault) => `broken: ${fault} (calico lab heal)`);
   return [
     `lab ${lab.folder.name}: topology ${topology}, backend ${backend}, dataplane ${dataplane}, datastore ${datastore}`,
-    table([
+    alignColumns([
       ["HOST", "ADDRESSES", "STATE", "PODS", "DETAIL"],
       ...rows.map((row) => [
         row.host,

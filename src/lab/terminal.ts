@@ -1,4 +1,4 @@
-// Output of the lab: steps with their duration, tables, colours. Every write is synchronous, so that the output is
+// Output of the lab: steps with their duration, colours. Every write is synchronous, so that the output is
 // complete when a later step fails. A reader that closes its pipe does not end the command.
 import { isatty } from "node:tty";
 import { usesColour } from "../lib/colour.ts";
@@ -68,21 +68,3 @@ export const paint = (on: boolean, colour: Colour, text: string): string =>
   on ? `\x1b[${CODES[colour]}m${text}\x1b[0m` : text;
 
 export const counted = (number: number, what: string): string => `${number} ${what}${number === 1 ? "" : "s"}`;
-
-/** Without colour codes. */
-export const plainLength = (text: string): number => text.replace(/\x1b\[\d+m/g, "").length;
-
-/** Columns padded to their widest cell; widths ignore colour codes. */
-export function table(rows: readonly (readonly string[])[]): string {
-  const widths: number[] = [];
-  for (const row of rows)
-    for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, plainLength(cell));
-  return rows
-    .map((row) =>
-      row
-        .map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - plainLength(cell)))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
-}

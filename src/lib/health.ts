@@ -1,5 +1,8 @@
 // Who is alive and ready. Parts report; a part with a timeout that has not reported in time counts as bad. The page a
 // probe reads is a table of all parts, so that the answer names who is to blame.
+import { formatBoxTable } from "./table.ts";
+
+const COLUMNS = ["COMPONENT", "TIMEOUT", "LIVENESS", "READINESS", "DETAIL"].map((title) => ({ title }));
 
 export interface HealthReport {
   readonly live?: boolean;
@@ -69,7 +72,7 @@ export class HealthAggregator {
 
   #answer(kind: "live" | "ready"): HealthAnswer {
     let ok = true;
-    const rows: string[][] = [["COMPONENT", "TIMEOUT", "LIVENESS", "READINESS", "DETAIL"]];
+    const rows: string[][] = [];
     for (const [name, reporter] of [...this.#reporters].sort(([a], [b]) => (a < b ? -1 : 1))) {
       const timeoutMs = this.#overrides.get(name) ?? reporter.timeoutMs;
       const late = timeoutMs !== undefined && timeoutMs > 0 && this.#now() - reporter.reportedAt > timeoutMs;
@@ -86,8 +89,8 @@ export class HealthAggregator {
         [reporter.report.detail, this.#notes.get(name)?.() ?? ""].filter((text) => text !== "").join("; "),
       ]);
     }
-    if (rows.length === 1) return { ok, status: 204, body: "" };
-    return { ok, status: ok ? 200 : 503, body: renderTable(rows) };
+    if (rows.length === 0) return { ok, status: 204, body: "" };
+    return { ok, status: ok ? 200 : 503, body: formatBoxTable(COLUMNS, rows) };
   }
 }
 
@@ -95,11 +98,4 @@ function formatSeconds(ms: number): string {
   const minutes = Math.floor(ms / 60_000);
   const seconds = (ms % 60_000) / 1000;
   return minutes > 0 ? `${minutes}m${seconds}s` : `${seconds}s`;
-}
-
-function renderTable(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length))) ?? [];
-  const rule = `+${widths.map((width) => "-".repeat(width + 2)).join("+")}+`;
-  const lines = rows.map((row) => `| ${widths.map((width, i) => (row[i] ?? "").padEnd(width)).join(" | ")} |`);
-  return `${[rule, ...lines.slice(0, 1), rule, ...lines.slice(1), rule].join("\n")}\n`;
 }

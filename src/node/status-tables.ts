@@ -1,5 +1,6 @@
 // calico-node -show-status: what BIRD knows, for people, both families.
 import type { IpVersion } from "../lib/ip.ts";
+import { formatBoxTable } from "../lib/table.ts";
 import { askBird, type BirdFacts, peers, statusOf } from "./bird-report.ts";
 
 export async function main(): Promise<number> {
@@ -51,10 +52,8 @@ export function describeBird(version: IpVersion, facts: BirdFacts | undefined): 
   ].join("\n");
 }
 
-function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
-  const widths = titles.map((title, i) => Math.max(title.length, ...rows.map((row) => (row[i] ?? "").length)));
-  const rule = `+${widths.map((width) => "-".repeat(width + 2)).join("+")}+`;
-  const line = (cells: readonly string[]) =>
-    `|${widths.map((width, i) => ` ${(cells[i] ?? "").padEnd(width)} `).join("|")}|`;
-  return [rule, line(titles), rule, ...rows.map(line), rule, ""].join("\n");
-}
+const table = (titles: readonly string[], rows: readonly (readonly string[])[]): string =>
+  formatBoxTable(
+    titles.map((title) => ({ title })),
+    rows,
+  );

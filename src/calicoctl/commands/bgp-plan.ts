@@ -16,7 +16,7 @@ import type { Call } from "../command.ts";
 import { Failure, UsageFailure } from "../failure.ts";
 import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
-import { formatTable } from "../output/table.ts";
+import { formatTable } from "../../lib/table.ts";
 
 const KINDS = ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"] as const satisfies readonly KindName[];
 

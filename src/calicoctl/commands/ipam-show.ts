@@ -7,7 +7,7 @@ import { openChecked } from "../client.ts";
 import type { Call } from "../command.ts";
 import { Failure } from "../failure.ts";
 import { fiveDigits, withShare } from "../output/amounts.ts";
-import { formatBoxTable } from "../output/box-table.ts";
+import { formatBoxTable } from "../../lib/table.ts";
 import { toJson, wantsJson } from "../output/json.ts";
 
 export async function run(call: Call): Promise<number> {

@@ -15,7 +15,7 @@ import { Failure } from "../failure.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { isFelix, processesHere, requireRoot } from "../node/processes.ts";
 import { readSupervision, supervisedProcesses } from "../node/supervisor.ts";
-import { formatBoxTable } from "../output/box-table.ts";
+import { formatBoxTable } from "../../lib/table.ts";
 import { toJson, wantsJson } from "../output/json.ts";
 
 export async function run(call: Call): Promise<number> {

@@ -1,6 +1,7 @@
 // What `get` found, in the form that was asked for.
 import { readFileSync } from "node:fs";
 import type { UnreadableEntry } from "../../datastore/index.ts";
+import { formatTable } from "../../lib/table.ts";
 import {
   API_VERSION,
   type CellContext,
@@ -13,7 +14,6 @@ import { Failure, UsageFailure } from "../failure.ts";
 import { isNamespaced, type ManagedKind } from "../kinds.ts";
 import { readableOnly, unreadable } from "../readable.ts";
 import { toJson } from "./json.ts";
-import { formatTable } from "./table.ts";
 import { toYaml } from "./yaml.ts";
 
 export type Format =
