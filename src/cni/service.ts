@@ -4,7 +4,7 @@
 import { type Datastore, type DatastoreConfig, isUnauthenticated, type KubeApi } from "../datastore/index.ts";
 import { LinkRemover, NetworkNamespace, type ReceivedRequest, RequestServer, SyscallError } from "../kernel/index.ts";
 import { KeyedMutex } from "../lib/keyed-mutex.ts";
-import type { Logger } from "../lib/log.ts";
+import { describeError, type Logger, silentLogger } from "../lib/log.ts";
 import { readIfThere } from "../lib/whole-file.ts";
 import { runCommand } from "./commands.ts";
 import { Deadline } from "./deadline.ts";
@@ -21,6 +21,7 @@ import { agentScope, notForServices, type Scope } from "./scope.ts";
 import { SERVICE_SOCKET } from "./service-client.ts";
 import type { ReplyHead, RequestHead } from "./service-protocol.ts";
 import { appendTimes, type MarkStep, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
+import { warmUp } from "./warm-up.ts";
 
 /**
  * Request rates towards the API server. The service is one client for all pods of a node, where each plugin process has a
@@ -68,12 +69,24 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
     onRequest: (request) => answer(shared, request),
     onFailure: (error) => options.log.error("the CNI service failed", { error }),
   });
+  const warming = warmUp(answerWarmUp).catch((error: unknown) =>
+    options.log.debug("could not warm up the CNI service", { error: describeError(error) }),
+  );
   return {
     async [Symbol.asyncDispose]() {
+      await warming;
       await server[Symbol.asyncDispose]();
       await caches[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Handles a request of `warm-up.ts`: it is not logged, and shares nothing with other requests. */
+export async function answerWarmUp(store: Datastore, request: ReceivedRequest): Promise<string> {
+  const log = silentLogger;
+  await using caches = new NodeCaches({ store, log }, undefined);
+  const own = { mutex: new KeyedMutex(), remover: new LinkRemover(), scope: () => undefined, kubernetes: undefined };
+  return await answer({ store, log, env: {}, caches, ...own }, request);
 }
 
 /** What all requests of the service share. */
