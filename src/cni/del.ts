@@ -20,31 +20,27 @@ import { releaseAddresses } from "./ipam-plugin.ts";
 
 export async function del(context: CniContext): Promise<void> {
   const { conf, identity, store, mark } = context;
-  const failures: unknown[] = [];
-  const attempt = async (step: () => Promise<void>): Promise<void> => {
-    try {
-      await step();
-    } catch (error) {
-      failures.push(error);
-    }
-  };
   await requireReady(context);
   mark("gates open");
   const refusal = await deleteForeignInterface(context);
-  if (store.transact !== undefined && conf.ipam.type === CALICO_IPAM) {
-    await attempt(() => releaseInTransaction(context));
-  } else {
-    const deleting = deleteOwnEndpoint(context);
-    // A pod whose endpoint cannot be deleted keeps its addresses and its interface.
-    if (identity.orchestrator === "k8s") await deleting;
-    else await attempt(() => deleting);
-    mark("endpoint deleted");
-    await attempt(() => ipamDel(context));
-  }
-  mark("address released");
-  await attempt(() => removeInterface(context));
-  if (failures.length > 0) throw failures[0];
+  const canTransact = store.transact !== undefined && conf.ipam.type === CALICO_IPAM;
+  // A pod whose endpoint cannot be deleted keeps its addresses and its interface.
+  if (!canTransact && identity.orchestrator === "k8s") await deleteOwnEndpoint(context);
+  // At the same time: the kernel needs 1 to 2 ms to remove the interface, about as long as the datastore needs.
+  const outcomes = await Promise.allSettled([
+    canTransact ? releaseInTransaction(context) : releaseInSteps(context),
+    removeInterface(context),
+  ]);
+  for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   if (refusal !== undefined) throw refusal;
+}
+
+/** The endpoint of a pod has been deleted before. */
+async function releaseInSteps(context: CniContext): Promise<void> {
+  const endpoint = context.identity.orchestrator === "k8s" ? Promise.resolve() : deleteOwnEndpoint(context);
+  const outcomes = await Promise.allSettled([endpoint, ipamDel(context)]);
+  context.mark("address released");
+  for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
 }
 
 /** Deletes the endpoint and releases the addresses in one transaction. */
@@ -55,6 +51,7 @@ async function releaseInTransaction(context: CniContext): Promise<void> {
     const found = await getEndpoint(store, identity, call);
     const endpoint = found === undefined || isAnothers(found, identity) ? undefined : found;
     const outcome = await releaseAddresses(context, endpoint === undefined ? [] : [deletionOf(endpoint)]);
+    context.mark("address released");
     if (endpoint === undefined || outcome === "written") return;
     // The container had no addresses, or they were released without a transaction.
     if (outcome === "notWritten" && (await deleteEndpoint(store, endpoint, call))) return;
