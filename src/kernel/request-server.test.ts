@@ -35,9 +35,13 @@ test("who has no descriptor left waits for one without burning the processor, an
   const path = join(folder, "sock");
   const program = `
     import { closeSync, openSync } from "node:fs";
+    import { connect } from "node:net";
     import { RequestServer } from ${JSON.stringify(join(import.meta.dir, "request-server.ts"))};
     await using server = new RequestServer({ path: process.env.SOCKET, onRequest: async () => "done", onFailure: () => {} });
-    await Bun.sleep(200); // its thread has started
+    await new Promise((resolve) => {
+      const socket = connect({ path: process.env.SOCKET, allowHalfOpen: true }, () => socket.end("?"));
+      socket.on("end", resolve).resume(); // the thread has started
+    });
     const held = [];
     try { for (;;) held.push(openSync("/dev/null")); } catch {}
     console.log("full");
