@@ -43,8 +43,8 @@ export interface TokenBucket {
 }
 
 export interface TrafficControl extends Disposable {
-  /** Links with a token bucket at their root, and links with an ingress discipline. */
-  limitedLinks(): { readonly buckets: ReadonlySet<number>; readonly ingress: ReadonlySet<number> };
+  /** The token buckets at the root of links, by link, and links with an ingress discipline. */
+  limitedLinks(): { readonly buckets: ReadonlyMap<number, TokenBucket>; readonly ingress: ReadonlySet<number> };
   /** The token bucket at the device's root, if that is what is there. */
   tokenBucket(link: number): TokenBucket | undefined;
   setTokenBucket(link: number, bucket: TokenBucket): void;
@@ -87,15 +87,16 @@ class NetlinkTrafficControl implements TrafficControl {
     )[0];
   }
 
-  limitedLinks(): { readonly buckets: ReadonlySet<number>; readonly ingress: ReadonlySet<number> } {
-    const buckets = new Set<number>();
+  limitedLinks(): { readonly buckets: ReadonlyMap<number, TokenBucket>; readonly ingress: ReadonlySet<number> } {
+    const buckets = new Map<number, TokenBucket>();
     const ingress = new Set<number>();
     const body = (w: NetlinkWriter): void => writeTarget(w, { link: 0, parent: 0 });
     this.#socket.dump({ what: "list queueing of all links", type: RTM_GETQDISC, body }, (message) => {
       const link = message.i32(4);
       const parent = message.u32(12);
+      const bucket = parent === TC_H_ROOT ? parseTokenBucket(message) : undefined;
       if (parent === TC_H_INGRESS) ingress.add(link);
-      else if (parent === TC_H_ROOT && parseTokenBucket(message) !== undefined) buckets.add(link);
+      else if (bucket !== undefined) buckets.set(link, bucket);
       return undefined;
     });
     return { buckets, ingress };

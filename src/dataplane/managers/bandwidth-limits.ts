@@ -1,8 +1,9 @@
 // Bandwidth limits of workloads, in the kernel's queues: a token bucket on the workload's interface for what it
 // receives; what it sends is redirected to a device of its own (ifb), which has a token bucket too.
 //
-// Other programs limit interfaces as well (the stock bandwidth plugin of CNI does, in the same way). Ours are known by
-// the interface's alias and by the name of the redirect's device, and nothing else is ever removed.
+// Other programs limit interfaces as well (the stock bandwidth plugin of CNI does, in the same way). Felix recognises its own
+// token bucket by the length of its queue (`queueLimit`) and its redirect by the name of the device, and removes nothing else.
+// It does not mark the interface: its alias names the workload that owns it, which the CNI plugin relies on.
 import { createHash } from "node:crypto";
 import {
   burstTicks,
@@ -19,7 +20,6 @@ import type { EndpointRegistry } from "./endpoint-registry.ts";
 
 export const REDIRECT_PREFIX = "bwcali";
 const NAME_LENGTH = 15;
-const ALIAS = "limited by calico";
 /** How long a packet may wait for its turn, beside the burst. */
 const LATENCY_SECONDS = 0.025;
 const DEFAULT_BURST_BITS = 4_294_967_296;
@@ -117,11 +117,12 @@ export class BandwidthLimits implements Reconciler {
   #findOurs(): void {
     const links = new Map(this.#deps.links.list().map((link) => [link.name, link]));
     this.#findOwners(links);
+    const { buckets } = this.#deps.control.limitedLinks();
     const devices = new Set<string>();
     for (const name of this.#deps.registry.activeWorkloads.keys()) {
       const device = this.#device(name);
       devices.add(device);
-      if (links.get(name)?.alias === ALIAS || links.has(device)) this.#limited.add(name);
+      if (isOurs(buckets.get(links.get(name)?.index ?? 0)) || links.has(device)) this.#limited.add(name);
       if (this.#hasRead && this.#limited.has(name) && !this.#dirty.has(name)) this.#rechecked.add(name);
       this.#dirty.add(name);
     }
@@ -185,15 +186,11 @@ export class BandwidthLimits implements Reconciler {
     let isChanged = false;
     const bucket = control.tokenBucket(link.index);
     if (wanted.ingress !== undefined) {
-      if (link.alias !== ALIAS) links.set(link.index, { alias: ALIAS });
       if (!sameBucket(bucket, wanted.ingress)) {
         control.setTokenBucket(link.index, wanted.ingress);
         isChanged = true;
       }
-    } else if (link.alias === ALIAS) {
-      if (bucket !== undefined) control.deleteTokenBucket(link.index);
-      links.set(link.index, { alias: "" });
-    }
+    } else if (isOurs(bucket)) control.deleteTokenBucket(link.index);
     if (wanted.egress !== undefined) isChanged = this.#redirect(link, device, wanted.egress) || isChanged;
     else if (device !== undefined) {
       if (control.ingressRedirect(link.index) === device.index) control.deleteIngress(link.index);
@@ -250,9 +247,7 @@ function bucketOf(bandwidth = 0, burst = 0, peakrate = 0, minburst = 0): TokenBu
   const peakRate = Math.floor(peakrate / 8);
   return {
     bytesPerSecond: BigInt(rate),
-    // The original adds the burst in ticks, not in bytes: more may wait than was meant. Kept, for a limit that drops
-    // earlier would show as loss where none was.
-    limit: Math.min(MAX_U32, Math.floor(rate * LATENCY_SECONDS) + bufferTicks),
+    limit: queueLimit(rate, bufferTicks),
     bufferTicks,
     ...(peakRate > rate
       ? {
@@ -264,6 +259,20 @@ function bucketOf(bandwidth = 0, burst = 0, peakrate = 0, minburst = 0): TokenBu
       : {}),
   };
 }
+
+/**
+ * Bytes that may wait. Like Calico, this adds the burst in ticks, not in bytes: a shorter queue would drop packets that
+ * Calico's does not.
+ */
+const queueLimit = (bytesPerSecond: number, bufferTicks: number): number =>
+  Math.min(MAX_U32, Math.floor(bytesPerSecond * LATENCY_SECONDS) + bufferTicks);
+
+/**
+ * Whether Felix (calico-ts or Calico) set this token bucket. `tc` and the bandwidth plugin of CNI add the burst in bytes, so
+ * their queues have another length, except at 125 Mbit/s, where a byte takes one tick.
+ */
+const isOurs = (bucket: TokenBucket | undefined): boolean =>
+  bucket !== undefined && bucket.limit === queueLimit(Number(bucket.bytesPerSecond), bucket.bufferTicks);
 
 const sameBucket = (a: TokenBucket | undefined, b: TokenBucket): boolean =>
   a !== undefined &&

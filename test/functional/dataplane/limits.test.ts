@@ -109,6 +109,34 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
   await eventually(() => !host.namespace.run("ip", ["link"]).includes(device), 10_000);
 }, 120_000);
 
+test("a bandwidth limit leaves the alias of the interface, which names its owner, and is removed also after an upgrade", async () => {
+  await using host = await DataplaneHost.create("nftables");
+  const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
+  const setAlias = (pod: Pod, alias: string) =>
+    host.namespace.run("ip", ["link", "set", pod.interfaceName, "alias", alias]);
+  const alias = (pod: Pod) => /alias (.*)/.exec(host.namespace.run("ip", ["link", "show", pod.interfaceName]))?.[1];
+  setAlias(a, "calico k8s-pod-network c1 ns1/a");
+  setAlias(b, "limited by calico"); // written by earlier versions
+  // As the bandwidth plugin of CNI does it, with the same handle: not Felix's.
+  const foreign = `tc qdisc add dev ${c.interfaceName} root handle 1: tbf rate 5mbit burst 20kb latency 25ms`;
+  host.namespace.run("sh", ["-c", foreign]);
+  const limited = (pod: Pod) =>
+    host.endpoint(pod, { qosControls: { ingressBandwidth: 1_000_000, egressBandwidth: 1e6 } });
+  const interfaces = () => queues(host).flatMap((line) => /^qdisc tbf .*dev (cali\S+)/.exec(line)?.[1] ?? []);
+  host.start();
+  await host.send(allowProfile, limited(a), limited(b), host.endpoint(c), inSync);
+  expect(interfaces()).toEqual([a.interfaceName, b.interfaceName, c.interfaceName]);
+  expect([alias(a), alias(c)]).toEqual(["calico k8s-pod-network c1 ns1/a", undefined]);
+  await host.send(host.endpoint(a));
+  expect([interfaces(), alias(a)]).toEqual([[b.interfaceName, c.interfaceName], "calico k8s-pod-network c1 ns1/a"]);
+  // The next run of Felix recognises the limit by itself.
+  await host.send(limited(a));
+  await host.stop();
+  host.start();
+  await host.send(allowProfile, host.endpoint(a), host.endpoint(b), host.endpoint(c), inSync);
+  expect([interfaces(), alias(a)]).toEqual([[c.interfaceName], "calico k8s-pod-network c1 ns1/a"]);
+}, 60_000);
+
 test("two workloads whose redirect devices would have one name get one device each", async () => {
   await using host = await DataplaneHost.create("nftables", { RouteRefreshInterval: "1" });
   // A collision of the 36 bits of SHA-512 in the name, found by trying 500,000 interface names.
