@@ -28,11 +28,15 @@ export function selectorSet(selector: Selector): IpSetSpec {
   return { id: uniqueId("s", text), type: "net", content: { kind: "selector", selector: text } };
 }
 
-/** The addresses and numbers of ports of that name on what a selector selects. */
-export function namedPortSet(selector: Selector, protocol: NamedPortProtocol, port: string): IpSetSpec {
+/** The sets of addresses and numbers of ports, by the name of the port, on what a selector selects. */
+export function namedPortSets(selector: Selector, protocol: NamedPortProtocol): (port: string) => IpSetSpec {
   const text = printSelector(selector);
-  const id = uniqueId("n", `${uniqueId("s", text)},${protocol},${port}`);
-  return { id, type: "ipAndPort", content: { kind: "namedPort", selector: text, protocol, port } };
+  const selectorSetId = uniqueId("s", text);
+  return (port) => ({
+    id: uniqueId("n", `${selectorSetId},${protocol},${port}`),
+    type: "ipAndPort",
+    content: { kind: "namedPort", selector: text, protocol, port },
+  });
 }
 
 export function serviceSet(service: string, ports: boolean): IpSetSpec {

@@ -5,7 +5,7 @@ import { parseSelector } from "../../model/index.ts";
 import { endpointSlice, hep, networkSet, policy, REMOTE, rule, wep } from "../testing/build.ts";
 import { GraphBench } from "../testing/run.ts";
 import { summarize } from "../testing/summary.ts";
-import { namedPortSet, selectorSet, serviceSet } from "./ip-set.ts";
+import { namedPortSets, selectorSet, serviceSet } from "./ip-set.ts";
 import { MemberSet } from "./member-set.ts";
 
 const vectors = [
@@ -23,9 +23,9 @@ test("FC-092 sets of different sorts never share a name", () => {
   const all = parseSelector("all()");
   const ids = [
     selectorSet(all).id,
-    namedPortSet(all, "tcp", "http").id,
-    namedPortSet(all, "udp", "http").id,
-    namedPortSet(all, "any", "http").id,
+    namedPortSets(all, "tcp")("http").id,
+    namedPortSets(all, "udp")("http").id,
+    namedPortSets(all, "any")("http").id,
     serviceSet("a/b", true).id,
     serviceSet("a/b", false).id,
   ];

@@ -1,6 +1,7 @@
 // The members of IP sets named by selector or named port: every endpoint and network set of the cluster against every
 // selector a local rule uses. Members are counted, so that an address shared by two endpoints stays until both are gone,
-// and what did not change never flaps: what comes is added before what goes is removed.
+// and what did not change never flaps: what comes is added before what goes is removed. Sets of named ports are found by
+// the name of the port: a policy and a pod may each have tens of thousands of names.
 import { type Cidr, cidrAddress } from "../../lib/ip.ts";
 import { differingParts, sameList } from "../../lib/same-list.ts";
 import type { EndpointPort, Labels } from "../../model/index.ts";
@@ -23,10 +24,31 @@ class Item extends LabelItem {
 }
 const NO_NETS: readonly Cidr[] = [];
 const NO_PORTS: readonly EndpointPort[] = [];
-const NO_MATCHES: readonly SelectorEntry[] = [];
+const NO_ITEMS: ReadonlySet<Item> = new Set();
 
 class SetSelector extends SelectorEntry {
-  readonly sets: IpSet[] = [];
+  readonly #plain = new Set<IpSet>();
+  readonly #byPort = new Map<string, Set<IpSet>>();
+
+  addSet(set: IpSet): void {
+    if (set.port === undefined) this.#plain.add(set);
+    else addTo(this.#byPort, set.port.name, set);
+  }
+
+  deleteSet(set: IpSet): void {
+    this.#plain.delete(set);
+    if (set.port !== undefined) deleteFrom(this.#byPort, set.port.name, set);
+  }
+
+  get hasSets(): boolean {
+    return this.#plain.size > 0 || this.#byPort.size > 0;
+  }
+
+  /** The sets that the item contributes to. */
+  *setsFor({ ports }: Pick<Item, "ports">): Generator<IpSet> {
+    yield* this.#plain;
+    if (this.#byPort.size > 0) for (const name of portNames(ports)) yield* this.#byPort.get(name) ?? [];
+  }
 }
 interface IpSet {
   readonly members: MemberSet;
@@ -39,6 +61,7 @@ type SelectedContent = Extract<IpSetContent, { readonly selector: string }>;
 export class MemberIndex {
   readonly #labels: LabelIndex<Item, SetSelector>;
   readonly #items = new Map<string, Item>();
+  readonly #itemsByPort = new Map<string, Set<Item>>();
   readonly #selectors = new Map<string, SetSelector>();
   readonly #sets = new Map<IpSetId, IpSet>();
   readonly #listener: MemberListener;
@@ -49,10 +72,11 @@ export class MemberIndex {
     this.#withoutOverlaps = options.withoutOverlaps;
     this.#labels = new LabelIndex({
       onMatchStarted: (selector, item) => {
-        for (const set of selector.sets) for (const member of contribution(set, item)) set.members.add(member);
+        for (const set of selector.setsFor(item)) for (const member of contribution(set, item)) set.members.add(member);
       },
       onMatchStopped: (selector, item) => {
-        for (const set of selector.sets) for (const member of contribution(set, item)) set.members.remove(member);
+        for (const set of selector.setsFor(item))
+          for (const member of contribution(set, item)) set.members.remove(member);
       },
     });
   }
@@ -83,6 +107,7 @@ export class MemberIndex {
     if (item === undefined) return false;
     this.#items.delete(id);
     this.#labels.deleteItem(item);
+    for (const name of portNames(item.ports)) deleteFrom(this.#itemsByPort, name, item);
     return true;
   }
 
@@ -99,13 +124,12 @@ export class MemberIndex {
     const members = new MemberSet(spec.id, this.#listener, this.#withoutOverlaps && spec.type !== "ipAndPort");
     const set: IpSet = { members, port, selector };
     this.#sets.set(spec.id, set);
-    selector.sets.push(set);
+    selector.addSet(set);
     if (known === undefined) {
       this.#selectors.set(content.selector, selector);
       this.#labels.addSelector(selector);
     } else
-      for (const item of this.#labels.matchesOf(selector))
-        for (const member of contribution(set, item)) set.members.add(member);
+      for (const item of this.#contributors(set)) for (const member of contribution(set, item)) set.members.add(member);
   }
 
   /** No member is taken out one by one: the set goes as a whole. */
@@ -114,20 +138,29 @@ export class MemberIndex {
     if (set === undefined) return;
     this.#sets.delete(id);
     const { selector } = set;
-    selector.sets.splice(selector.sets.indexOf(set), 1);
-    if (selector.sets.length > 0) return;
+    selector.deleteSet(set);
+    if (selector.hasSets) return;
     this.#selectors.delete(selector.text);
     this.#labels.removeSelector(selector);
   }
 
+  /** Items that the set's selector selects and that may have members for it. */
+  *#contributors({ port, selector }: IpSet): Generator<Item> {
+    if (port === undefined) yield* this.#labels.matchesOf(selector);
+    else
+      for (const item of this.#itemsByPort.get(port.name) ?? NO_ITEMS)
+        if (item.labelClass?.matches.has(selector) === true) yield item;
+  }
+
   /** New addresses or ports under the labels the item still has. */
-  #setContribution(item: Item, value: Contributor): void {
+  #setContribution(item: Item, value: Pick<Item, "nets" | "ports">): void {
     const before = { nets: item.nets, ports: item.ports };
     item.nets = value.nets;
     item.ports = value.ports.length === 0 ? NO_PORTS : value.ports;
-    for (const selector of (item.labelClass?.matches ??
-      NO_MATCHES) as readonly SelectorEntry[] as readonly SetSelector[])
-      for (const set of selector.sets) {
+    for (const name of portNames(before.ports)) deleteFrom(this.#itemsByPort, name, item);
+    for (const name of portNames(item.ports)) addTo(this.#itemsByPort, name, item);
+    for (const selector of (item.labelClass?.matches ?? []) as Iterable<SetSelector>)
+      for (const set of new Set([...selector.setsFor(before), ...selector.setsFor(item)])) {
         // One entry of a large network set usually changes at a time.
         const { a: removed, b: added } = differingParts(contribution(set, before), contribution(set, item));
         for (const member of added) set.members.add(member);
@@ -136,15 +169,42 @@ export class MemberIndex {
   }
 }
 
-function contribution(set: IpSet, item: Pick<Contributor, "nets" | "ports">): readonly string[] {
+function contribution(set: IpSet, item: Pick<Item, "nets" | "ports">): readonly string[] {
   if (set.port === undefined) return item.nets;
   const members: string[] = [];
-  for (const port of item.ports) {
+  for (const port of portsNamed(item.ports, set.port.name)) {
     const protocol = protocolName(port.protocol);
-    if (port.name !== set.port.name || (set.port.protocol !== "any" && protocol !== set.port.protocol)) continue;
+    if (set.port.protocol !== "any" && protocol !== set.port.protocol) continue;
     for (const net of item.nets) members.push(`${cidrAddress(net)},${protocol}:${port.port}`);
   }
   return members;
+}
+
+/** Longer lists of ports are indexed by name. */
+const FEW_PORTS = 8;
+const portIndexes = new WeakMap<readonly EndpointPort[], ReadonlyMap<string, readonly EndpointPort[]>>();
+
+const portNames = (ports: readonly EndpointPort[]): Iterable<string> =>
+  ports.length <= FEW_PORTS ? new Set(ports.map(({ name }) => name)) : portIndex(ports).keys();
+
+const portsNamed = (ports: readonly EndpointPort[], wanted: string): readonly EndpointPort[] =>
+  ports.length <= FEW_PORTS ? ports.filter(({ name }) => name === wanted) : (portIndex(ports).get(wanted) ?? []);
+
+function portIndex(ports: readonly EndpointPort[]): ReadonlyMap<string, readonly EndpointPort[]> {
+  let index = portIndexes.get(ports);
+  if (index === undefined) portIndexes.set(ports, (index = Map.groupBy(ports, ({ name }) => name)));
+  return index;
+}
+
+function addTo<T>(sets: Map<string, Set<T>>, key: string, element: T): void {
+  const set = sets.get(key);
+  if (set === undefined) sets.set(key, new Set([element]));
+  else set.add(element);
+}
+
+function deleteFrom<T>(sets: Map<string, Set<T>>, key: string, element: T): void {
+  const set = sets.get(key);
+  if (set?.delete(element) === true && set.size === 0) sets.delete(key);
 }
 
 const PROTOCOL_NAMES: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };

@@ -2,10 +2,12 @@
 // they match the same selectors, so labels, inheritance and matching are kept once per class.
 import type { Labels } from "../inputs.ts";
 import { Postings } from "./postings.ts";
-import type { SelectorEntry } from "./selector-entry.ts";
+import { SelectorList } from "./selector-list.ts";
 import type { LabelPair } from "./table.ts";
 
-export const NO_PAIRS: readonly LabelPair[] = [];
+const NO_PAIRS: readonly LabelPair[] = [];
+/** Longer lists of pairs get an index by name: a selector may ask for as many labels as an object has. */
+const INDEXED_PAIRS = 32;
 
 /** An endpoint or network set. To be extended by whoever hangs something on it. */
 export class LabelItem {
@@ -16,24 +18,27 @@ export class LabelItem {
 
 export class LabelClass {
   readonly items: LabelItem[] = [];
-  matches: SelectorEntry[] = [];
+  matches = new SelectorList();
   stamp = 0;
   /** Its last item is gone; it may still lie in a bag. */
   isForgotten = false;
+  readonly #values: LabelValues;
 
   /** @param key tells the class from all others */
   constructor(
     readonly key: string,
     readonly pairs: readonly LabelPair[],
     readonly parents: readonly LabelParent[],
-  ) {}
+  ) {
+    this.#values = valuesOf(pairs);
+  }
 
   /** The effective value of a label: its own wins, then the first profile in the listed order that has it. */
   get(label: string): string | undefined {
-    const own = valueIn(this.pairs, label);
+    const own = valueIn(this.#values, label);
     if (own !== undefined) return own;
     for (const parent of this.parents) {
-      const inherited = valueIn(parent.pairs, label);
+      const inherited = valueIn(parent.values, label);
       if (inherited !== undefined) return inherited;
     }
     return undefined;
@@ -53,15 +58,6 @@ export class LabelClass {
     }
     item.labelClass = undefined;
   }
-
-  /** Whether it did match. */
-  removeMatch(selector: SelectorEntry): boolean {
-    const at = this.matches.indexOf(selector);
-    if (at < 0) return false;
-    const last = this.matches.pop();
-    if (last !== undefined && last !== selector) this.matches[at] = last;
-    return true;
-  }
 }
 
 /** A profile by name. It exists while it has labels or somebody inherits from it. */
@@ -69,7 +65,8 @@ export class LabelParent {
   /** As given; undefined while the profile is unknown. */
   labels: Labels | undefined;
   /** Interned only while there are children. */
-  pairs: readonly LabelPair[] = NO_PAIRS;
+  #pairs: ReadonlySet<LabelPair> = new Set();
+  #values: LabelValues = NO_PAIRS;
   readonly children = new Postings<LabelClass>();
   stamp = 0;
 
@@ -77,9 +74,28 @@ export class LabelParent {
     readonly name: string,
     readonly id: number,
   ) {}
+
+  get pairs(): ReadonlySet<LabelPair> {
+    return this.#pairs;
+  }
+  set pairs(pairs: ReadonlySet<LabelPair>) {
+    this.#pairs = pairs;
+    this.#values = valuesOf([...pairs]);
+  }
+  get values(): LabelValues {
+    return this.#values;
+  }
 }
 
-function valueIn(pairs: readonly LabelPair[], label: string): string | undefined {
-  for (const pair of pairs) if (pair.name.text === label) return pair.value;
+type LabelValues = readonly LabelPair[] | ReadonlyMap<string, string>;
+
+function valuesOf(pairs: readonly LabelPair[]): LabelValues {
+  if (pairs.length < INDEXED_PAIRS) return pairs;
+  return new Map(pairs.map(({ name, value }) => [name.text, value]));
+}
+
+function valueIn(values: LabelValues, label: string): string | undefined {
+  if ("get" in values) return values.get(label);
+  for (const pair of values) if (pair.name.text === label) return pair.value;
   return undefined;
 }

@@ -2,8 +2,9 @@
 // labels look only at selectors filed under them, a new selector only at items that have a label it demands. So the cost
 // follows what is affected, not the number of endpoints or selectors there are.
 import type { Labels } from "../inputs.ts";
-import { LabelClass, type LabelItem, LabelParent, NO_PAIRS } from "./item.ts";
+import { LabelClass, type LabelItem, LabelParent } from "./item.ts";
 import type { SelectorEntry } from "./selector-entry.ts";
+import { SelectorList } from "./selector-list.ts";
 import { IdPool, isAlive, type LabelName, type LabelPair, LabelTable } from "./table.ts";
 
 export interface LabelIndexStats {
@@ -22,7 +23,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   readonly #classes = new Map<string, LabelClass>();
   readonly #parents = new Map<string, LabelParent>();
   /** Selectors that no label restricts: candidates for every item. */
-  #unrestricted: SelectorEntry[] = [];
+  readonly #unrestricted = new SelectorList();
   readonly #selectors = new Set<E>();
   readonly #listener: MatchListener<I, E>;
   #items = 0;
@@ -44,7 +45,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   }
   /** How many selectors are found by label, and how many must be tried on every item. */
   get selectorCounts(): { readonly optimized: number; readonly unoptimized: number } {
-    const unoptimized = this.#unrestricted.length;
+    const unoptimized = this.#unrestricted.size;
     return { optimized: this.#selectors.size - unoptimized, unoptimized };
   }
 
@@ -86,7 +87,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
     this.#file(selector);
     for (const candidate of this.#candidates(selector)) {
       if (!this.#evaluate(selector, candidate)) continue;
-      candidate.matches.push(selector);
+      candidate.matches.add(selector);
       for (const item of candidate.items) this.#listener.onMatchStarted(selector, item as I);
     }
   }
@@ -94,7 +95,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   removeSelector(selector: E): void {
     if (!this.#selectors.delete(selector)) return;
     for (const candidate of this.#candidates(selector)) {
-      if (!candidate.removeMatch(selector)) continue;
+      if (!candidate.matches.delete(selector)) continue;
       for (const item of candidate.items) this.#listener.onMatchStopped(selector, item as I);
     }
     this.#unfile(selector);
@@ -102,7 +103,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
 
   *matchesOf(selector: E): Generator<I> {
     for (const candidate of this.#candidates(selector))
-      if (candidate.matches.includes(selector)) for (const item of candidate.items) yield item as I;
+      if (candidate.matches.has(selector)) for (const item of candidate.items) yield item as I;
   }
 
   // --- classes and parents -----------------------------------------------------------------------------------------
@@ -158,11 +159,11 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   #internParent(parent: LabelParent): boolean {
     const before = parent.pairs;
     const wanted = parent.children.live > 0 ? parent.labels : undefined;
-    const pairs = wanted === undefined ? NO_PAIRS : this.#table.intern(wanted);
-    if (pairs.length === before.length && pairs.every((pair, i) => pair === before[i])) return false;
+    const pairs = new Set(wanted === undefined ? [] : this.#table.intern(wanted));
+    if (pairs.size === before.size && pairs.isSubsetOf(before)) return false;
     parent.pairs = pairs;
-    for (const pair of pairs) if (!before.includes(pair)) this.#table.postParent(pair, parent);
-    for (const pair of before) if (!pairs.includes(pair)) this.#table.withdrawParent(pair);
+    for (const pair of pairs) if (!before.has(pair)) this.#table.postParent(pair, parent);
+    for (const pair of before) if (!pairs.has(pair)) this.#table.withdrawParent(pair);
     return true;
   }
 
@@ -170,18 +171,18 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   #reevaluate(labelClass: LabelClass): void {
     const walk = this.#table.newWalk();
     const before = labelClass.matches;
-    const now: SelectorEntry[] = [];
-    const consider = (selectors: readonly SelectorEntry[]) => {
+    const now = new SelectorList();
+    const consider = (selectors: Iterable<SelectorEntry>) => {
       for (const selector of selectors) {
         if (selector.seen === walk) continue;
         selector.seen = walk;
-        if (this.#evaluate(selector, labelClass)) now.push(selector);
+        if (this.#evaluate(selector, labelClass)) now.add(selector);
       }
     };
-    const considerPairs = (pairs: readonly LabelPair[]) => {
+    const considerPairs = (pairs: Iterable<LabelPair>) => {
       for (const pair of pairs) {
         if (pair.selectors !== undefined) consider(pair.selectors);
-        if (pair.name.selectors.length > 0) consider(pair.name.selectors);
+        if (pair.name.selectors.size > 0) consider(pair.name.selectors);
       }
     };
     considerPairs(labelClass.pairs);
@@ -192,13 +193,13 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   }
 
   /** What comes is told before what goes, so that nothing that stays is lost in between. */
-  #tellMove(item: I, before: readonly SelectorEntry[], after: readonly SelectorEntry[]): void {
+  #tellMove(item: I, before: Iterable<SelectorEntry>, after: Iterable<SelectorEntry>): void {
     const walk = this.#table.newWalk();
     for (const selector of before) selector.matchedBefore = walk;
     for (const selector of after) selector.matched = walk;
-    for (const selector of after as readonly E[])
+    for (const selector of after as Iterable<E>)
       if (selector.matchedBefore !== walk) this.#listener.onMatchStarted(selector, item);
-    for (const selector of before as readonly E[])
+    for (const selector of before as Iterable<E>)
       if (selector.matched !== walk) this.#listener.onMatchStopped(selector, item);
   }
 
@@ -212,24 +213,24 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   // --- where to look -------------------------------------------------------------------------------------------
   #file(selector: E): void {
     const { filing } = selector;
-    if (filing.kind === "everywhere") this.#unrestricted.push(selector);
-    else if (filing.kind === "name") this.#table.name(filing.label).selectors.push(selector);
+    if (filing.kind === "everywhere") this.#unrestricted.add(selector);
+    else if (filing.kind === "name") this.#table.name(filing.label).selectors.add(selector);
     else if (filing.kind === "values")
-      for (const value of filing.values) (this.#table.pair(filing.label, value).selectors ??= []).push(selector);
+      for (const value of filing.values)
+        (this.#table.pair(filing.label, value).selectors ??= new SelectorList()).add(selector);
   }
 
   #unfile(selector: E): void {
     const { filing } = selector;
-    const others = (list: readonly SelectorEntry[]) => list.filter((other) => other !== selector);
-    if (filing.kind === "everywhere") this.#unrestricted = others(this.#unrestricted);
+    if (filing.kind === "everywhere") this.#unrestricted.delete(selector);
     else if (filing.kind === "name") {
       const name = this.#table.name(filing.label);
-      name.selectors = others(name.selectors);
+      name.selectors.delete(selector);
       this.#table.releaseName(name);
     } else if (filing.kind === "values")
       for (const value of filing.values) {
         const pair = this.#table.pair(filing.label, value);
-        pair.selectors = others(pair.selectors ?? []);
+        pair.selectors?.delete(selector);
         this.#table.release(pair);
       }
   }
@@ -264,7 +265,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
     for (const pair of pairs) {
       if (pair.classes !== undefined) for (const each of pair.classes.fresh(isAlive, walk)) found.push(each);
       if (pair.parents === undefined) continue;
-      for (const parent of pair.parents.fresh((other) => other.pairs.includes(pair), walk))
+      for (const parent of pair.parents.fresh((other) => other.pairs.has(pair), walk))
         for (const child of parent.children.fresh(isAlive, walk)) found.push(child);
     }
     return found;

@@ -3,12 +3,12 @@
 import type { Labels } from "../inputs.ts";
 import type { LabelClass, LabelParent } from "./item.ts";
 import { Postings } from "./postings.ts";
-import type { SelectorEntry } from "./selector-entry.ts";
+import { SelectorList } from "./selector-list.ts";
 
 export class LabelName {
   readonly pairs = new Map<string, LabelPair>();
   /** Selectors that want the label with whatever value. */
-  selectors: SelectorEntry[] = [];
+  readonly selectors = new SelectorList();
 
   constructor(readonly text: string) {}
 }
@@ -17,7 +17,7 @@ export class LabelPair {
   classes: Postings<LabelClass> | undefined;
   parents: Postings<LabelParent> | undefined;
   /** Selectors that want just this value. */
-  selectors: SelectorEntry[] | undefined;
+  selectors: SelectorList | undefined;
 
   constructor(
     readonly name: LabelName,
@@ -29,7 +29,7 @@ export class LabelPair {
     return (
       (this.classes === undefined || this.classes.live === 0) &&
       (this.parents === undefined || this.parents.live === 0) &&
-      (this.selectors === undefined || this.selectors.length === 0)
+      (this.selectors === undefined || this.selectors.size === 0)
     );
   }
 }
@@ -63,6 +63,7 @@ export class LabelTable {
   intern(labels: Labels, pairs: LabelPair[] = []): LabelPair[] {
     pairs.length = 0;
     for (const name in labels) pairs.push(this.pair(name, labels[name] ?? ""));
+    if (pairs.length > SHORT) return pairs.sort((a, b) => a.id - b.id);
     for (let i = 1; i < pairs.length; i++) sink(pairs, i);
     return pairs;
   }
@@ -80,11 +81,11 @@ export class LabelTable {
 
   postParent(pair: LabelPair, parent: LabelParent): void {
     pair.parents ??= new Postings();
-    pair.parents.add(parent, (other) => other.pairs.includes(pair), this.newWalk);
+    pair.parents.add(parent, (other) => other.pairs.has(pair), this.newWalk);
   }
 
   withdrawParent(pair: LabelPair): void {
-    pair.parents?.remove((other) => other.pairs.includes(pair), this.newWalk);
+    pair.parents?.remove((other) => other.pairs.has(pair), this.newWalk);
     this.release(pair);
   }
 
@@ -96,7 +97,7 @@ export class LabelTable {
   }
 
   releaseName(name: LabelName): void {
-    if (name.pairs.size === 0 && name.selectors.length === 0) this.#names.delete(name.text);
+    if (name.pairs.size === 0 && name.selectors.size === 0) this.#names.delete(name.text);
   }
 }
 
@@ -116,7 +117,10 @@ export class IdPool {
   }
 }
 
-/** One step of insertion sort: label maps are short and mostly in order. */
+/** Longer lists are not sorted by insertion, which is quadratic. */
+const SHORT = 32;
+
+/** One step of insertion sort: nearly all label maps are short and mostly in order. */
 function sink(pairs: LabelPair[], from: number): void {
   const moving = pairs[from];
   if (moving === undefined) return;

@@ -8,7 +8,7 @@ import {
   type RuleProtocol,
   type RuleSide,
 } from "../../model/index.ts";
-import { type IpSetSpec, type NamedPortProtocol, namedPortSet, serviceSet } from "../ipsets/ip-set.ts";
+import { type IpSetSpec, type NamedPortProtocol, namedPortSets, serviceSet } from "../ipsets/ip-set.ts";
 import type { PortRange, ProtoProtocol, ProtoRule, RuleOriginals } from "../messages.ts";
 import type { SelectorSets } from "./selector-sets.ts";
 
@@ -82,8 +82,9 @@ function convertSide(side: RuleSide, protocol: NamedPortProtocol, context: Conve
   const use = (text: string) => context.use(context.selectorSets.get(text));
   const named = (names: readonly string[]) => {
     if (names.length === 0) return NONE;
-    const parsed = selector === "" ? ALL_SELECTOR : parseSelector(selector);
-    return names.map((name) => context.use(namedPortSet(parsed, protocol, name)));
+    // Read once: a rule may have thousands of names beside a selector of a megabyte.
+    const setOf = namedPortSets(selector === "" ? ALL_SELECTOR : parseSelector(selector), protocol);
+    return names.map((name) => context.use(setOf(name)));
   };
   const namedPortSetIds = named(ports.names);
   // The sets of named ports hold only what the selector selects; beside numeric ports the selector must speak itself.

@@ -107,5 +107,7 @@ export function compareText(a: string, b: string): number {
 const SURROGATE = /[\ud800-\udfff]/;
 
 export function sortedSet(values: Iterable<string>): string[] {
-  return [...new Set(values)].sort(compareText);
+  const list = [...new Set(values)];
+  // The default order is that of UTF-16, which is much faster for a list of 100,000 values.
+  return list.some((value) => SURROGATE.test(value)) ? list.sort(compareText) : list.sort();
 }

@@ -14,6 +14,16 @@ interface Group {
 
 /** Blank text selects everything. Throws `SelectorError`, which says where and what was wanted. */
 export function parseSelector(text: string): Selector {
+  if (text.length < LONG_TEXT) return parse(text);
+  if (lastLong?.text !== text) lastLong = { text, selector: parse(text) };
+  return lastLong.selector;
+}
+
+/** The last long selector: it is validated, named and compiled one after the other, and takes 100 ms to parse. */
+let lastLong: { readonly text: string; readonly selector: Selector } | undefined;
+const LONG_TEXT = 10_000;
+
+function parse(text: string): Selector {
   const lexer: SelectorLexer = new SelectorLexer(text);
   const groups: Group[] = [];
   let group = newGroup(false, 0);

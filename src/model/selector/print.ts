@@ -1,5 +1,5 @@
 // The canonical text of a selector (equal selectors print alike) and the names made of it.
-import { foldSelector, type Selector, type SelectorLeaf } from "./ast.ts";
+import { foldSelector, type Selector, type SelectorFold, type SelectorLeaf } from "./ast.ts";
 import { SelectorError } from "./lex.ts";
 
 const OPERATOR_TEXT = {
@@ -16,9 +16,9 @@ export const printSelector = (selector: Selector): string => print(selector, (op
 
 /** Text that reads as this very selector again: in the canonical one a double negation would cancel out. */
 export const writeSelector = (selector: Selector): string =>
-  print(selector, (operand) => (operand.startsWith("!") ? `!(${operand})` : `!${operand}`));
+  print(selector, (operand, node) => (node.operand.kind === "not" ? `!(${operand})` : `!${operand}`));
 
-function print(selector: Selector, not: (operand: string) => string): string {
+function print(selector: Selector, not: SelectorFold<string>["not"]): string {
   return foldSelector<string>(selector, {
     leaf: printLeaf,
     not,

@@ -37,9 +37,12 @@ function restrictionsOfLeaf(leaf: SelectorLeaf): LabelRestrictions {
   }
 }
 
+/** Adds to the largest operand, which nobody else uses: copying it at every level of a deep nest would be quadratic. */
 function allOf(operands: readonly LabelRestrictions[]): LabelRestrictions {
-  const merged = new Map<string, LabelRestriction>();
+  const largest = operands.reduce((a, b) => (b.size > a.size ? b : a), NONE);
+  const merged = largest === NONE ? new Map<string, LabelRestriction>() : (largest as Map<string, LabelRestriction>);
   for (const operand of operands) {
+    if (operand === merged) continue;
     for (const [label, restriction] of operand) {
       const before = merged.get(label);
       merged.set(label, before === undefined ? restriction : both(before, restriction));
@@ -71,6 +74,9 @@ function anyOf(operands: readonly LabelRestrictions[]): LabelRestrictions {
   return kept;
 }
 
+/** More alternatives than that are not listed: a deep nest of them would be copied at every level. */
+const MOST_VALUES = 200;
+
 /** All of one presence. */
 function either(restrictions: readonly LabelRestriction[]): LabelRestriction {
   const presence = restrictions[0]?.presence ?? "present";
@@ -78,6 +84,7 @@ function either(restrictions: readonly LabelRestriction[]): LabelRestriction {
   for (const restriction of restrictions) {
     if (restriction.values === undefined) return { presence };
     for (const value of restriction.values) values.add(value);
+    if (values.size > MOST_VALUES) return { presence };
   }
   return { presence, values: [...values].sort(compareText) };
 }
