@@ -68,6 +68,8 @@ export interface GraphListener {
   onConfig?(layers: ConfigLayers): void;
   onNotReady?(): void;
   onStats?(stats: ClusterStats): void;
+  /** The policy needs more IP sets than one policy may have. It denies everything. */
+  onPolicyTooLarge?(key: PolicyKey): void;
   /** An endpoint lists a profile nobody has defined; it is closed. */
   onProfileMissing?(name: string): void;
 }
@@ -125,6 +127,7 @@ export class CalculationGraph {
     this.#scanner = new RuleScanner({
       onIpSetActive: (set) => this.#addSet(set),
       onIpSetInactive: (set) => this.#removeSet(set),
+      onPolicyTooLarge: (key) => listener.onPolicyTooLarge?.(key),
       onPolicyActive: (key, policy) =>
         out.policies.update(policyKeyText(key), { type: "activePolicyUpdate", id: policyId(key), policy }),
       onPolicyInactive: (key) =>

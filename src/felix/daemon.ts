@@ -13,7 +13,7 @@ import { BUILD } from "../lib/build.ts";
 import { HealthAggregator } from "../lib/health.ts";
 import { describeError, type Logger } from "../lib/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
-import { profileProcessor, type ResourceKey } from "../model/index.ts";
+import { keyPath, profileProcessor, type ResourceKey } from "../model/index.ts";
 import {
   ConfigError,
   type ConfigEngine,
@@ -191,6 +191,8 @@ async function start(given: {
     onConfig: (layers) => applyConfig({ engine, layers, driver: { send }, health, log, shutdown }),
     onNotReady: () => shutdown.request(failure("the datastore is no longer ready")),
     onStats: (stats) => metrics.onStats(stats),
+    onPolicyTooLarge: (key) =>
+      log.error("the policy needs too many IP sets; it denies everything", { part: "calc", policy: keyPath(key) }),
     onProfileMissing: (name) =>
       log.warn("an endpoint lists a profile that is not there; its traffic is denied", { part: "calc", profile: name }),
   });

@@ -10,11 +10,25 @@ import { SelectorSets } from "./selector-sets.ts";
 export interface RuleScannerListener {
   onIpSetActive(set: IpSetSpec): void;
   onIpSetInactive(set: IpSetSpec): void;
+  /** The policy needs too many IP sets. It denies everything. */
+  onPolicyTooLarge(key: PolicyKey): void;
   onPolicyActive(key: PolicyKey, policy: ProtoPolicy): void;
   onPolicyInactive(key: PolicyKey): void;
   onProfileActive(name: string, profile: ProtoProfile): void;
   onProfileInactive(name: string): void;
 }
+
+/**
+ * The kernel finds a set by comparing all names, and has room for 65,534 sets (ipset): the time for N sets grows with N², and
+ * one policy with 65,000 selectors would leave no set for the others on the node.
+ */
+const MOST_SETS = 1000;
+
+class TooManySets extends Error {
+  override readonly name = "TooManySets";
+}
+
+const DENY: Rule = { action: "deny", source: {}, destination: {} };
 
 interface ActiveSet {
   readonly spec: IpSetSpec;
@@ -40,9 +54,10 @@ export class RuleScanner {
   /** @param id what tells this policy from all others */
   setPolicy(id: string, key: PolicyKey, policy: Policy): void {
     const used = new Map<IpSetId, IpSetSpec>();
+    const { inbound, outbound } = this.#convertPolicy(key, policy, used);
     const proto: ProtoPolicy = {
-      inboundRules: nameRules(this.#convert(policy.inboundRules, used), `pol-in-default/${key.name}`),
-      outboundRules: nameRules(this.#convert(policy.outboundRules, used), `pol-out-default/${key.name}`),
+      inboundRules: nameRules(inbound, `pol-in-default/${key.name}`),
+      outboundRules: nameRules(outbound, `pol-out-default/${key.name}`),
       untracked: policy.untracked ?? false,
       preDnat: policy.preDnat ?? false,
       namespace: policy.namespace ?? "",
@@ -98,11 +113,28 @@ export class RuleScanner {
     this.#listener.onIpSetInactive(active.spec);
   }
 
+  #convertPolicy(
+    key: PolicyKey,
+    { inboundRules, outboundRules }: Policy,
+    used: Map<IpSetId, IpSetSpec>,
+  ): { readonly inbound: ProtoRule[]; readonly outbound: ProtoRule[] } {
+    try {
+      return { inbound: this.#convert(inboundRules, used), outbound: this.#convert(outboundRules, used) };
+    } catch (error) {
+      if (!(error instanceof TooManySets)) throw error;
+      used.clear();
+      this.#listener.onPolicyTooLarge(key);
+      const deny = (rules: readonly Rule[]) => this.#convert(rules.length === 0 ? [] : [DENY], used);
+      return { inbound: deny(inboundRules), outbound: deny(outboundRules) };
+    }
+  }
+
   #convert(rules: readonly Rule[], used: Map<IpSetId, IpSetSpec>): ProtoRule[] {
     const context: ConversionContext = {
       selectorSets: this.#selectorSets,
       use: (set) => {
         used.set(set.id, set);
+        if (used.size > MOST_SETS) throw new TooManySets();
         return set.id;
       },
     };
