@@ -44,6 +44,12 @@ export function endpointSliceOf(resource: Resource): EndpointSlice {
     : specOf<EndpointSlice>(resource);
 }
 
+/** The number of addresses and ports that the slice gives to a set of its service: every port of every address. */
+export function countSliceMembers(resource: Resource): number {
+  const { endpoints = [], ports = [] } = endpointSliceOf(resource);
+  return endpoints.reduce((sum, { addresses = [] }) => sum + addresses.length, 0) * Math.max(1, ports.length);
+}
+
 /** The node's address of a family: the one for BGP, else its internal, else its external one. */
 export function nodeAddress(spec: NodeSpec, version: IpVersion): IpNetwork | undefined {
   const bgp = version === 4 ? spec.bgp?.ipv4Address : spec.bgp?.ipv6Address;

@@ -182,6 +182,27 @@ test("FC-039 FC-040 a bad value counts as missing, is reported once, and the res
   expect(filter.check(policy("has(")).value).toBeUndefined();
 });
 
+test("an EndpointSlice with too many ports times addresses counts as missing and is reported", () => {
+  const lines: LogRecord[] = [];
+  const filter = new ValidationFilter({
+    log: createLogger({ level: "debug", write: (record) => lines.push(record) }),
+    allowSpoofing: false,
+  });
+  const check = (addresses: number, ports: number) => {
+    const key = { type: "resource", kind: "KubernetesEndpointSlice", name: "web", namespace: "ns1" } as const;
+    const value = {
+      ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", metadata: { name: "web", namespace: "ns1" } },
+      endpoints: Array.from({ length: addresses / 100 }, () => ({ addresses: Array<string>(100).fill("10.0.0.1") })),
+      ports: Array.from({ length: ports }, (_, i) => ({ port: 1 + i })),
+    };
+    return filter.check({ key, value, change: "new" } as unknown as SyncerUpdate).value !== undefined;
+  };
+  expect([check(100_000, 0), check(100_000, 1), check(1000, 100)]).toEqual([true, true, true]);
+  expect(lines).toEqual([]);
+  expect(check(1000, 101)).toBe(false);
+  expect(lines[0]?.fields["reason"]).toBe("its addresses times its ports are 101000; at most 100000 are used");
+});
+
 test("FC-039 what is not valid is counted once, however often it comes", () => {
   const { registry, runner } = bench();
   expect(registry.render()).toContain("\nfelix_invalid_datastore_entries 0\n");

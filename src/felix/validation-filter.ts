@@ -1,5 +1,6 @@
 // Keeps what is wrong out of the calculation: a bad value counts as absent, is reported once by key and reason, and
 // everything else goes on.
+import { countSliceMembers } from "../calc/index.ts";
 import type { SyncerUpdate } from "../datastore/index.ts";
 import type { Logger } from "../lib/log.ts";
 import {
@@ -7,6 +8,7 @@ import {
   type NetworkSet,
   networkSetLabels,
   type Policy,
+  type Resource,
   type RuleSide,
   tryParseSelector,
   type WorkloadEndpoint,
@@ -19,6 +21,10 @@ export interface ValidationFilterOptions {
   /** Told of every entry that is left out. */
   readonly onRefused?: () => void;
 }
+
+/** Addresses times ports of one EndpointSlice: an object of 1.5 MB could ask for 10⁹ members of an IP set. */
+const MOST_SLICE_MEMBERS = 100_000;
+const SHOWN_SELECTOR = 200;
 
 /** Cached valid selectors; beyond that the cache is emptied. It saves work for rules that repeat a selector. */
 const REMEMBERED = 1000;
@@ -66,6 +72,8 @@ export class ValidationFilter {
         return this.#workloadFault(update.value as WorkloadEndpoint);
       case "policy":
         return this.#policyFault(update.value as Policy);
+      case "resource":
+        return update.key.kind === "KubernetesEndpointSlice" ? sliceFault(update.value as Resource) : undefined;
       default:
         return undefined;
     }
@@ -84,7 +92,7 @@ export class ValidationFilter {
       for (const side of [source, destination] as readonly RuleSide[])
         selectors.push(side.selector ?? "", side.notSelector ?? "");
     const bad = selectors.find((text) => !this.#isSelector(text));
-    return bad === undefined ? undefined : `selector ${JSON.stringify(bad)} cannot be read`;
+    return bad === undefined ? undefined : `selector ${JSON.stringify(bad.slice(0, SHOWN_SELECTOR))} cannot be read`;
   }
 
   #isSelector(text: string): boolean {
@@ -94,6 +102,12 @@ export class ValidationFilter {
     this.#goodSelectors.add(text);
     return true;
   }
+}
+
+function sliceFault(slice: Resource): string | undefined {
+  const count = countSliceMembers(slice);
+  if (count <= MOST_SLICE_MEMBERS) return undefined;
+  return `its addresses times its ports are ${count}; at most ${MOST_SLICE_MEMBERS} are used`;
 }
 
 /** Removes labels that claim another namespace: a Typha of Calico, or of an older version, leaves them in place. */
