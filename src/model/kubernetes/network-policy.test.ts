@@ -6,6 +6,7 @@ import { convertKubernetesPolicySpec, networkPolicyFromKubernetes } from "./netw
 import { type PortMatch, simplifyPorts } from "./port-list.ts";
 
 const problems: string[] = [];
+const cidr = (i: number): string => `10.${i >> 8}.${i & 255}.0/24`;
 const convert = (spec: unknown) => convertKubernetesPolicySpec(spec, (problem) => problems.push(problem));
 
 describe("DM-071 a NetworkPolicy of Kubernetes", () => {
@@ -44,6 +45,52 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
         source: { selector: "projectcalico.org/orchestrator == 'k8s'", namespaceSelector: "all()" },
       },
     ]));
+
+  test("prefixes of more than a thousand peers share a rule; other peers have their own", () => {
+    const blocks = (count: number) => Array.from({ length: count }, (_, i) => ({ ipBlock: { cidr: cidr(i) } }));
+    const ingress = (from: readonly object[]) =>
+      convert({ podSelector: {}, ingress: [{ from, ports: [{ port: 80 }] }] }).ingress ?? [];
+    expect(ingress(blocks(1000))).toHaveLength(1000);
+    const many = ingress([
+      ...blocks(1000),
+      { podSelector: {} },
+      { ipBlock: { cidr: "10.0.0.0/8", except: ["10.1.0.0/16"] } },
+      { ipBlock: { cidr: "fd00::/8" } },
+    ]);
+    const [merged, pods, block] = many;
+    expect(many).toHaveLength(3);
+    expect(merged?.source?.nets).toHaveLength(1001);
+    expect(merged?.source?.nets).toContain("fd00::/8" as never);
+    expect(pods?.source).toEqual({ selector: "projectcalico.org/orchestrator == 'k8s'" });
+    expect(block?.source).toEqual({ nets: ["10.0.0.0/8"], notNets: ["10.1.0.0/16"] } as never);
+    for (const { destination, protocol } of many) expect([destination, protocol]).toEqual([{ ports: [80] }, "TCP"]);
+  });
+
+  test("leaves out rules beyond the limits, and reports it once", () => {
+    const limited = (rules: readonly object[]) => {
+      problems.length = 0;
+      return convert({ podSelector: {}, ingress: rules }).ingress?.length ?? 0;
+    };
+    const ports = (count: number) => Array.from({ length: count }, (_, i) => ({ port: 1 + 2 * i }));
+    const pods = (count: number) =>
+      Array.from({ length: count }, (_, i) => ({ podSelector: { matchLabels: { app: `a${i}` } } }));
+    const allProtocols = ["TCP", "UDP", "SCTP"].map((protocol) => ({ protocol }));
+    for (const [rules, converted, reports] of [
+      [[{ from: pods(1000), ports: ports(100) }], 1000, 0],
+      [[{ from: pods(1000), ports: ports(101) }], 0, 1],
+      [[...Array(2)].map(() => ({ from: pods(10), ports: ports(5001) })), 10, 1],
+      [[{ ports: ports(30_000) }], 1, 0],
+      [[{ from: pods(5000) }], 5000, 0],
+      [[{ from: pods(5001) }, {}], 0, 1],
+      [[...Array(6)].map(() => ({ from: pods(900) })), 4500, 1],
+      [[...Array(6000)].map(() => ({ ports: ports(1) })), 5000, 1],
+      [[{ from: pods(1666), ports: allProtocols }], 4998, 0],
+      [[{ from: pods(1667), ports: allProtocols }], 0, 1],
+    ] as const) {
+      expect([limited(rules), problems.length]).toEqual([converted, reports]);
+    }
+    expect(problems[0]).toContain("spec.ingress[0].from: want at most 5000 rules and 100000 ports times peers");
+  });
 
   test("reads no more into labels, values and ports than they are", () => {
     const from = (podSelector: object) => convert({ podSelector: {}, ingress: [{ from: [{ podSelector }] }] }).ingress;

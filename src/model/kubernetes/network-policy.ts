@@ -69,25 +69,49 @@ function typesOf(spec: JsonReader): readonly ("Ingress" | "Egress")[] {
   return (["Ingress", "Egress"] as const).filter((type) => said.includes(type));
 }
 
+// Limits of one direction of one policy. A policy of 1.5 MB could ask for 10⁹ matches of ports, or stop the agent for seconds
+// with 70,000 rules. The rule that exceeds a limit and all rules after it are left out.
+/** Ports times peers. */
+const MOST_PORT_MATCHES = 100_000;
+const MOST_RULES = 5000;
+/** From so many on, peers that are only prefixes share one rule. Below it there is one rule for each, as in Calico. */
+const MANY_PEERS = 1000;
+
 function convertAll(rules: readonly JsonReader[], peers: "from" | "to", report: ReportProblem): readonly RuleJson[] {
-  return rules.flatMap((rule) => {
+  let portMatchesLeft = MOST_PORT_MATCHES;
+  const all: RuleJson[] = [];
+  for (const rule of rules)
     try {
-      return convertRule(rule, peers);
+      portMatchesLeft -= portMatches(rule, peers);
+      const converted = portMatchesLeft < 0 ? undefined : convertRule(rule, peers, MOST_RULES - all.length);
+      if (converted === undefined) {
+        const limits = `at most ${MOST_RULES} rules and ${MOST_PORT_MATCHES} ports times peers in one policy`;
+        report(`${rule.at(peers)}: want ${limits}: rule left out, and all after it`);
+        break;
+      }
+      for (const each of converted) all.push(each);
     } catch (error) {
       if (!isValueError(error)) throw error;
       report(`${error.message}: rule left out`);
-      return [];
     }
-  });
+  return all;
 }
 
-/** One rule per protocol and peer. */
-function convertRule(rule: JsonReader, peers: "from" | "to"): readonly RuleJson[] {
-  const entities = rule.objects(peers).map(convertPeer);
+/** Every port is matched for every peer. Without several of both, a rule has no more matches than it is long. */
+function portMatches(rule: JsonReader, peers: "from" | "to"): number {
+  const [ports, others] = [rule.list("ports").length, rule.list(peers).length];
+  return ports > 1 && others > 1 ? ports * others : 0;
+}
+
+/** One rule per protocol and peer; undefined if there were more of them than `most`. */
+function convertRule(rule: JsonReader, peers: "from" | "to", most: number): readonly RuleJson[] | undefined {
   const protocols = portsByProtocol(rule.objects("ports"));
-  return protocols.flatMap(({ protocol, ports }) =>
-    (entities.length === 0 ? [{}] : entities).map((peer) => buildRule("Allow", peers, protocol, ports, peer)),
-  );
+  const entities = convertPeers(rule.objects(peers), Math.floor(most / protocols.length));
+  return entities === undefined
+    ? undefined
+    : protocols.flatMap(({ protocol, ports }) =>
+        entities.map((peer) => buildRule("Allow", peers, protocol, ports, peer)),
+      );
 }
 
 /** Ports are always the destination's; the peer is the source of what comes in. */
@@ -145,6 +169,23 @@ function portOf(entry: JsonReader): PortMatch | undefined {
   if (!Number.isInteger(first) || first < 1 || last > 65535 || last < first)
     return entry.fail("port", "1 to 65535, the end not before the start");
   return { first, last };
+}
+
+/** Undefined if more than `most` rules would be needed. No peers are everybody. */
+function convertPeers(peers: readonly JsonReader[], most: number): readonly EntityJson[] | undefined {
+  if (peers.length <= MANY_PEERS) {
+    if (Math.max(1, peers.length) > most) return undefined;
+    return peers.length === 0 ? [{}] : peers.map(convertPeer);
+  }
+  const others: EntityJson[] = [];
+  const nets: Cidr[] = [];
+  for (const peer of peers) {
+    const entity = convertPeer(peer);
+    if (entity.nets === undefined || entity.notNets !== undefined) others.push(entity);
+    else for (const net of entity.nets) nets.push(net);
+    if (others.length + Math.min(1, nets.length) > most) return undefined;
+  }
+  return nets.length === 0 ? others : [{ nets }, ...others];
 }
 
 function convertPeer(peer: JsonReader): EntityJson {
