@@ -15,6 +15,9 @@ import { UnreadableEntry } from "./errors.ts";
 import type { ListAndWatchReceiver, ListAndWatchSource } from "./list-and-watch.ts";
 import type { SyncerUpdate, SyncStatus } from "./syncer.ts";
 
+/** One object may have a problem in each of its 100,000 rules. */
+const MAX_REPORTED_PROBLEMS = 10;
+
 export interface WatchedKind {
   readonly query: StoredQuery;
   /** Converts each stored entry to the updates that the listener receives. */
@@ -131,7 +134,13 @@ export class KindUpdates implements ListAndWatchReceiver<Stored, WatchEvent> {
    * @param missingPaths for a list: loses each key that the entry produces
    */
   #processEntry({ key, value, revision }: EntryState, batch: UpdateBatch, missingPaths?: Set<string>): void {
-    const reportProblem = (problem: string) => this.#listener.onUnreadable(keyPath(key), problem);
+    let problems = 0;
+    const reportProblem = (problem: string) => {
+      problems++;
+      if (problems <= MAX_REPORTED_PROBLEMS) this.#listener.onUnreadable(keyPath(key), problem);
+      else if (problems === MAX_REPORTED_PROBLEMS + 1)
+        this.#listener.onUnreadable(keyPath(key), "it has more problems, which are not reported");
+    };
     const stored = { key, value } as Parameters<UpdateProcessor["process"]>[0];
     for (const derived of this.#kind.processor.process(stored, reportProblem)) {
       const path = keyPath(derived.key);
