@@ -20,8 +20,8 @@ import { type Chain, type Layer, LAYERS, type Rule, type SetId } from "../rules/
 import { type BaseChains, sameBase } from "./base-chains.ts";
 import { Flowtable } from "./flowtable.ts";
 import { NftSets, type ReadOptions } from "./nft-sets.ts";
-import { kernelRules, LateRule, MAP_MARK, SharedBodies } from "./prepared-chain.ts";
-import { nftChainName, type RenderContext } from "./render.ts";
+import { LateRule, MAP_MARK, SharedBodies } from "./prepared-chain.ts";
+import { kernelRules, nftChainName, type RenderContext } from "./render.ts";
 import { PORTS_SET, PORTS_TYPE, RulePorts } from "./rule-ports.ts";
 import { VerdictMap } from "./verdict-map.ts";
 import { WantedChains } from "./wanted-chains.ts";

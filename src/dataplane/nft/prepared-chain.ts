@@ -4,8 +4,8 @@ import type { RuleBody, TableRef } from "../../kernel/index.ts";
 import type { RuleAt } from "../rules/aside.ts";
 import { type Chain, chainRules, type Rule, type SetId } from "../rules/rule.ts";
 import { isSharedRule } from "../rules/shared-rules.ts";
-import { type RenderContext, renderRule } from "./render.ts";
-import { isSlotted, type Slot, type SlotNumbers, takePorts } from "./rule-ports.ts";
+import { kernelRules, type RenderContext, renderRule } from "./render.ts";
+import { type Slot, type SlotNumbers, takePorts } from "./rule-ports.ts";
 
 /** A change of how rules are rendered must change their marks: raise this with it. */
 const RENDER_VERSION = "2";
@@ -109,16 +109,6 @@ function kernelMarks(chain: Chain, rules: readonly Rule[], ruleMarks: readonly s
   if (chain.kind !== "dispatch" || chain.targets.size === 0) return marks;
   const before = (chain.before ?? []).reduce((sum, rule) => sum + kernelRules(rule), 0);
   return [...marks.slice(0, before), MAP_MARK, ...marks.slice(before)];
-}
-
-/** How many kernel rules one rule of the tree becomes, by its alternatives. */
-export function kernelRules(rule: Rule | undefined): number {
-  let count = 1;
-  for (const m of rule?.match ?? [])
-    if (m.kind === "ctDnat" && m.negated === true) count *= 2;
-    else if (m.kind === "ports" && m.negated !== true && m.sets !== undefined && m.sets.length > 0)
-      count *= m.sets.length + (m.ranges.length > 0 || isSlotted(m) ? 1 : 0);
-  return count;
 }
 
 function setsOf(rules: readonly Rule[]): Set<SetId> {

@@ -27,20 +27,80 @@ const COMMENT_BYTES = 127;
 /** The kernel rules for one rule of the tree, each with its mark as comment. */
 export function renderRule(context: RenderContext, rule: Rule, mark: string): RuleBody[] {
   const comment = ruleComment(rule, mark);
+  if (usesMarks(rule)) return renderWithMarks(context, rule).map((expressions) => ({ expressions, comment }));
+  const { action } = rule;
   return alternatives(rule).map((match) => {
-    const expressions: Expression[] = [];
-    let protocol: number | undefined; // matched already
-    for (const m of match) {
-      expressions.push(...renderMatch(context, m, protocol));
-      if (m.kind === "protocol" && m.negated !== true) protocol = protocolNumber(m.protocol);
-      else if (m.kind === "ports") protocol = protocolNumber(m.protocol);
-    }
-    const { action } = rule;
+    const expressions = renderMatches(context, match);
     if (action?.kind === "dropOverRate")
       expressions.push(nft.rateLimit(action.packetsPerSecond, "second", action.burst, true), nft.counter, nft.drop);
     else expressions.push(nft.counter, ...renderAction(context, action));
     return { expressions, comment };
   });
+}
+
+function renderMatches(context: RenderContext, match: readonly Match[]): Expression[] {
+  const expressions: Expression[] = [];
+  let protocol: number | undefined; // matched already
+  for (const m of match) {
+    expressions.push(...renderMatch(context, m, protocol));
+    if (m.kind === "protocol" && m.negated !== true) protocol = protocolNumber(m.protocol);
+    else if (m.kind === "ports") protocol = protocolNumber(m.protocol);
+  }
+  return expressions;
+}
+
+/** More kernel rules than that for one rule are avoided. */
+const MOST_PRODUCT = 64;
+/** A packet is logged once, so each alternative of a logging rule excludes all before it. */
+const MOST_LOGGED = 8;
+
+/** How many kernel rules one rule of the tree becomes. */
+export function kernelRules(rule: Rule | undefined): number {
+  const counts = choiceCounts(rule);
+  return rule !== undefined && usesMarks(rule)
+    ? counts.reduce((sum, count) => sum + count, 2)
+    : counts.reduce((product, count) => product * count, 1);
+}
+
+/**
+ * Whether the alternatives are combined with scratch bits of the packet mark, as in iptables (lower.ts). The simple form
+ * is one kernel rule for each combination; with 50 named ports on both sides these are 2,500 for one rule.
+ */
+function usesMarks(rule: Rule): boolean {
+  const counts = choiceCounts(rule);
+  if (counts.length === 1) return rule.action?.kind === "log" && (counts[0] ?? 0) > MOST_LOGGED;
+  return counts.length === 2 && counts.reduce((product, count) => product * count, 1) > MOST_PRODUCT;
+}
+
+/** How many alternatives each match has that has more than one. */
+function choiceCounts(rule: Rule | undefined): number[] {
+  const counts: number[] = [];
+  for (const m of rule?.match ?? [])
+    if (m.kind === "ctDnat" && m.negated === true) counts.push(2);
+    else if (m.kind === "ports" && m.negated !== true && m.sets !== undefined && m.sets.length > 0)
+      counts.push(m.sets.length + (m.ranges.length > 0 || isSlotted(m) ? 1 : 0));
+  return counts.filter((count) => count > 1);
+}
+
+/**
+ * The first rule clears the bits. Each alternative of the first list sets bit 0, each of the second sets bit 1 if bit 0 is
+ * set, and the last rule acts if the last bit is set. Policy chains need the bits for nothing else.
+ */
+function renderWithMarks(context: RenderContext, rule: Rule): Expression[][] {
+  const { scratch0, scratch1 } = context.config.marks;
+  const all = (rule.match ?? []).map((m) => choicesOf(m, false));
+  const lists = all.filter((choices) => choices.length > 1);
+  const rest = all.filter((choices) => choices.length === 1).flat(2);
+  const rules: Expression[][] = [[...nft.setMark(0, (scratch0 | scratch1) >>> 0)]];
+  let required: Match[] = [];
+  for (const [i, choices] of lists.entries()) {
+    const bit = i === 0 ? scratch0 : scratch1;
+    for (const choice of choices)
+      rules.push([...renderMatches(context, [...required, ...choice]), ...nft.setMark(bit, bit)]);
+    required = [{ kind: "mark", value: bit, mask: bit }];
+  }
+  rules.push([...renderMatches(context, [...required, ...rest]), nft.counter, ...renderAction(context, rule.action)]);
+  return rules;
 }
 
 /** `cali:<mark>; what the rule is for` */
@@ -105,7 +165,14 @@ function renderMatch(
       const [only] = nets;
       if (nets.length === 1 && only !== undefined) return nft.prefix(m.side, only, m.negated);
       const key = version === 4 ? "ipv4_addr" : "ipv6_addr";
-      const set = { type: { key: [key], interval: true }, elements: nets.flatMap(prefixElements) } as const;
+      // Made one by one while they are encoded: there may be 100,000.
+      const elements = {
+        length: 2 * nets.length,
+        *[Symbol.iterator]() {
+          for (const net of nets) yield* prefixElements(net);
+        },
+      };
+      const set = { type: { key: [key], interval: true }, elements } as const;
       return nft.addressInSet(version, m.side, set, m.negated);
     }
     case "address":

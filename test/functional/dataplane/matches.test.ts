@@ -75,6 +75,10 @@ const SETS = [
   set("n:client", "ipAndPort", "10.0.0.1,tcp:4000", "fd00::1,tcp:4000"),
 ];
 
+/** Named ports that no packet has. */
+const unused = (side: string) => Array.from({ length: 20 }, (_, i) => `n:unused-${side}-${i}`);
+const UNUSED_SETS = ["source", "destination"].flatMap(unused).map((id) => set(id, "ipAndPort"));
+
 const CASES: readonly Case[] = [
   { name: "nothing: everything", rule: {}, takes: [...both(TCP), ...both(UDP), ...both(SCTP), echo(8)], leaves: [] },
   { name: "protocol by name", rule: { protocol: tcp }, takes: both(TCP), leaves: [...both(UDP), echo(8)] },
@@ -259,6 +263,29 @@ const CASES: readonly Case[] = [
     leaves: [fromPort(4, 4000), fromPort(6, 4000)],
   },
   {
+    name: "many named ports and numbers of both sides",
+    rule: {
+      protocol: tcp,
+      srcPorts: [port(4500)],
+      srcNamedPortIpSetIds: [...unused("source"), "n:client"],
+      dstPorts: manyPorts,
+      dstNamedPortIpSetIds: ["n:web", ...unused("destination")],
+    },
+    takes: [
+      send(4, TCP, 8080, { sourcePort: 4000 }),
+      send(6, TCP, 8080, { sourcePort: 4000 }),
+      send(4, TCP, 2004, { sourcePort: 4000 }),
+      send(4, TCP, 8080, { sourcePort: 4500 }),
+      send(6, TCP, 2006, { sourcePort: 4500 }),
+    ],
+    leaves: [
+      send(4, TCP, 8081, { sourcePort: 4000 }),
+      send(6, TCP, 8080, { sourcePort: 4001 }),
+      send(4, TCP, 2005, { sourcePort: 4500 }),
+      send(4, UDP, 8080, { sourcePort: 4000 }),
+    ],
+  },
+  {
     name: "a service: address, protocol and port together",
     rule: { dstIpPortSetIds: ["n:web"] },
     takes: [...both(TCP, 8080), send(4, SCTP, 9000), send(4, UDP, 8080)],
@@ -290,6 +317,7 @@ for (const backend of BACKENDS)
       await dataplane.send(
         allowProfile,
         ...SETS,
+        ...UNUSED_SETS,
         policy("p", []),
         ...[SOURCE, OTHER].map((pod) => workload(pod.interfaceName, pod.addresses)),
         workload(TARGET.interfaceName, TARGET.addresses, { tiers: [tier(["p"])] }),
