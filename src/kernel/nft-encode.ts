@@ -94,7 +94,10 @@ export class BatchEncoder {
       this.changes = i;
       if ("elements" in change)
         yield* this.#elements(ELEMENT_MESSAGE[change.op], change.table, change.set, change.elements, 0);
-      else this.#change(change);
+      else if ("rule" in change) {
+        const { rule } = change; // may be rendered now
+        this.#rule(change, rule, yield* this.#encodeInlineSets(change.table, rule));
+      } else this.#change(change);
       yield;
       for (let n = before; n < this.#w.messages; n++) this.changeOfMessage.push(i);
     }
@@ -122,7 +125,7 @@ export class BatchEncoder {
     });
   }
 
-  #change(change: Exclude<NftChange, { readonly elements: unknown }>): void {
+  #change(change: Exclude<NftChange, { readonly elements: unknown } | { readonly rule: unknown }>): void {
     const w = this.#w;
     switch (change.op) {
       case "addTable":
@@ -150,12 +153,6 @@ export class BatchEncoder {
           w.string(2, change.chain);
           w.be64(3, change.handle); // NFTA_RULE_HANDLE
         });
-      case "appendRule":
-        return this.#rule(NLM_F_CREATE | NLM_F_APPEND, change, change.rule);
-      case "insertRule":
-        return this.#rule(NLM_F_CREATE, change, change.rule, { position: change.before });
-      case "replaceRule":
-        return this.#rule(NLM_F_REPLACE, change, change.rule, { handle: change.handle });
       case "addSet":
         return this.#set(change.table, change.set, change.type, 0, 0);
       case "deleteSet":
@@ -177,29 +174,32 @@ export class BatchEncoder {
     }
   }
 
-  #rule(
-    flags: number,
-    at: { readonly table: TableRef; readonly chain: string },
+  /** Encodes the sets inside a rule, which must come before it. Returns their numbers in this batch. */
+  *#encodeInlineSets(
+    table: TableRef,
     rule: RuleBody,
-    place: { readonly position?: bigint | undefined; readonly handle?: bigint } = NOWHERE,
-  ): void {
-    const w = this.#w;
+  ): Generator<undefined, ReadonlyMap<InlineSet, number> | undefined> {
     let ids: Map<InlineSet, number> | undefined;
     for (const expression of rule.expressions)
       if (expression.kind === "lookup" && typeof expression.set !== "string") {
         const id = ++this.#inlineSets;
         (ids ??= new Map()).set(expression.set, id);
         const { type, elements } = expression.set;
-        this.#set(at.table, type.value === undefined ? "__set%d" : "__map%d", type, id, elements.length);
         const name = type.value === undefined ? "__set%d" : "__map%d";
-        for (const _ of this.#elements(NFT_MSG.newElement, at.table, name, elements, id));
+        this.#set(table, name, type, id, elements.length);
+        yield* this.#elements(NFT_MSG.newElement, table, name, elements, id);
       }
-    const start = w.beginMessage((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG.newRule, flags);
-    putFamily(w, at.table.family);
-    w.string(1, at.table.name); // NFTA_RULE_TABLE
-    w.string(2, at.chain); // NFTA_RULE_CHAIN
-    if (place.position !== undefined) w.be64(6, place.position); // NFTA_RULE_POSITION
-    if (place.handle !== undefined) w.be64(3, place.handle); // NFTA_RULE_HANDLE
+    return ids;
+  }
+
+  #rule(change: RuleChange, rule: RuleBody, ids: ReadonlyMap<InlineSet, number> | undefined): void {
+    const w = this.#w;
+    const start = w.beginMessage((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG.newRule, RULE_FLAGS[change.op]);
+    putFamily(w, change.table.family);
+    w.string(1, change.table.name); // NFTA_RULE_TABLE
+    w.string(2, change.chain); // NFTA_RULE_CHAIN
+    if (change.op === "insertRule" && change.before !== undefined) w.be64(6, change.before); // NFTA_RULE_POSITION
+    if (change.op === "replaceRule") w.be64(3, change.handle); // NFTA_RULE_HANDLE
     const isShared = rule.isShared === true && ids === undefined;
     const known = isShared ? this.#shared.get(rule) : undefined;
     if (known !== undefined) w.putBytes(known);
@@ -329,7 +329,12 @@ function writeElement(w: NetlinkWriter, element: SetElement): void {
   w.endNest(nest);
 }
 
-const NOWHERE = {};
+type RuleChange = Extract<NftChange, { readonly rule: unknown }>;
+const RULE_FLAGS = {
+  appendRule: NLM_F_CREATE | NLM_F_APPEND,
+  insertRule: NLM_F_CREATE,
+  replaceRule: NLM_F_REPLACE,
+} as const;
 const encoder = new TextEncoder();
 
 /** The comment where nft looks for it: one tagged value, NUL-terminated. */

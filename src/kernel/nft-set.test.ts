@@ -44,7 +44,7 @@ test("ports that touch or overlap become one range", () => {
     { first: 8, last: 20 },
     { first: 2, last: 2 },
   ]);
-  expect(set.elements.map((e) => [...e.key])).toEqual([
+  expect(Array.from(set.elements, (e) => [...e.key])).toEqual([
     [0, 1],
     [0, 3],
     [0, 5],
@@ -67,4 +67,12 @@ test("a prefix of whole bytes needs no mask", () => {
   expect(prefix("source", "10.0.0.0/8" as Cidr).map((e) => e.kind)).toEqual(["payload", "cmp"]);
   expect(prefix("source", "10.0.0.0/9" as Cidr).map((e) => e.kind)).toEqual(["payload", "bitwise", "cmp"]);
   expect(prefix("source", "0.0.0.0/0" as Cidr).map((e) => e.kind)).toEqual(["payload", "bitwise", "cmp"]);
+});
+
+test("many single ports are intervals: the kernel's bitmap for single ports is quadratic", () => {
+  const single = (count: number) => portSet(Array.from({ length: count }, (_, i) => ({ first: 2 * i, last: 2 * i })));
+  expect(single(100).type.interval).toBeUndefined();
+  const many = single(30_000);
+  expect(many.type.interval).toBe(true);
+  expect(many.elements.length).toBe(60_000);
 });

@@ -48,7 +48,8 @@ export interface SetElement {
 /** A set inside one rule, such as `tcp dport { 80, 8000-8080 }`. */
 export interface InlineSet {
   readonly type: SetType;
-  readonly elements: readonly SetElement[];
+  /** At most `length` of them. */
+  readonly elements: { readonly length: number } & Iterable<SetElement>;
 }
 
 /** Bytes of a whole key, fields padded when there are several. */
