@@ -129,4 +129,4 @@ const toPorts = (range: PortRange | undefined): string =>
 
 /** A comment may hold only what survives quoting everywhere. */
 export const commentText = (comment: string): string =>
-  `-m comment --comment "${comment.replace(/[^\w @%+=:,./-]/g, "_").slice(0, 256)}"`;
+  `-m comment --comment "${comment.slice(0, 256).replace(/[^\w @%+=:,./-]/g, "_")}"`;

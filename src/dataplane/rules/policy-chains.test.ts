@@ -48,6 +48,14 @@ test("FD-085 a rule for everything but every address matches nothing and is not 
   expect(text([rule({ srcNet: nets("0.0.0.0/0") })])).toEqual([`${TITLE} --source 0.0.0.0/0 ${ACCEPT}`]);
 });
 
+test("of thousands of annotations, the first sixteen are written: each kernel rule of the rule repeats them", () => {
+  const annotations = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`k${i}`, "v"]));
+  const prefixes = Array.from({ length: 200 }, (_, i) => `10.0.${i}.0/24`);
+  const lines = text([rule({ srcNet: nets(...prefixes), annotations })]);
+  expect(lines.length).toBeGreaterThan(200);
+  for (const line of lines) expect(line.split("--comment").length).toBeLessThan(20);
+});
+
 test("FD-088 what a rule's author noted stands on every kernel rule made of it, sorted, in safe characters, cut", () => {
   const annotations = { zone: "a", note: 'say "hi"; $(x)\n', long: "x".repeat(300) };
   const lines = text([rule({ srcNet: nets("10.0.0.0/8", "11.0.0.0/8"), annotations }), rule()]);

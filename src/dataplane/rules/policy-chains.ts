@@ -7,6 +7,11 @@ import { nflogGroup, nflogPrefix } from "./nflog.ts";
 import { policyRuleMatch } from "./policy-rule-match.ts";
 import { type Action, chain, clearMark, type Match, type Rule, type RuleChain } from "./rule.ts";
 
+/** Annotations are comments of all kernel rules that one rule becomes, which in iptables may be hundreds. */
+const MOST_ANNOTATIONS = 16;
+/** As long as a comment of iptables. */
+const LONGEST_ANNOTATION = 256;
+
 /** Where a policy's chain will stand. */
 export interface ChainPlace {
   readonly config: RulesConfig;
@@ -86,7 +91,9 @@ function policyRule(place: ChainPlace, rule: ProtoRule, index: number, owner: Ru
   const match = policyRuleMatch(version, rule);
   if (match === undefined) return undefined;
   const notes = Object.entries(rule.annotations ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
-  const annotations = notes.map(([key, value]) => `${key}=${value}`);
+  const annotations = notes
+    .slice(0, MOST_ANNOTATIONS)
+    .map(([key, value]) => `${key}=${value}`.slice(0, LONGEST_ANNOTATION));
   if (rule.action === "log") {
     const limit: readonly Match[] =
       config.logRate === undefined ? [] : [{ kind: "limit", rate: config.logRate, burst: config.logBurst }];
