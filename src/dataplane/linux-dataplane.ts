@@ -123,9 +123,9 @@ export class LinuxDataplane implements DataplaneDriver {
       isBgpPeer: (name) => registry.activeWorkloads.get(name)?.endpoint.localBgpPeer !== undefined,
       ownsIpip: ["Enabled", "EnabledIPIPOnly"].includes(parameters.ProgramClusterRoutes),
     });
-    const connections = new StaleConnections((addresses) => {
+    const connections = new StaleConnections(async (addresses) => {
       const started = performance.now();
-      kernel.conntrack.deleteByAddress(addresses);
+      await kernel.conntrack.deleteByAddress(addresses);
       stats.conntrackSeconds.add((performance.now() - started) / 1000);
     });
     const tables = parameters.RouteSyncDisabled

@@ -1,4 +1,5 @@
-// Connection tracking over ctnetlink: forgetting the flows of addresses that moved or went.
+// Connection tracking over ctnetlink: forgetting the flows of addresses that moved or went. The kernel's table may have
+// hundreds of thousands of flows, so it is read in slices between which other tasks of the event loop run.
 import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
 import type { Place } from "./namespace.ts";
 import { NetlinkError } from "./netlink-error.ts";
@@ -43,72 +44,88 @@ export interface Flow {
   readonly mark: number;
   /** Packets of both directions were seen: netfilter's state "established". */
   readonly isReplied: boolean;
-  /** What names the flow to the kernel, as it came. */
-  readonly identity: readonly RawAttribute[];
 }
+
+/** Attributes that name a flow to the kernel, as they came. */
+type FlowIdentity = readonly RawAttribute[];
 
 export interface Conntrack extends Disposable {
   /** @param isWanted keeps the others from being held in memory */
   list(version: IpVersion, isWanted?: (flow: Flow) => boolean): Flow[];
   /** Forgets all flows that one of the addresses began or answers; how many there were. */
-  deleteByAddress(addresses: Iterable<IpAddress>): number;
+  deleteByAddress(addresses: Iterable<IpAddress>): Promise<number>;
 }
 
 export function openConntrack(namespace?: Place): Conntrack {
-  return new NetlinkConntrack(NetlinkSocket.open(NETLINK_NETFILTER, { namespace }));
+  const open = () => NetlinkSocket.open(NETLINK_NETFILTER, { namespace });
+  return new NetlinkConntrack(open(), open());
 }
 
 class NetlinkConntrack implements Conntrack {
-  readonly #socket: NetlinkSocket;
-  constructor(socket: NetlinkSocket) {
-    this.#socket = socket;
+  readonly #reader: NetlinkSocket;
+  /** Flows are deleted while the reader is in the middle of a dump. */
+  readonly #deleter: NetlinkSocket;
+  #lastDeletion: Promise<unknown> = Promise.resolve();
+
+  constructor(reader: NetlinkSocket, deleter: NetlinkSocket) {
+    this.#reader = reader;
+    this.#deleter = deleter;
   }
 
   list(version: IpVersion, isWanted: (flow: Flow) => boolean = () => true): Flow[] {
-    return this.#dump(version, isWanted);
-  }
-
-  deleteByAddress(addresses: Iterable<IpAddress>): number {
-    const wanted = new Set(addresses);
-    let count = 0;
-    for (const version of new Set([...wanted].map(ipVersion)))
-      count += this.#delete(
-        version,
-        this.#dump(version, (flow) => wanted.has(flow.original.source) || wanted.has(flow.reply.source)),
-      );
-    return count;
-  }
-
-  #dump(version: IpVersion, isWanted: (flow: Flow) => boolean): Flow[] {
-    const body = (w: NetlinkWriter): void => writeHeader(w, version);
-    return this.#socket.dump({ what: `list IPv${version} flows`, type: IPCTNL_MSG_CT_GET, body }, (message) => {
+    return this.#reader.dump(listRequest(version), (message) => {
       const flow = parseFlow(message);
       return flow !== undefined && isWanted(flow) ? flow : undefined;
     });
   }
 
-  #delete(version: IpVersion, flows: readonly Flow[]): number {
-    let gone = 0;
-    for (let start = 0; start < flows.length; start += BATCH) {
-      const part = flows.slice(start, start + BATCH);
-      const w = this.#socket.batch();
-      for (const flow of part)
-        w.message(IPCTNL_MSG_CT_DELETE, 0, () => {
-          writeHeader(w, version);
-          for (const attribute of flow.identity) w.raw(attribute);
-        });
-      const faults = this.#socket.sendBatch(w, `delete ${part.length} flows`);
-      const real = faults.find((fault) => fault.errno !== "ENOENT"); // ended by itself meanwhile: as good
-      if (real !== undefined) throw new NetlinkError(`delete flows`, real.errno, real.extack);
-      gone += part.length - faults.length;
+  /** One after the other: a socket can read one dump at a time. */
+  deleteByAddress(addresses: Iterable<IpAddress>): Promise<number> {
+    const wanted = new Set(addresses);
+    const deletion = this.#lastDeletion.then(() => this.#deleteAll(wanted));
+    this.#lastDeletion = deletion.catch(() => {});
+    return deletion;
+  }
+
+  async #deleteAll(wanted: ReadonlySet<IpAddress>): Promise<number> {
+    let count = 0;
+    for (const version of new Set([...wanted].map(ipVersion))) {
+      let found: FlowIdentity[] = [];
+      await this.#reader.dumpInSlices(listRequest(version), (message) => {
+        const identity = identityOf(message, wanted);
+        if (identity === undefined || found.push(identity) < BATCH) return;
+        count += this.#delete(version, found);
+        found = [];
+      });
+      count += this.#delete(version, found);
     }
-    return gone;
+    return count;
+  }
+
+  #delete(version: IpVersion, flows: readonly FlowIdentity[]): number {
+    const w = this.#deleter.batch();
+    for (const identity of flows)
+      w.message(IPCTNL_MSG_CT_DELETE, 0, () => {
+        writeHeader(w, version);
+        for (const attribute of identity) w.raw(attribute);
+      });
+    const faults = this.#deleter.sendBatch(w, `delete ${flows.length} flows`);
+    const real = faults.find((fault) => fault.errno !== "ENOENT"); // ended by itself meanwhile: as good
+    if (real !== undefined) throw new NetlinkError(`delete flows`, real.errno, real.extack);
+    return flows.length - faults.length;
   }
 
   [Symbol.dispose](): void {
-    this.#socket[Symbol.dispose]();
+    this.#reader[Symbol.dispose]();
+    this.#deleter[Symbol.dispose]();
   }
 }
+
+const listRequest = (version: IpVersion) => ({
+  what: `list IPv${version} flows`,
+  type: IPCTNL_MSG_CT_GET,
+  body: (w: NetlinkWriter): void => writeHeader(w, version),
+});
 
 function writeHeader(w: NetlinkWriter, version: IpVersion): void {
   w.putU8(version === 4 ? AF_INET : AF_INET6);
@@ -120,13 +137,11 @@ export function parseFlow(message: NetlinkMessage): Flow | undefined {
   let reply: FlowTuple | undefined;
   let mark = 0;
   let status = 0;
-  const identity: RawAttribute[] = [];
   const a = message.attributes(HEADER);
   while (a.next())
     switch (a.type) {
       case CTA_TUPLE_ORIG:
         original = readTuple(a.nested());
-        identity.push(a.raw());
         break;
       case CTA_TUPLE_REPLY:
         reply = readTuple(a.nested());
@@ -137,13 +152,40 @@ export function parseFlow(message: NetlinkMessage): Flow | undefined {
       case CTA_MARK:
         mark = a.be32();
         break;
+    }
+  if (original === undefined || reply === undefined) return undefined;
+  return { original, reply, mark, isReplied: (status & IPS_SEEN_REPLY) !== 0 };
+}
+
+/** The identity of a flow that one of the addresses began or answers. */
+function identityOf(message: NetlinkMessage, addresses: ReadonlySet<IpAddress>): FlowIdentity | undefined {
+  let isWanted = false;
+  const identity: RawAttribute[] = [];
+  const a = message.attributes(HEADER);
+  while (a.next())
+    switch (a.type) {
+      case CTA_TUPLE_ORIG:
+        identity.push(a.raw());
+        isWanted ||= addresses.has(sourceOf(a.nested()));
+        break;
+      case CTA_TUPLE_REPLY:
+        isWanted ||= addresses.has(sourceOf(a.nested()));
+        break;
       case CTA_ID: // so that a new flow with the same addresses and ports is spared
       case CTA_ZONE:
         identity.push(a.raw());
         break;
     }
-  if (original === undefined || reply === undefined) return undefined;
-  return { original, reply, mark, isReplied: (status & IPS_SEEN_REPLY) !== 0, identity };
+  return isWanted ? identity : undefined;
+}
+
+function sourceOf(tuple: NetlinkReader): IpAddress {
+  while (tuple.next()) {
+    if (tuple.type !== CTA_TUPLE_IP) continue;
+    const inner = tuple.nested();
+    while (inner.next()) if (inner.type === CTA_IP_V4_SRC || inner.type === CTA_IP_V6_SRC) return inner.address();
+  }
+  return "" as IpAddress;
 }
 
 function readTuple(a: NetlinkReader): FlowTuple | undefined {

@@ -2,6 +2,7 @@
 // Everything is synchronous: the kernel handles a request before send() returns, so its answer is already queued.
 import { write } from "node:fs";
 import { EAGAIN, EINTR, ENOBUFS, errnoName } from "./errno.ts";
+import { nextTurn } from "../lib/retry.ts";
 import { openIn, type Place } from "./namespace.ts";
 import { type ExtendedAck, NetlinkError, succeed } from "./netlink-error.ts";
 import { forEachMessage, type NetlinkMessage } from "./netlink-reader.ts";
@@ -27,6 +28,7 @@ const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
 const RECEIVE_BYTES = 256 * 1024; // more than the kernel ever puts into one datagram
 const DUMP_ATTEMPTS = 10;
+const SLICE_MS = 10;
 
 /**
  * Receive buffers that are not in use. A socket borrows one while it reads and parses one datagram, which is synchronous.
@@ -169,23 +171,46 @@ export class NetlinkSocket implements Disposable {
   /** Everything the kernel lists for the request; what `parse` leaves undefined is left out. */
   dump<T>(request: NetlinkRequest, parse: (reply: NetlinkMessage) => T | undefined): T[] {
     for (let attempt = 1; ; attempt++) {
-      const { items, isConsistent } = this.#dumpOnce(request, parse);
-      if (isConsistent) return items;
-      if (attempt === DUMP_ATTEMPTS)
-        throw new NetlinkError(request.what, "EINTR", { message: `changed during all of ${attempt} dumps` });
+      const items: T[] = [];
+      const dump = this.#startDump(request, (reply) => {
+        const item = parse(reply);
+        if (item !== undefined) items.push(item);
+      });
+      while (!dump.receive());
+      if (dump.isConsistent()) return items;
+      failAfterLast(request, attempt);
     }
   }
 
-  #dumpOnce<T>(
+  /**
+   * Reads a large dump in slices, between which other tasks of the event loop run. The socket must not be used until the
+   * promise is settled.
+   * @param each may see an object more than once: a dump that was not consistent is repeated
+   */
+  async dumpInSlices(request: NetlinkRequest, each: (reply: NetlinkMessage) => void): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      const dump = this.#startDump(request, each);
+      let sliceEndMs = performance.now() + SLICE_MS;
+      while (!dump.receive()) {
+        if (performance.now() < sliceEndMs) continue;
+        await nextTurn();
+        sliceEndMs = performance.now() + SLICE_MS;
+      }
+      if (dump.isConsistent()) return;
+      failAfterLast(request, attempt);
+    }
+  }
+
+  /** `receive` reads one datagram and returns whether it was the last. */
+  #startDump(
     request: NetlinkRequest,
-    parse: (reply: NetlinkMessage) => T | undefined,
-  ): { items: T[]; isConsistent: boolean } {
+    each: (reply: NetlinkMessage) => void,
+  ): { receive(): boolean; isConsistent(): boolean } {
     const sequence = this.#send(request, NLM_F_DUMP);
-    const items: T[] = [];
     let isConsistent = true;
     let isDone = false;
     let failure: NetlinkError | undefined;
-    while (!isDone)
+    const receive = () => {
       this.#receive(request.what, (message) => {
         if (isDone || message.sequence !== sequence) return;
         // A dump is no snapshot: if the table changed meanwhile, the kernel sets this flag on some message, even the
@@ -199,11 +224,12 @@ export class NetlinkSocket implements Disposable {
           if (errno !== 0) failure = new NetlinkError(request.what, errnoName(errno), extendedAck(message));
           return;
         }
-        const item = parse(message);
-        if (item !== undefined) items.push(item);
+        each(message);
       });
-    if (failure !== undefined) throw failure;
-    return { items, isConsistent };
+      if (failure !== undefined) throw failure;
+      return isDone;
+    };
+    return { receive, isConsistent: () => isConsistent };
   }
 
   /** A writer for one batch. It stays good until the socket writes again. */
@@ -372,4 +398,9 @@ function timeval(ms: number): sys.Bytes {
   view.setBigInt64(0, BigInt(Math.floor(ms / 1000)), true);
   view.setBigInt64(8, BigInt((ms % 1000) * 1000), true);
   return bytes;
+}
+
+function failAfterLast({ what }: NetlinkRequest, attempt: number): void {
+  if (attempt === DUMP_ATTEMPTS)
+    throw new NetlinkError(what, "EINTR", { message: `changed during all of ${attempt} dumps` });
 }

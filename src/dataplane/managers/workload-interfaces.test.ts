@@ -42,7 +42,7 @@ function open(
   const exclusive = { removeExternalRoutes: true, isWorkload, isBgpPeer: () => false, ownsIpip: true };
   const ownership = mainTableOwnership({ deviceRouteProtocol: given.routeProtocol ?? 3, ...exclusive });
   const flushed: IpAddress[] = [];
-  const connections = new StaleConnections((addresses) => void flushed.push(...addresses));
+  const connections = new StaleConnections(async (addresses) => void flushed.push(...addresses));
   const tables =
     given.withRoutes === false
       ? []
@@ -76,11 +76,11 @@ function open(
     }
   };
   const reports: DataplaneReport[] = [];
-  const round = () => {
+  const round = async () => {
     registry.resolve?.();
-    workloads.apply();
-    for (const table of tables) table.apply();
-    connections.apply();
+    await workloads.apply();
+    for (const table of tables) await table.apply();
+    await connections.apply();
     neighbours.apply();
     reports.push(...status.reports());
     return reports.splice(0);
@@ -112,11 +112,11 @@ const peering = (v4: string, v6: string): ManagerMessage => ({
   ...{ localWorkloadPeeringIpV4: v4, localWorkloadPeeringIpV6: v6 },
 });
 
-test("FD-131 workload routes carry the configured source address, protocol and priority", () => {
+test("FD-131 workload routes carry the configured source address, protocol and priority", async () => {
   const source = { 4: "192.0.2.1" as IpAddress, 6: "2001:db8::1" as IpAddress };
   const { kernel, send, round } = open({ routeSource: source, routeProtocol: 97, routePriority: { 4: 700, 6: 800 } });
   send(endpoint());
-  round();
+  await round();
   expect(kernel.routes.list({ version: 4, table: 254, protocol: 97 })).toMatchObject([
     { destination: "10.65.0.2/32", source: "192.0.2.1", priority: 700, scope: "link" },
   ]);
@@ -125,44 +125,44 @@ test("FD-131 workload routes carry the configured source address, protocol and p
   ]);
 });
 
-test("FD-129 with RouteSyncDisabled no route is written, and none of others is touched", () => {
+test("FD-129 with RouteSyncDisabled no route is written, and none of others is touched", async () => {
   const { kernel, send, round, index } = open({ withRoutes: false });
   kernel.routes.add({ destination: "10.65.0.2/32" as Cidr, link: index, protocol: 4 });
   send(endpoint({ ipv4Nets: ["10.65.0.3/32" as Cidr] }));
-  round();
+  await round();
   expect(kernel.routes.list({ version: 4, table: 254 }).map((route) => route.destination)).toEqual([
     "10.65.0.2/32" as Cidr,
   ]);
   expect(kernel.neighbours.list({ version: 4, link: index })).toEqual([]);
 });
 
-test("a workload's interface is set up before anybody tells whose it is; others are left alone", () => {
+test("a workload's interface is set up before anybody tells whose it is; others are left alone", async () => {
   const { round, written } = open();
-  round();
+  await round();
   expect(written).toEqual(["net/ipv6/conf/cali1/accept_ra=0", "net/ipv4/neigh/cali1/proxy_delay=0"]);
 });
 
-test("FD-128 a workload that speaks BGP finds its host by the peering addresses, on its own interface, while it is one", () => {
+test("FD-128 a workload that speaks BGP finds its host by the peering addresses, on its own interface, while it is one", async () => {
   const { kernel, send, round, index } = open();
   const onInterface = () =>
     ([4, 6] as const).flatMap((version) =>
       kernel.addresses.list({ version, link: index }).map(({ address, scope }) => `${address} ${scope}`),
     );
   send(peering("169.254.7.1", "fe80:7::1"), endpoint());
-  round();
+  await round();
   expect(onInterface()).toEqual([]);
   send(endpoint({ localBgpPeer: { bgpPeerName: "tor" } as NonNullable<ProtoWorkloadEndpoint["localBgpPeer"]> }));
-  round();
+  await round();
   expect(onInterface()).toEqual(["169.254.7.1 link", "fe80:7::1 link"]);
   send(peering("169.254.7.9", ""));
-  round();
+  await round();
   expect(onInterface()).toEqual(["169.254.7.9 link"]);
   send(endpoint());
-  round();
+  await round();
   expect(onInterface()).toEqual([]);
 });
 
-test("FD-113 a host endpoint is as bad as its worst interface: none is an error, one that is down makes it down", () => {
+test("FD-113 a host endpoint is as bad as its worst interface: none is an error, one that is down makes it down", async () => {
   const { send, round, link } = open();
   const host = (endpointId: string, name: string, ips: string[] = []): ManagerMessage => ({
     type: "hostEndpointUpdate",
@@ -180,32 +180,34 @@ test("FD-113 a host endpoint is as bad as its worst interface: none is an error,
     addresses: new Set(list as IpAddress[]),
   });
   send(link("eth1"), addresses("eth1", "192.0.2.1"));
-  const statuses = () =>
-    Object.fromEntries(round().flatMap((r) => (r.type === "hostEndpointStatus" ? [[r.endpointId, r.status]] : [])));
-  expect(statuses()).toEqual({ named: "up", missing: "error", both: "up" });
-  expect(statuses()).toEqual({}); // told once
+  const statuses = async () =>
+    Object.fromEntries(
+      (await round()).flatMap((r) => (r.type === "hostEndpointStatus" ? [[r.endpointId, r.status]] : [])),
+    );
+  expect(await statuses()).toEqual({ named: "up", missing: "error", both: "up" });
+  expect(await statuses()).toEqual({}); // told once
   send(link("eth1", "down"));
-  expect(statuses()).toEqual({ both: "down" });
+  expect(await statuses()).toEqual({ both: "down" });
   send({ type: "interfaceAddresses", name: "eth1", addresses: undefined }, link("eth1", "gone"));
-  expect(statuses()).toEqual({ both: "error" });
+  expect(await statuses()).toEqual({ both: "error" });
   send({ type: "hostEndpointRemove", endpointId: "both" });
-  expect(round()).toEqual([{ type: "hostEndpointStatusRemove", endpointId: "both" }]);
+  expect(await round()).toEqual([{ type: "hostEndpointStatusRemove", endpointId: "both" }]);
 });
 
-test("FD-113 a workload is up when its link runs, it is active and its interface is configured", () => {
+test("FD-113 a workload is up when its link runs, it is active and its interface is configured", async () => {
   const { send, round, link } = open();
-  const statuses = () => round().flatMap((r) => (r.type === "workloadEndpointStatus" ? [r.status] : []));
+  const statuses = async () => (await round()).flatMap((r) => (r.type === "workloadEndpointStatus" ? [r.status] : []));
   send(endpoint());
-  expect(statuses()).toEqual(["up"]);
+  expect(await statuses()).toEqual(["up"]);
   send(link("cali1", "down"));
-  expect(statuses()).toEqual(["down"]);
+  expect(await statuses()).toEqual(["down"]);
   send(link("cali1", "up"));
-  expect(statuses()).toEqual(["up"]);
+  expect(await statuses()).toEqual(["up"]);
   send(endpoint({ state: "inactive" }));
-  expect(statuses()).toEqual(["down"]);
+  expect(await statuses()).toEqual(["down"]);
 });
 
-test("FD-121 every address of an active workload has a route to its interface, and a permanent ARP entry where its MAC is known", () => {
+test("FD-121 every address of an active workload has a route to its interface, and a permanent ARP entry where its MAC is known", async () => {
   const { kernel, send, round, link, index, neighbours } = open();
   const routes = () =>
     ([4, 6] as const).flatMap((version) =>
@@ -221,37 +223,37 @@ test("FD-121 every address of an active workload has a route to its interface, a
   const two = { ipv4Nets: ["10.65.0.2/32", "10.65.0.3/32"] as Cidr[], ipv6Nets: ["fd65::2/128" as Cidr] };
   const mac = "02:00:00:00:00:02";
   send(endpoint({ ...two, mac }));
-  round();
+  await round();
   expect(routes().sort()).toEqual(["10.65.0.2/32 link", "10.65.0.3/32 link", "fd65::2/128"]);
   expect(entries()).toEqual([`10.65.0.2 ${mac} permanent`, `10.65.0.3 ${mac} permanent`]); // IPv6 asks
   // One address goes, and its entry with it; a new MAC takes the old one's place.
   send(endpoint({ mac: "02:00:00:00:00:09", ipv6Nets: [] }));
-  round();
+  await round();
   expect([routes(), entries()]).toEqual([["10.65.0.2/32 link"], ["10.65.0.2 02:00:00:00:00:09 permanent"]]);
   // Somebody's change is put right by the next look; what the kernel forgot when the link went down, when it is back.
   kernel.neighbours.set({ link: index, address: "10.65.0.2" as IpAddress, mac: "02:00:00:00:00:66", state: "stale" });
   neighbours.queueResync();
-  round();
+  await round();
   expect(entries()).toEqual(["10.65.0.2 02:00:00:00:00:09 permanent"]);
   kernel.links.set("cali1", { up: false });
   kernel.neighbours.delete({ link: index, address: "10.65.0.2" as IpAddress });
   send(link("cali1", "down"));
-  round();
+  await round();
   expect([routes(), entries()]).toEqual([[], ["10.65.0.2 02:00:00:00:00:09 permanent"]]); // written also while it is down
   kernel.links.set("cali1", { up: true });
   send(link("cali1", "up"));
-  round();
+  await round();
   expect(routes()).toEqual(["10.65.0.2/32 link"]);
   // Without a MAC nobody is answered for; switched off, nothing leads there.
   send(endpoint({ ipv6Nets: [] }));
-  round();
+  await round();
   expect([routes(), entries()]).toEqual([["10.65.0.2/32 link"], []]);
   send(endpoint({ state: "inactive", mac }));
-  round();
+  await round();
   expect([routes(), entries()]).toEqual([[], []]);
 });
 
-test("FD-122 workload routes have the priority of their family, beside somebody's route of another priority", () => {
+test("FD-122 workload routes have the priority of their family, beside somebody's route of another priority", async () => {
   const { kernel, send, round, index } = open({ routePriority: { 4: 1024, 6: 700 } });
   kernel.routes.add({ destination: "10.65.0.2/32" as Cidr, link: 2, protocol: 4, priority: 50 });
   const priorities = () =>
@@ -261,14 +263,14 @@ test("FD-122 workload routes have the priority of their family, beside somebody'
         .map(({ destination, priority, link: at }) => `${destination} ${priority} ${at === index ? "ours" : "theirs"}`),
     );
   send(endpoint());
-  round();
+  await round();
   expect(priorities().sort()).toEqual(["10.65.0.2/32 1024 ours", "10.65.0.2/32 50 theirs", "fd65::2/128 700 ours"]);
   send({ type: "workloadEndpointRemove", id: { orchestrator: "k8s", workload: "ns/pod", endpoint: "eth0" } });
-  round();
+  await round();
   expect(priorities()).toEqual(["10.65.0.2/32 50 theirs"]);
 });
 
-test("FD-127 nothing leads to a machine that is expected, better routes to one that came, and its floating address follows", () => {
+test("FD-127 nothing leads to a machine that is expected, better routes to one that came, and its floating address follows", async () => {
   let phase: MigrationPhase = "expected";
   const changed = new Set<string>();
   const enter = (next: MigrationPhase) => {
@@ -292,18 +294,18 @@ test("FD-127 nothing leads to a machine that is expected, better routes to one t
       .sort();
   const nat = [{ external: "203.0.113.5" as IpAddress, internal: "10.65.0.2" as IpAddress }];
   send(endpoint({ ipv4Nat: nat }));
-  round();
+  await round();
   expect(routes()).toEqual([]);
   for (const better of ["arrived", "converging"] as const) {
     enter(better);
-    round();
+    await round();
     expect(routes()).toEqual(["10.65.0.2/32 512", "203.0.113.5/32 512", "fd65::2/128 600"]);
   }
   enter("settled");
-  round();
+  await round();
   expect(routes()).toEqual(["10.65.0.2/32 1024", "203.0.113.5/32 1024", "fd65::2/128 1024"]);
   enter("expected"); // it comes back after it left
-  round();
+  await round();
   expect(routes()).toEqual([]);
 });
 
@@ -316,66 +318,66 @@ const both = ["10.65.0.2", "fd65::2"] as IpAddress[];
 for (const withRoutes of [true, false]) {
   const mode = withRoutes ? "" : ", with RouteSyncDisabled";
 
-  test(`FD-126 connections of a removed endpoint are flushed in either order of events${mode}`, () => {
+  test(`FD-126 connections of a removed endpoint are flushed in either order of events${mode}`, async () => {
     for (const order of ["interface first", "endpoint first", "together"] as const) {
       const { send, round, link, takeFlushed } = open({ withRoutes });
       send(endpoint());
-      round();
+      await round();
       const [first, second] =
         order === "endpoint first" ? [removal, link("cali1", "gone")] : [link("cali1", "gone"), removal];
       send(first);
-      if (order !== "together") round();
+      if (order !== "together") await round();
       expect([order, takeFlushed()]).toEqual([order, order === "endpoint first" ? both : []]);
       send(second);
-      round();
+      await round();
       expect([order, takeFlushed()]).toEqual([order, order === "endpoint first" ? [] : both]);
     }
   });
 
-  test(`FD-126 an endpoint that changes one address keeps the connections of the other${mode}`, () => {
+  test(`FD-126 an endpoint that changes one address keeps the connections of the other${mode}`, async () => {
     const { send, round, takeFlushed } = open({ withRoutes });
     send(endpoint());
-    round();
+    await round();
     send(endpoint({ ipv4Nets: ["10.65.0.9/32" as Cidr] }));
-    round();
+    await round();
     expect(takeFlushed()).toEqual(["10.65.0.2" as IpAddress]);
   });
 
-  test(`FD-126 an endpoint whose interface goes down, is replaced, or is repeated keeps its connections${mode}`, () => {
+  test(`FD-126 an endpoint whose interface goes down, is replaced, or is repeated keeps its connections${mode}`, async () => {
     const { send, round, link, takeFlushed } = open({ withRoutes });
     send(endpoint());
-    round();
+    await round();
     for (const state of ["down", "up", "gone"] as const) {
       send(link("cali1", state));
-      round();
+      await round();
     }
     send({ type: "interfaceState", name: "cali1", index: 77, state: "up" });
-    round();
+    await round();
     send(removal, endpoint());
-    round();
+    await round();
     expect(takeFlushed()).toEqual([]);
     send(endpoint({ name: "cali2" })); // the endpoint moves to another interface
-    round();
+    await round();
     expect([...new Set(takeFlushed())]).toEqual(both);
   });
 }
 
-test("FD-127 an endpoint that is expected to arrive from another node does not own its addresses yet", () => {
+test("FD-127 an endpoint that is expected to arrive from another node does not own its addresses yet", async () => {
   let phase: MigrationPhase = "expected";
   const { send, round, takeFlushed } = open({
     migrations: { phaseOf: () => phase, takeChanged: () => new Set(["cali1"]) },
   });
   send(endpoint());
-  round();
+  await round();
   send(removal); // the migration is cancelled: the machine still runs on the other node
-  round();
+  await round();
   expect(takeFlushed()).toEqual([]);
   send(endpoint());
-  round();
+  await round();
   phase = "arrived";
-  round();
+  await round();
   expect(takeFlushed()).toEqual([]);
   send(removal);
-  round();
+  await round();
   expect(takeFlushed()).toEqual(both);
 });

@@ -78,7 +78,7 @@ export class WorkloadInterfaces implements Manager {
     for (const name of this.#deps.registry.activeWorkloads.keys()) this.#dirty.add(name);
   }
 
-  apply(): ApplyOutcome {
+  async apply(): Promise<ApplyOutcome> {
     for (const name of this.#deps.migrations?.takeChanged() ?? []) this.#dirty.add(name);
     if (this.#dirty.size === 0) return {};
     const failed = new Set<string>();
@@ -90,7 +90,7 @@ export class WorkloadInterfaces implements Manager {
     this.#applyFloating();
     this.#dirty.clear();
     for (const name of failed) this.#dirty.add(name);
-    this.#deps.connections.resolveOwners();
+    await this.#deps.connections.resolveOwners();
     return failed.size > 0 ? { againInMs: RETRY_MS } : {};
   }
 

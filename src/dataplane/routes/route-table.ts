@@ -30,7 +30,7 @@ export interface RouteTableOptions {
    * without addresses, after old routes were deleted and before new ones are written. Undefined for tables where connections
    * do not matter.
    */
-  readonly forgetConnections?: (addresses: ReadonlySet<IpAddress>) => void;
+  readonly forgetConnections?: (addresses: ReadonlySet<IpAddress>) => Promise<void> | undefined;
   readonly graceMs?: number;
   readonly now?: () => number;
   /** How long a full look at the table took. */
@@ -149,9 +149,10 @@ export class RouteTable implements Reconciler {
     this.#needsResync = true;
   }
 
-  apply(): ApplyOutcome {
+  async apply(): Promise<ApplyOutcome> {
     let againInMs = this.#needsResync ? this.#resync() : undefined;
     if (this.#dirty.size === 0) return againInMs === undefined ? {} : { againInMs };
+    const keys = [...this.#dirty]; // more may come while connections are flushed
     const deletions: RouteChange[] = [];
     /**
      * Routes of others on interfaces we have routes for, and of ours that only have another priority now: they go last, so
@@ -159,7 +160,7 @@ export class RouteTable implements Reconciler {
      */
     const late: { readonly key: string; readonly change: RouteChange }[] = [];
     const replacements: { readonly key: string; readonly change: RouteChange }[] = [];
-    for (const key of this.#dirty) {
+    for (const key of keys) {
       const actual = this.#actual.get(key);
       const wanted = this.#wanted.best(key);
       if (wanted === undefined) {
@@ -187,13 +188,15 @@ export class RouteTable implements Reconciler {
     const write = (changes: readonly RouteChange[]) => (changes.length === 0 ? [] : routes.apply(changes));
     const isReal = ({ error }: RouteFault) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV");
     const faults = write(deletions).filter(isReal);
-    forgetConnections?.(this.#moved);
-    this.#moved.clear();
+    const moved = new Set(this.#moved);
+    const flushing = forgetConnections?.(moved);
+    if (flushing !== undefined) await flushing;
+    for (const address of moved) this.#moved.delete(address);
     faults.push(...write(replacements.map(({ change }) => change)));
     this.#replacePluginRoutes(replacements);
     const left = late.filter(({ key }) => this.#actual.has(key));
     faults.push(...write(left.map(({ change }) => change)).filter(isReal));
-    this.#settle(faults);
+    this.#settle(keys, faults);
     return againInMs === undefined ? {} : { againInMs };
   }
 
@@ -233,13 +236,13 @@ export class RouteTable implements Reconciler {
   }
 
   /** What went through is what is there; what failed is looked at again. */
-  #settle(faults: readonly RouteFault[]): void {
+  #settle(keys: readonly string[], faults: readonly RouteFault[]): void {
     const failed = new Map<string, RouteFault>();
     for (const fault of faults)
       failed.set(this.#wanted.key(fault.change.route.destination, fault.change.route.priority), fault);
     const problems: string[] = [];
     const { table } = this.#options;
-    for (const key of [...this.#dirty]) {
+    for (const key of keys) {
       const fault = failed.get(key);
       const wanted = this.#wanted.best(key);
       if (fault === undefined) {

@@ -6,7 +6,7 @@ import { type InterfaceOwner, StaleConnections } from "./stale-connections.ts";
 function open() {
   const flushed: IpAddress[] = [];
   let failures = 0;
-  const connections = new StaleConnections((addresses) => {
+  const connections = new StaleConnections(async (addresses) => {
     if (failures-- > 0) throw new Error("EBUSY");
     flushed.push(...addresses);
   });
@@ -26,81 +26,81 @@ const owner = (endpoint: string, index: number, state: "up" | "down" = "up"): In
   link: { index, state },
 });
 
-test("an address that passes to another endpoint in one round is flushed before rules and again after the old route", () => {
+test("an address that passes to another endpoint in one round is flushed before rules and again after the old route", async () => {
   const { connections, takeFlushed } = open();
   connections.setInterface("cali1", owner("a", 5));
-  connections.resolveOwners();
+  await connections.resolveOwners();
   connections.setInterface("cali1", undefined);
   connections.setInterface("cali2", owner("b", 7));
-  connections.resolveOwners();
+  await connections.resolveOwners();
   expect(takeFlushed()).toEqual([V4, V6]);
-  connections.flush(4, []);
+  await connections.flush(4, []);
   expect(takeFlushed()).toEqual([V4]);
-  connections.flush(6, ["fd00::7" as IpAddress]);
+  await connections.flush(6, ["fd00::7" as IpAddress]);
   expect(takeFlushed()).toEqual(["fd00::7" as IpAddress, V6]);
-  connections.apply();
+  await connections.apply();
   expect(takeFlushed()).toEqual([]);
 });
 
-test("of two endpoints with one address, the one that the route leads to owns it", () => {
+test("of two endpoints with one address, the one that the route leads to owns it", async () => {
   const { connections, takeFlushed } = open();
-  const set = (name: string, value: InterfaceOwner | undefined) => {
+  const set = async (name: string, value: InterfaceOwner | undefined) => {
     connections.setInterface(name, value);
-    connections.resolveOwners();
-    connections.apply();
+    await connections.resolveOwners();
+    await connections.apply();
     return new Set(takeFlushed()).size > 0;
   };
-  expect(set("cali1", owner("a", 5))).toBe(false);
-  expect(set("cali2", owner("b", 7, "down"))).toBe(false);
-  expect(set("cali2", owner("b", 7))).toBe(true);
-  expect(set("cali1", undefined)).toBe(false); // connections are those of b by now
-  expect(set("cali3", owner("c", 6))).toBe(false); // the older interface
-  expect(set("cali2", { ...owner("b", 7), link: undefined })).toBe(true);
-  expect(set("cali3", undefined)).toBe(true);
+  expect(await set("cali1", owner("a", 5))).toBe(false);
+  expect(await set("cali2", owner("b", 7, "down"))).toBe(false);
+  expect(await set("cali2", owner("b", 7))).toBe(true);
+  expect(await set("cali1", undefined)).toBe(false); // connections are those of b by now
+  expect(await set("cali3", owner("c", 6))).toBe(false); // the older interface
+  expect(await set("cali2", { ...owner("b", 7), link: undefined })).toBe(true);
+  expect(await set("cali3", undefined)).toBe(true);
   // Neither interface is known yet: the newer endpoint has the address.
-  expect(set("cali4", { ...owner("d", 0), link: undefined })).toBe(true);
+  expect(await set("cali4", { ...owner("d", 0), link: undefined })).toBe(true);
 });
 
-test("another endpoint on the same interface is another owner", () => {
+test("another endpoint on the same interface is another owner", async () => {
   const { connections, takeFlushed } = open();
   connections.setInterface("cali1", owner("a", 5));
-  connections.resolveOwners();
+  await connections.resolveOwners();
   connections.setInterface("cali1", owner("b", 5));
-  connections.resolveOwners();
+  await connections.resolveOwners();
   expect(takeFlushed()).toEqual([V4, V6]);
 });
 
-test("a flush that fails is repeated until it succeeds", () => {
+test("a flush that fails is repeated until it succeeds", async () => {
   const { connections, fail, takeFlushed } = open();
   connections.setInterface("cali1", owner("a", 5));
-  connections.resolveOwners();
+  await connections.resolveOwners();
   connections.setInterface("cali1", undefined);
-  connections.resolveOwners();
+  await connections.resolveOwners();
   fail(1);
-  expect(() => connections.flush(4, [])).toThrow("EBUSY");
-  connections.apply();
+  await expect(connections.flush(4, []) ?? Promise.resolve()).rejects.toThrow("EBUSY");
+  await connections.apply();
   expect(takeFlushed()).toEqual([V4, V6]);
 });
 
-test("prefixes other than single addresses are not flushed", () => {
+test("prefixes other than single addresses are not flushed", async () => {
   const { connections, takeFlushed } = open();
   connections.setInterface("cali1", { ...owner("a", 5), destinations: ["10.0.0.0/24" as Cidr] });
-  connections.resolveOwners();
+  await connections.resolveOwners();
   connections.setInterface("cali1", undefined);
-  connections.resolveOwners();
-  connections.apply();
+  await connections.resolveOwners();
+  await connections.apply();
   expect(takeFlushed()).toEqual([]);
 });
 
 test("removed endpoints leave nothing in memory", async () => {
   const { connections, takeFlushed } = open();
-  const left = await objectsLeftPerRound((number) => {
+  const left = await objectsLeftPerRound(async (number) => {
     const destinations = [`10.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}/32` as Cidr];
     connections.setInterface(`cali${number}`, { ...owner(`pod${number}`, number), destinations });
-    connections.resolveOwners();
+    await connections.resolveOwners();
     connections.setInterface(`cali${number}`, undefined);
-    connections.resolveOwners();
-    connections.apply();
+    await connections.resolveOwners();
+    await connections.apply();
     takeFlushed();
   });
   expect(left).toBeLessThan(0.5);

@@ -29,7 +29,7 @@ export interface InterfaceOwner {
 
 export class StaleConnections implements Reconciler {
   readonly name = "stale connections";
-  readonly #deleteByAddress: (addresses: readonly IpAddress[]) => void;
+  readonly #deleteByAddress: (addresses: readonly IpAddress[]) => Promise<void>;
   readonly #byInterface = new Map<string, InterfaceOwner>();
   /** Names of all interfaces with an endpoint that claims the address, oldest claim first. */
   readonly #claims = new Map<IpAddress, Set<string>>();
@@ -38,7 +38,7 @@ export class StaleConnections implements Reconciler {
   /** Addresses still to be flushed. They stay here until the kernel has deleted their entries. */
   readonly #pending = new Set<IpAddress>();
 
-  constructor(deleteByAddress: (addresses: readonly IpAddress[]) => void) {
+  constructor(deleteByAddress: (addresses: readonly IpAddress[]) => Promise<void>) {
     this.#deleteByAddress = deleteByAddress;
   }
 
@@ -65,7 +65,7 @@ export class StaleConnections implements Reconciler {
    * already has its next owner is flushed here, before that owner's chain accepts anything. It is flushed once more when the
    * route to the old owner is deleted, because until then the old owner's chain may accept new connections.
    */
-  resolveOwners(): void {
+  async resolveOwners(): Promise<void> {
     const takenOver: IpAddress[] = [];
     for (const address of this.#changed) {
       const before = this.#owners.get(address);
@@ -77,26 +77,35 @@ export class StaleConnections implements Reconciler {
       if (after !== undefined) takenOver.push(address);
     }
     this.#changed.clear();
-    if (takenOver.length > 0) this.#deleteByAddress(takenOver);
+    if (takenOver.length > 0) await this.#deleteByAddress(takenOver);
   }
 
   /**
    * Flushes what is pending in one family. Called after old routes were deleted and before new ones are written.
    * @param more addresses that the caller found in addition
+   * @returns undefined if there is nothing to flush
    */
-  flush(version: IpVersion, more: Iterable<IpAddress>): void {
+  flush(version: IpVersion, more: Iterable<IpAddress>): Promise<void> | undefined {
     const addresses = new Set(more);
     for (const address of this.#pending) if (ipVersion(address) === version) addresses.add(address);
-    if (addresses.size === 0) return;
-    this.#deleteByAddress([...addresses]);
-    for (const address of addresses) this.#pending.delete(address);
+    return addresses.size === 0 ? undefined : this.#flushAll(addresses);
+  }
+
+  async #flushAll(addresses: ReadonlySet<IpAddress>): Promise<void> {
+    for (const address of addresses) this.#pending.delete(address); // no other caller flushes them at the same time
+    try {
+      await this.#deleteByAddress([...addresses]);
+    } catch (error) {
+      for (const address of addresses) this.#pending.add(address);
+      throw error;
+    }
   }
 
   queueResync(): void {} // entries of the kernel are read at each flush
 
   /** Flushes what no route table did: the table had nothing to change, or Felix does not write routes. */
-  apply(): ApplyOutcome {
-    for (const version of [4, 6] as const) this.flush(version, []);
+  async apply(): Promise<ApplyOutcome> {
+    for (const version of [4, 6] as const) await this.flush(version, []);
     return {};
   }
 

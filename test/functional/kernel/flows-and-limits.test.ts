@@ -12,7 +12,7 @@ import { parseAddress } from "../../../src/lib/ip.ts";
 import { isRoot, TestNamespace } from "./support.ts";
 
 describe.skipIf(!isRoot)("conntrack", () => {
-  test("flows from and to an address are forgotten, others stay", () => {
+  test("flows from and to an address are forgotten, others stay", async () => {
     using ns = new TestNamespace();
     using conntrack = openConntrack(ns.handle);
     const add = (source: string, destination: string, port: number) =>
@@ -39,12 +39,12 @@ describe.skipIf(!isRoot)("conntrack", () => {
       original: { source: "10.0.0.3", destination: "10.0.0.9", protocol: 6, destinationPort: 80 },
       reply: { source: "10.0.0.9", destination: "10.0.0.3" },
     } as never);
-    expect(conntrack.deleteByAddress([parseAddress("10.0.0.1"), parseAddress("fd00::1")])).toBe(7);
+    expect(await conntrack.deleteByAddress([parseAddress("10.0.0.1"), parseAddress("fd00::1")])).toBe(7);
     expect(conntrack.list(4).map((f) => f.original.source as string)).toEqual(["10.0.0.3"]);
     expect(conntrack.list(6).map((f) => f.original.source as string)).toEqual(["fd00::2"]);
     expect(ns.exec("conntrack", "-L")).not.toContain("10.0.0.1 ");
-    expect(conntrack.deleteByAddress([parseAddress("10.0.0.1")])).toBe(0);
-    expect(conntrack.deleteByAddress([])).toBe(0);
+    expect(await conntrack.deleteByAddress([parseAddress("10.0.0.1")])).toBe(0);
+    expect(await conntrack.deleteByAddress([])).toBe(0);
   });
 });
 
