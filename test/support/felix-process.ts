@@ -59,8 +59,8 @@ export class FelixProcess implements AsyncDisposable {
   async get(kind: KindName, name: string): Promise<Resource | undefined> {
     return (await this.#store.get({ type: "resource", kind, name }))?.value;
   }
-  async remove(kind: KindName, name: string): Promise<void> {
-    await this.#store.delete({ type: "resource", kind, name });
+  async remove(kind: KindName, name: string, namespace?: string): Promise<void> {
+    await this.#store.delete({ type: "resource", kind, name, ...(namespace === undefined ? {} : { namespace }) });
   }
 
   /** @param within a command that runs the one behind it, such as in a namespace */
