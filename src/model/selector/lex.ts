@@ -68,6 +68,25 @@ export class SelectorLexer {
     }
   }
 
+  /**
+   * Reads one string of a set literal and the comma behind it, without tokens: a set may have 200,000 values.
+   * @returns false if something else follows, which is then still to be read
+   */
+  readListed(values: string[]): boolean {
+    this.#skipBlanks();
+    const quote = this.#text[this.#at];
+    if (quote !== "'" && quote !== '"') return false;
+    const start = this.#at + 1;
+    const end = this.#text.indexOf(quote, start);
+    if (end < 0) return false;
+    let next = end + 1;
+    while (this.#text[next] === " " || this.#text[next] === "\t") next++;
+    if (this.#text[next] !== ",") return false;
+    values.push(this.#text.slice(start, end));
+    this.#at = next + 1;
+    return true;
+  }
+
   fail(position: number, reason: string): never {
     throw new SelectorError(this.#text, position, reason);
   }

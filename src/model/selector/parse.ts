@@ -129,6 +129,7 @@ function parseSet(lexer: SelectorLexer): string[] {
   const open = lexer.next();
   if (open.kind !== "{") lexer.fail(open.at, "expected set literal such as {'a', 'b'}");
   const values: string[] = [];
+  while (lexer.readListed(values));
   for (;;) {
     const token = lexer.next();
     if (token.kind === "}") return sortedSet(values);
