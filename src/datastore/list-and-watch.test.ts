@@ -132,9 +132,16 @@ describe("a list that lacks most of the known entries", () => {
     expect((await runSteps(steps)).entries.size).toBe(20);
   });
 
-  test("is accepted at once if it lacks ten entries, or half of them", async () => {
-    const ten = await runSteps([{ list: names(10) }, RELIST, { list: [] }]);
-    expect(ten.log).toEqual(["10 added", "complete", "10 deleted at 0 s", "complete"]);
+  for (const known of [1, 3, 10])
+    test(`is repeated also for a kind with ${known} entries`, async () => {
+      const emptied = [{ list: names(known) }, RELIST, { list: [] }];
+      const once = await runSteps(emptied);
+      expect(once.entries.size).toBe(known);
+      const twice = await runSteps([...emptied, { watch: [], seconds: 5 }, { list: [] }]);
+      expect(twice.log).toEqual([`${known} added`, "complete", `${known} deleted at 5 s`, "complete"]);
+    });
+
+  test("is accepted at once if it lacks half of the entries", async () => {
     const half = await runSteps([{ list: names(40) }, RELIST, { list: names(20) }]);
     expect(half.log).toEqual(["40 added", "complete", "20 deleted at 0 s", "complete"]);
   });

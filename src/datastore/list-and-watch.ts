@@ -52,8 +52,6 @@ const DEFAULT_SYNC_TIMINGS: SyncTimings = {
 const MAX_WATCH_ERRORS = 5;
 /** A watch that ends sooner, without an event, counts as failed when the next delay is chosen. */
 const SHORT_WATCH_MS = 1000;
-/** A list that lacks more known entries than this, and more than half of them, is repeated before they are deleted. */
-const MAX_UNCONFIRMED_DELETIONS = 10;
 /** Number of list items applied before other tasks on the event loop may run. */
 const ITEMS_PER_TURN = 1000;
 /** Share of each delay that is random, so that many nodes do not send requests at the same moment. */
@@ -159,13 +157,17 @@ export class ListAndWatch<Item, Event> {
     }
   }
 
-  /** Returns whether the entries that the list lacks must be missing from a later list too before they are deleted. */
+  /**
+   * Returns whether the entries that the list lacks must be missing from a later list too before they are deleted: if it
+   * lacks more than half of the known entries. A cluster often has only a few policies, and they must not be lost by one
+   * wrong list either; so the number does not matter.
+   */
   #mustConfirmDeletions(): boolean {
     const missing = this.#receiver.missingCount;
     const known = this.#entriesBeforeList;
     const nowMs = this.#nowMs();
     const isConfirmed = this.#confirmListAtMs !== undefined && nowMs >= this.#confirmListAtMs;
-    if (isConfirmed || missing <= MAX_UNCONFIRMED_DELETIONS || missing * 2 <= known) {
+    if (isConfirmed || missing * 2 <= known) {
       this.#confirmListAtMs = undefined;
       return false;
     }

@@ -169,7 +169,8 @@ describe("DM-117 one kind is listed and watched, and relisted without repeats", 
       ["list", { items: [], revision: "3" }],
       ...Array.from({ length: 7 }, () => ["watch", refused] as const),
     ]);
-    expect(calls).toEqual(["list", ...Array.from({ length: 7 }, () => "watch 3")]);
+    expect(new Set(calls.slice(1))).toEqual(new Set(["watch 3"])); // an eighth may have begun
+    expect(calls.slice(0, 8)).toEqual(["list", ...Array.from({ length: 7 }, () => "watch 3")]);
   });
 
   test("a watch that the server ends is resumed after its last revision", async () => {
@@ -216,10 +217,10 @@ describe("DM-119 what cannot be watched or is lost", () => {
     const lasting: boolean[] = [];
     const gone = new Unavailable("x", "refused");
     const steps = [
-      ["list", { items: [item("a", "1")], revision: "1" }],
+      ["list", { items: [item("a", "1"), item("c", "1")], revision: "1" }],
       ["watch", gone],
       ["watch", gone],
-      ["list", { items: [item("b", "2")], revision: "2" }],
+      ["list", { items: [item("b", "2"), item("c", "1")], revision: "2" }],
     ] as const;
     const options = { now: () => (now += 400_000), onFailure: (_: unknown, l: boolean) => lasting.push(l) };
     const { told, calls } = await runScript(steps, options);
@@ -227,6 +228,7 @@ describe("DM-119 what cannot be watched or is lost", () => {
       "wait-for-ready",
       "resync",
       "+a",
+      "+c",
       "in-sync",
       "wait-for-ready",
       "resync",
@@ -242,11 +244,14 @@ describe("DM-119 what cannot be watched or is lost", () => {
       "wait-for-ready",
       "resync",
       "+a",
+      "+c",
       "in-sync",
       "-a",
+      "-c",
       "wait-for-ready",
       "resync",
       "+b",
+      "+c",
       "in-sync",
     ]);
   });
