@@ -186,7 +186,11 @@ export async function surviveCut(agent: AgentBehindPath, seconds: number): Promi
     RECOVERY_MS - recovered * 1000,
   );
   expect(agent.readiness().body).not.toContain("view of the datastore");
-  expect(agent.felix.output).toMatch(/(the datastore|Typha) answers again/);
+  // The program's output reaches this process a moment later than the metric.
+  await lookUntil(
+    () => agent.felix.output,
+    (output) => /(the datastore|Typha) answers again/.test(output),
+  );
   return recovered;
 }
 
