@@ -1,5 +1,6 @@
 // Creates the pod's interface for addresses that were assigned, and the result that ADD prints.
 import { type NetworkNamespace, openRouteKernel, removeLink } from "../kernel/index.ts";
+import { interfaceAlias } from "../model/index.ts";
 import { closeUntilProgrammed } from "./close-until-programmed.ts";
 import type { CniContext } from "./context.ts";
 import { foreignDataplane, isForeign } from "./dataplane-options.ts";
@@ -10,7 +11,6 @@ import { requireInterface } from "./interface-conflict.ts";
 import type { Assigned } from "./ipam-plugin.ts";
 import { type CniResult, hostNetwork } from "./result.ts";
 import type { Undo } from "./undo.ts";
-import { wireAlias } from "./wire-owner.ts";
 import type { MadeInterface, Workload } from "./workload.ts";
 
 export interface AttachPlan {
@@ -51,7 +51,9 @@ export async function attach(context: CniContext, undo: Undo, plan: AttachPlan):
 
 function wireRequest(context: CniContext, plan: AttachPlan, hostName: string, netns: NetworkNamespace): WireRequest {
   const { conf, identity, request } = context;
-  const alias = wireAlias(conf.name, identity);
+  const { orchestrator, containerId, namespace, pod: name } = identity;
+  const pod = orchestrator === "k8s" ? { pod: { namespace, name } } : {};
+  const alias = interfaceAlias({ network: conf.name, containerId, ...pod });
   return {
     netns,
     ifName: request.ifName,

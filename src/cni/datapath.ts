@@ -43,7 +43,7 @@ export interface WireRequest {
   readonly queues: number;
   readonly deviceType: "veth" | "netkit";
   readonly hwAddr?: string;
-  /** Whose it is, see `wire-owner.ts`. */
+  /** Whose it is, see `interface-owner.ts` in `model`. */
   readonly alias?: string;
 }
 export interface AddressRequest {

@@ -3,24 +3,23 @@
 // https://www.cni.dev/docs/spec/#gc-clean-up-any-stale-resources
 import { openRouteKernel, removeLink } from "../kernel/index.ts";
 import { isMachineHandle, UnknownHandle } from "../ipam/index.ts";
-import { workloadEndpointPrefix } from "../model/index.ts";
+import { type InterfaceOwner, parseInterfaceAlias, workloadEndpointPrefix } from "../model/index.ts";
 import type { CniContext } from "./context.ts";
 import { isForeign } from "./dataplane-options.ts";
 import { deleteEndpoint, getEndpoint, type StoredEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, DECODING_FAILURE } from "./error.ts";
 import { checkDatastoreReady } from "./gates.ts";
 import { CALICO_IPAM } from "./ipam-delegation.ts";
-import { parseWireAlias, type WireOwner } from "./wire-owner.ts";
 
 /** A host interface whose container is gone. */
 interface StaleWire {
   readonly name: string;
-  readonly owner: WireOwner;
+  readonly owner: InterfaceOwner;
 }
 /** Addresses whose container is gone. */
 interface LeakedHandle {
   readonly handle: string;
-  readonly pod?: WireOwner["pod"];
+  readonly pod?: InterfaceOwner["pod"];
 }
 
 export async function collectGarbage(context: CniContext): Promise<void> {
@@ -68,7 +67,7 @@ function validContainers(attachments: unknown): ReadonlySet<string> {
 function findStaleWires({ conf }: CniContext, valid: ReadonlySet<string>): StaleWire[] {
   using host = openRouteKernel();
   return host.links.list().flatMap(({ name, alias }) => {
-    const owner = parseWireAlias(alias);
+    const owner = parseInterfaceAlias(alias);
     return owner === undefined || owner.network !== conf.name || valid.has(owner.containerId) ? [] : [{ name, owner }];
   });
 }
@@ -101,7 +100,7 @@ async function findLeakedHandles(
  */
 async function readEndpoints(
   { store, identity }: CniContext,
-  pods: readonly WireOwner["pod"][],
+  pods: readonly InterfaceOwner["pod"][],
 ): Promise<StoredEndpoint[]> {
   if (store.name !== "kubernetes") {
     const { items } = await store.list({ type: "resource", kind: "WorkloadEndpoint" });

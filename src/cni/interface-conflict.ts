@@ -1,11 +1,11 @@
 // Refuses an ADD whose host interface belongs to another workload. A pod's interface is named by 44 bits of a hash, so the
 // author of a pod can compute a name that gives it the interface of a given other pod.
 import { type Link, openRouteKernel } from "../kernel/index.ts";
+import { type InterfaceOwner, ownsInterface, parseInterfaceAlias } from "../model/index.ts";
 import { callOptions, type CniContext } from "./context.ts";
 import { findEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "./error.ts";
 import { type EndpointIdentity, hostInterfaceName } from "./identity.ts";
-import { parseWireAlias, type WireOwner } from "./wire-owner.ts";
 
 /**
  * Passes if the host has no interface of this name, or one without an owner, of this workload, or of a workload that no
@@ -16,7 +16,7 @@ export async function requireInterface(context: CniContext): Promise<number | un
   const { identity, request, store } = context;
   const name = hostInterfaceName(identity, request.interfacePrefix);
   const link = findLink(name);
-  const owner = parseWireAlias(link?.alias);
+  const owner = parseInterfaceAlias(link?.alias);
   if (owner === undefined || isOwn(owner, identity)) return link?.index;
   if ((await findEndpoint(store, identityOf(owner, identity), callOptions(context))) === undefined) return link?.index;
   const { pod, containerId } = owner;
@@ -37,13 +37,12 @@ function findLink(name: string): Link | undefined {
   return host.links.get(name);
 }
 
-function isOwn({ pod, containerId }: WireOwner, identity: EndpointIdentity): boolean {
-  if (pod === undefined) return identity.orchestrator === "cni" && containerId === identity.containerId;
-  return identity.orchestrator === "k8s" && pod.namespace === identity.namespace && pod.name === identity.pod;
+function isOwn(owner: InterfaceOwner, { orchestrator, namespace, pod, containerId }: EndpointIdentity): boolean {
+  return ownsInterface(owner, orchestrator, `${namespace}/${orchestrator === "k8s" ? pod : containerId}`);
 }
 
 /** The owner on this node. The interface does not record the namespace of a container outside Kubernetes. */
-function identityOf({ pod, containerId }: WireOwner, identity: EndpointIdentity): EndpointIdentity {
+function identityOf({ pod, containerId }: InterfaceOwner, identity: EndpointIdentity): EndpointIdentity {
   if (pod !== undefined)
     return { ...identity, orchestrator: "k8s", namespace: pod.namespace, pod: pod.name, containerId };
   const namespace = identity.orchestrator === "cni" ? identity.namespace : "default";

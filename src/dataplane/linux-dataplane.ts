@@ -112,6 +112,7 @@ export class LinuxDataplane implements DataplaneDriver {
       externalNodes: parameters.ExternalNodesCIDRList,
       floatingIps,
       logger,
+      aliasOf: (name) => kernel.routes.links.get(name)?.alias,
       isExcludedInterface: isExcluded,
       ...(rules.arp === undefined ? {} : { arp: rules.arp }),
     });

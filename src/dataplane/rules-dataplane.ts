@@ -36,6 +36,8 @@ export interface RuleManagersOptions {
   readonly externalNodes: readonly Cidr[];
   readonly floatingIps: boolean;
   readonly logger: Logger;
+  /** The alias of an interface. By default none has one. */
+  readonly aliasOf?: (interfaceName: string) => string | undefined;
   /** Where ARP is looked at. */
   readonly arp?: LayerTable;
   /** Interfaces that are never a host endpoint's. */
@@ -52,7 +54,8 @@ export function createRuleManagers(options: RuleManagersOptions): RuleManagers {
   const { config, planes, externalNodes } = options;
   const names = new ChainNames(options.chainNameLimit);
   const isWorkload = (name: string) => isWorkloadInterface(config, name);
-  const registry = new EndpointRegistry((name) => isWorkload(name) || options.isExcludedInterface?.(name) === true);
+  const isExcluded = (name: string) => isWorkload(name) || options.isExcludedInterface?.(name) === true;
+  const registry = new EndpointRegistry(isExcluded, options);
   const selectors = new PolicySelectors();
   const placer = new ChainPlacer(config, planes);
   const endpointDeps = { config, names, planes, registry, selectors, placer };

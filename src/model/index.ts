@@ -7,6 +7,7 @@ export * from "./faults.ts";
 export * from "./formats.ts";
 export { InvalidKey, isStoredKey, keyPath, parseKeyPath, parseStoredPath } from "./key-path.ts";
 export { keyMatches, type PathRange, queryRange } from "./key-query.ts";
+export * from "./interface-owner.ts";
 export * from "./keys.ts";
 export * from "./kinds.ts";
 export * from "./kubernetes/index.ts";

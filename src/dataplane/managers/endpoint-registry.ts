@@ -1,7 +1,11 @@
-// Which endpoint stands behind which interface. Two workloads may claim one interface for a moment (one is on its way
-// out): the lowest identity has it and the other waits. Host endpoints are found by interface name or by address.
+// Which endpoint stands behind which interface. If several workloads claim one interface, only the one that the interface's
+// alias names has it; without such an alias none has, and the interface stays closed. Calico gives it to the lowest identity;
+// the author of a pod could then get the addresses or the policy of another pod by a name with the same hash.
+// Host endpoints are found by interface name or by address.
 import type { ProtoHostEndpoint, ProtoWorkloadEndpoint, WorkloadEndpointId } from "../../calc/index.ts";
 import type { IpAddress } from "../../lib/ip.ts";
+import type { Logger } from "../../lib/log.ts";
+import { ownsInterface, parseInterfaceAlias } from "../../model/index.ts";
 import type { Manager, ManagerMessage } from "../manager.ts";
 
 export interface ActiveWorkload {
@@ -11,6 +15,12 @@ export interface ActiveWorkload {
 export interface InterfaceInfo {
   readonly index: number;
   readonly state: "up" | "down";
+}
+
+export interface EndpointRegistryOptions {
+  /** Reads an interface's alias from the kernel. It is called only for interfaces that several workloads claim. */
+  readonly aliasOf?: (interfaceName: string) => string | undefined;
+  readonly logger?: Logger;
 }
 
 /** One text per identity; the order of texts is the order of identities. */
@@ -29,14 +39,18 @@ export class EndpointRegistry implements Manager {
   readonly #touched = new Set<string>();
   readonly #workloadListeners: Set<string>[] = [];
   readonly #isExcluded: (interfaceName: string) => boolean;
+  readonly #options: EndpointRegistryOptions;
+  /** Interfaces that several workloads claim, with the log line about it. */
+  readonly #contested = new Map<string, string>();
   #areHostsStale = true;
   #hostVersion = 0;
   #hostByInterface: ReadonlyMap<string, string> = new Map();
   #wildcard: string | undefined;
 
   /** @param isExcluded interfaces that are no host interfaces: workloads', and those the configuration leaves out */
-  constructor(isExcluded: (interfaceName: string) => boolean) {
+  constructor(isExcluded: (interfaceName: string) => boolean, options: EndpointRegistryOptions = {}) {
     this.#isExcluded = isExcluded;
+    this.#options = options;
   }
 
   /** Workloads by the interface they have. */
@@ -105,15 +119,42 @@ export class EndpointRegistry implements Manager {
   }
 
   resolve(): void {
+    // An alias can change without any message.
+    for (const name of this.#contested.keys())
+      if (this.#ownerOf(name) !== this.#active.get(name)) this.#touched.add(name);
     for (const interfaceName of this.#touched) {
-      const [first] = [...(this.#claims.get(interfaceName) ?? [])].sort();
-      const winner = first === undefined ? undefined : this.#workloads.get(first);
+      const winner = this.#ownerOf(interfaceName);
       if (winner === undefined) this.#active.delete(interfaceName);
       else this.#active.set(interfaceName, winner);
       for (const listener of this.#workloadListeners) listener.add(interfaceName);
     }
     this.#touched.clear();
     if (this.#areHostsStale) this.#resolveHosts();
+  }
+
+  /** The workload that has the interface. */
+  #ownerOf(interfaceName: string): ActiveWorkload | undefined {
+    const claims = [...(this.#claims.get(interfaceName) ?? [])].sort().flatMap((key) => this.#workloads.get(key) ?? []);
+    if (claims.length < 2) {
+      this.#contested.delete(interfaceName);
+      return claims[0];
+    }
+    const named = parseInterfaceAlias(this.#options.aliasOf?.(interfaceName));
+    const owner =
+      named === undefined ? undefined : claims.find(({ id }) => ownsInterface(named, id.orchestrator, id.workload));
+    const fields = {
+      interface: interfaceName,
+      endpoints: claims.map(({ id }) => `${id.orchestrator} ${id.workload} ${id.endpoint}`).join(", "),
+      owner: owner?.id.workload ?? "none: the interface stays closed",
+    };
+    const text = JSON.stringify(fields);
+    if (this.#contested.get(interfaceName) !== text)
+      this.#options.logger?.warn(
+        "several workload endpoints have one interface; only its owner by the alias gets it",
+        fields,
+      );
+    this.#contested.set(interfaceName, text);
+    return owner;
   }
 
   #setWorkload(key: string, workload: ActiveWorkload): void {

@@ -45,20 +45,21 @@ export class EndpointStatus implements Manager {
   #reportWorkload(interfaceName: string, reports: DataplaneReport[]): boolean {
     const workload = this.#registry.activeWorkloads.get(interfaceName);
     const before = this.#ownerOf.get(interfaceName);
-    if (workload === undefined) {
-      this.#ownerOf.delete(interfaceName);
-      return true;
-    }
-    const { id, endpoint } = workload;
-    const key = workloadKey(id);
-    // An endpoint that lost its interface to another waits without a status.
+    const key = workload === undefined ? undefined : workloadKey(workload.id);
+    // An endpoint that lost its interface, because another endpoint claims it too, has no status.
     if (before !== undefined && before !== key) {
       const shadowed = this.#workloads.get(before);
-      if (shadowed !== undefined) {
+      const hasMoved = [...this.#ownerOf].some(([name, owner]) => name !== interfaceName && owner === before);
+      if (shadowed !== undefined && !hasMoved) {
         this.#workloads.delete(before);
         reports.push({ type: "workloadEndpointStatusRemove", id: shadowed.id });
       }
     }
+    if (workload === undefined || key === undefined) {
+      this.#ownerOf.delete(interfaceName);
+      return true;
+    }
+    const { id, endpoint } = workload;
     this.#ownerOf.set(interfaceName, key);
     const isLinkUp = this.#registry.interfaces.get(interfaceName)?.state === "up";
     const isConfigured = this.#isConfigured(interfaceName);

@@ -129,7 +129,7 @@ for (const backend of BACKENDS)
       expect(await host.probe([{ from: x.target, to: b.v4, source: "10.65.7.7" as IpAddress }])).toEqual(["silent"]);
     });
 
-    test("FD-077 of two workloads with one interface the lower has it; when it goes, the other one does", async () => {
+    test("FD-077 of two workloads with one interface the one that its alias names has it, without an alias none has", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       for (const p of [80, 81]) host.prober.listen(b.target, "tcp", p);
@@ -142,16 +142,38 @@ for (const backend of BACKENDS)
         policy("other", [rule({ protocol: tcp, dstPorts: [port(81)] })]),
         host.endpoint(a),
         claim("ns1/second", "other"),
-        claim("ns1/first", "http"),
         inSync,
       );
       const cells = [80, 81].map((p) => ({ from: a.target, to: b.v4, port: p }));
+      expect(await host.probe(cells)).toEqual(["silent", "reached"]);
+      await host.send(claim("ns1/first", "http"));
+      expect(await host.probe(cells)).toEqual(["silent", "silent"]);
+      // Neither has a route, and nothing that leaves the interface passes.
+      expect(host.namespace.run("ip", ["route"])).not.toContain(b.interfaceName);
+      host.prober.listen(a.target, "tcp", 80);
+      expect(await host.probe([{ from: b.target, to: a.v4 }])).toEqual(["silent"]);
+      const warnings = () =>
+        host.lines.filter((line) => line.includes("several workload endpoints have one interface"));
+      expect(warnings()).toEqual([expect.stringContaining("none: the interface stays closed")]);
+      const removed = host.reports.filter(({ type }) => type === "workloadEndpointStatusRemove");
+      expect(removed).toMatchObject([{ id: { workload: "ns1/second" } }]);
+      // The order of the names does not matter.
+      const setAlias = (pod: string) =>
+        host.namespace.run("ip", ["link", "set", b.interfaceName, "alias", `calico net1 c1 ${pod}`]);
+      setAlias("ns1/second");
+      await host.send(host.endpoint(a));
+      expect(await host.probe(cells)).toEqual(["silent", "reached"]);
+      host.reports.length = 0;
+      setAlias("ns1/first");
+      await host.send(host.endpoint(a));
       expect(await host.probe(cells)).toEqual(["reached", "silent"]);
+      await host.send(host.endpoint(a));
+      expect(warnings()).toHaveLength(3);
       const statuses = () =>
         host.reports.flatMap((report) =>
           report.type === "workloadEndpointStatus" && report.id.workload !== "ns1/a" ? [report.id.workload] : [],
         );
-      expect(statuses()).toEqual(["ns1/first"]); // who waits has no status
+      expect(statuses()).toEqual(["ns1/first"]); // the other endpoint has no status
       const id = { orchestrator: "k8s", endpoint: "eth0" };
       await host.send({ type: "workloadEndpointRemove", id: { ...id, workload: "ns1/first" } });
       expect(await host.probe(cells)).toEqual(["silent", "reached"]);
