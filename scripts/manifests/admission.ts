@@ -1,6 +1,6 @@
 // Rules that the schema of a custom resource definition cannot express, enforced by the API server, so that they hold for
-// kubectl too: built-in tiers cannot be deleted, and a NetworkSet carries no label that only the system sets (a definition's
-// own CEL rules cannot read labels). Needs Kubernetes 1.30, where these policies are stable.
+// kubectl too: built-in tiers cannot be deleted, a NetworkPolicy is in a tier that its author may use, and a NetworkSet
+// carries no label that only the system sets (a definition's own CEL rules cannot read labels). Needs Kubernetes 1.30, where these policies are stable.
 // https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 import {
   BUILT_IN_TIERS,
@@ -9,7 +9,7 @@ import {
   SYSTEM_LABELS,
   TIER_LABEL,
 } from "../../src/model/index.ts";
-import type { KubernetesObject } from "./objects.ts";
+import { type KubernetesObject, NAMESPACE } from "./objects.ts";
 
 const API = "admissionregistration.k8s.io/v1";
 const GROUPS = ["crd.projectcalico.org", "projectcalico.org"];
@@ -59,7 +59,7 @@ export function validating(policy: ValidatingPolicy): readonly KubernetesObject[
 }
 
 export function admission(): readonly KubernetesObject[] {
-  return [...builtInTiers(), ...systemLabels()];
+  return [...builtInTiers(), ...tierAccess(), ...systemLabels()];
 }
 
 export const texts = (words: readonly string[]): string => `[${words.map((word) => `'${word}'`).join(", ")}]`;
@@ -77,6 +77,65 @@ const builtInTiers = (): readonly KubernetesObject[] =>
       },
     ],
   });
+
+/**
+ * Namespaced policies in tiers other than `default`: whoever may write policies of one namespace must not overrule the
+ * administrator's policies of an earlier tier by a lower `order`, nor change or delete them. The rights are those of Calico's API
+ * server (`get` on the tier, the verb on `tier.networkpolicies` with the name `TIER.*` or the policy's name); who may update
+ * the tier itself needs no others.
+ * https://docs.tigera.io/calico/latest/network-policy/policy-tiers/rbac-tiered-policies
+ */
+function tierAccess(): readonly KubernetesObject[] {
+  // An empty tier is the default tier.
+  const tierOf = (object: string): string =>
+    `${object}.?spec.tier.orValue('') == '' ? 'default' : string(${object}.spec.tier)`;
+  // The API server limits the cost of one expression to two of these checks, so most have a variable of their own.
+  const rights = (when: "New" | "Old") => {
+    const tier = `variables.tier${when}`;
+    const mayWrite = (name: string): string =>
+      "authorizer.group('projectcalico.org').resource('tier.' + request.resource.resource)" +
+      `.namespace(request.namespace).name(${name}).check(request.operation.lowerAscii()).allowed()`;
+    const mayOnTier = (group: string, verb: string): string =>
+      `authorizer.group(${group}).resource('tiers').name(${tier}).check('${verb}').allowed()`;
+    return [
+      { name: `mayUpdateTier${when}`, expression: mayOnTier("request.resource.group", "update") },
+      { name: `mayGetTier${when}`, expression: mayOnTier("'projectcalico.org'", "get") },
+      {
+        name: `mayWrite${when}`,
+        expression: `${mayWrite(`${tier} + '.*'`)} || ${mayWrite("request.name")}`,
+      },
+    ];
+  };
+  const mayUse = (when: "New" | "Old"): Validation => ({
+    expression:
+      `variables.tier${when} == 'default' || variables.mayUpdateTier${when} || ` +
+      `(variables.mayGetTier${when} && variables.mayWrite${when})`,
+    messageExpression:
+      `'no right to write policies of tier ' + variables.tier${when} + ': needs update on the tier, or get on it and ' + ` +
+      `request.operation.lowerAscii() + ' on tier.' + request.resource.resource + ' (group projectcalico.org), name ' + ` +
+      `variables.tier${when} + '.*'`,
+    reason: "Forbidden",
+  });
+  return validating({
+    name: "calico-tier-access",
+    resources: ["networkpolicies", "stagednetworkpolicies"],
+    operations: ["CREATE", "UPDATE", "DELETE"],
+    // It moves policies of old names (src/controllers/policy-names.ts), and may write those of the whole cluster anyway.
+    matchConditions: [
+      {
+        name: "account",
+        expression: `request.userInfo.username != 'system:serviceaccount:${NAMESPACE}:calico-kube-controllers'`,
+      },
+    ],
+    variables: [
+      { name: "tierNew", expression: `request.operation == 'DELETE' ? 'default' : (${tierOf("object")})` },
+      { name: "tierOld", expression: `request.operation == 'CREATE' ? 'default' : (${tierOf("oldObject")})` },
+      ...rights("New"),
+      ...rights("Old"),
+    ],
+    validations: [mayUse("New"), mayUse("Old")],
+  });
+}
 
 /** calico-ts ignores these labels. Calico's own agents, which may share the cluster, do not. */
 function systemLabels(): readonly KubernetesObject[] {

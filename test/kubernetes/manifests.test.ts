@@ -170,6 +170,116 @@ suite("DM-097 the API server itself keeps the built-in tiers, and lets go of oth
   expect(await remove("mine")).toBe("deleted");
 }, 60_000);
 
+const RBAC = "/apis/rbac.authorization.k8s.io/v1";
+const TIERS = { apiGroups: ["projectcalico.org"], resources: ["tiers"] };
+
+/** Gives a user rights: in the whole cluster, or in one namespace. */
+async function grant(user: string, rules: readonly object[], namespace?: string): Promise<void> {
+  const kind = namespace === undefined ? "ClusterRole" : "Role";
+  const scope = namespace === undefined ? "" : `/namespaces/${namespace}`;
+  await cluster.put(`${RBAC}${scope}/${kind.toLowerCase()}s`, { metadata: { name: user }, rules });
+  await cluster.put(`${RBAC}${scope}/${kind.toLowerCase()}bindings`, {
+    metadata: { name: user },
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind, name: user },
+    subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: user }],
+  });
+}
+
+/** "allowed", or the reason that the API server gives this user. */
+async function attemptAs(user: string, method: string, path: string, body?: object): Promise<string> {
+  const answer = await fetch(`${cluster.server.url}${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer ${cluster.server.adminToken}`,
+      "impersonate-user": user,
+      "content-type": method === "PATCH" ? "application/merge-patch+json" : "application/json",
+    },
+    tls: { rejectUnauthorized: false },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const { message = "" } = (await answer.json()) as { message?: string };
+  return answer.ok ? "allowed" : message;
+}
+
+suite("the owner of a namespace writes no policy of an administrator's tier", async () => {
+  await admit("calico.yaml");
+  await cluster.put(`${CALICO}/tiers`, calico("Tier", "security", { order: 1 }));
+  const kinds = { networkpolicies: "NetworkPolicy", stagednetworkpolicies: "StagedNetworkPolicy" } as const;
+  const all = (apiGroup: string, ...resources: string[]) => ({ apiGroups: [apiGroup], resources, verbs: ["*"] });
+  const tiered = (...resourceNames: string[]) => ({
+    ...all("projectcalico.org", ...Object.keys(kinds).map((plural) => `tier.${plural}`)),
+    resourceNames,
+  });
+  const own = all("crd.projectcalico.org", ...Object.keys(kinds));
+  await grant("owner", [own], "default");
+  await grant("reader", [own, { ...TIERS, verbs: ["get"] }]);
+  await grant("writer", [own, tiered("security.*")]);
+  // The two rights that Calico's documentation names, for all policies of a tier and for one policy.
+  await grant("team", [own, { ...TIERS, verbs: ["get"], resourceNames: ["security"] }, tiered("security.*")]);
+  await grant("one", [own, { ...TIERS, verbs: ["get"] }, tiered("security.theirs")]);
+  await grant("admin-of-tiers", [own, all("crd.projectcalico.org", "tiers")]);
+  const refused = expect.stringContaining("no right to write policies of tier security");
+  const policy = (plural: keyof typeof kinds, name: string, tier?: string) =>
+    calico(kinds[plural], name, { order: -1, selector: "all()", ...(tier !== undefined && { tier }) });
+  const probe = `${CALICO}/namespaces/default/networkpolicies`;
+  await eventually(
+    async () =>
+      (await attemptAs("owner", "POST", `${probe}?dryRun=All`, policy("networkpolicies", "security.p", "security"))) !==
+      "allowed",
+    30_000,
+    "the policy is in force",
+  );
+  for (const plural of Object.keys(kinds) as (keyof typeof kinds)[]) {
+    const path = `${CALICO}/namespaces/default/${plural}`;
+    const create = (user: string, name: string, tier?: string) =>
+      attemptAs(user, "POST", path, policy(plural, name, tier));
+    const move = (user: string, name: string, tier: string) =>
+      attemptAs(user, "PATCH", `${path}/${name}`, { spec: { tier } });
+    const reorder = (user: string, name: string) => attemptAs(user, "PATCH", `${path}/${name}`, { spec: { order: 5 } });
+    const remove = (user: string, name: string) => attemptAs(user, "DELETE", `${path}/${name}`);
+
+    // The default tier is everybody's.
+    expect(await create("owner", "mine")).toBe("allowed");
+    expect(await create("owner", "default.mine", "default")).toBe("allowed");
+    expect(await create("owner", "empty", "")).toBe("allowed");
+    expect(await reorder("owner", "mine")).toBe("allowed");
+
+    for (const user of ["owner", "reader", "writer", "one"]) {
+      expect({ user, plural, answer: await create(user, "security.p", "security") }).toEqual({
+        user,
+        plural,
+        answer: refused,
+      });
+      expect({ user, plural, answer: await move(user, "mine", "security") }).toEqual({ user, plural, answer: refused });
+    }
+    for (const user of ["team", "admin-of-tiers"]) {
+      expect({ user, answer: await create(user, "security.p", "security") }).toEqual({ user, answer: "allowed" });
+      for (const attempt of [reorder, remove]) expect(await attempt("owner", "security.p")).toEqual(refused);
+      expect(await move("owner", "security.p", "default")).toEqual(refused);
+      expect(await attemptAs("owner", "DELETE", path)).toEqual(refused); // the whole collection
+      expect({ user, answer: await reorder(user, "security.p") }).toEqual({ user, answer: "allowed" });
+      expect({ user, answer: await remove(user, "security.p") }).toEqual({ user, answer: "allowed" });
+    }
+    expect(await create("team", "other.p", "other")).toContain("no right to write policies of tier other");
+    expect(await create("one", "security.theirs", "security")).toBe("allowed");
+    expect(await remove("one", "security.theirs")).toBe("allowed");
+    // The account that moves policies of old names.
+    await grant("system:serviceaccount:kube-system:calico-kube-controllers", [own]);
+    for (const user of ["system:serviceaccount:kube-system:calico-kube-controllers", "admin"]) {
+      if (user === "admin") await grant(user, [all("*", "*")]);
+      expect({ user, answer: await create(user, "security.p", "security") }).toEqual({ user, answer: "allowed" });
+      expect({ user, answer: await remove(user, "security.p") }).toEqual({ user, answer: "allowed" });
+    }
+    expect(await attemptAs("owner", "DELETE", path)).toBe("allowed");
+  }
+  // A namespace that is deleted takes its policies with it.
+  const controller = "system:serviceaccount:kube-system:namespace-controller";
+  await cluster.put(probe, policy("networkpolicies", "security.p", "security"));
+  expect(await attemptAs(controller, "DELETE", probe)).toBe("allowed");
+  expect((await cluster.api.list(probe)).items).toEqual([]);
+  await cluster.delete(`${CALICO}/tiers/security`);
+}, 60_000);
+
 suite("DM-097 a policy made by kubectl gets tier and types as calicoctl would give them", async () => {
   await admit("policy-defaults.yaml");
   const path = `${CALICO}/globalnetworkpolicies`;
