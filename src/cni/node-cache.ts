@@ -24,6 +24,8 @@ export class NodeCache implements AsyncDisposable {
   readonly assignments: AssignmentCache;
   readonly #options: { readonly store: Datastore; readonly log: Logger };
   readonly #entries: WatchedEntries;
+  /** The endpoints of the node's pods, on Kubernetes. */
+  readonly #podEndpoints: StoredQuery | undefined;
   readonly #profiles = new Map<string, WatchedEntries>();
   readonly #pods: Informer<KubeObject> | undefined;
   readonly #namespaces: Informer<KubeObject> | undefined;
@@ -38,7 +40,8 @@ export class NodeCache implements AsyncDisposable {
     this.#options = options;
     const { store, api, log } = options;
     const endpoints = { kind: "WorkloadEndpoint", namePrefix: workloadEndpointPrefix({ node, orchestrator: "k8s" }) };
-    const ofPods: StoredQuery[] = api === undefined ? [] : [{ type: "resource", ...endpoints } as StoredQuery];
+    this.#podEndpoints = api === undefined ? undefined : ({ type: "resource", ...endpoints } as StoredQuery);
+    const ofPods = this.#podEndpoints === undefined ? [] : [this.#podEndpoints];
     const { type, kind } = CLUSTER_INFORMATION;
     this.#entries = new WatchedEntries(store, [{ type, kind }, ...AssignmentCache.queriesFor(node), ...ofPods], log);
     this.assignments = new AssignmentCache(node, this.#entries);
@@ -88,6 +91,13 @@ export class NodeCache implements AsyncDisposable {
       namespace: namespace as unknown as KubernetesNamespace,
       endpoint: { stored, endpoint: stored.value as WorkloadEndpoint },
     };
+  }
+
+  /** The endpoints of pods that have this interface; undefined if this is not known. */
+  endpointsOf(interfaceName: string): readonly WorkloadEndpoint[] | undefined {
+    if (this.#podEndpoints === undefined || !this.isInSync) return undefined;
+    const endpoints = this.#entries.list(this.#podEndpoints).map(({ value }) => value as unknown as WorkloadEndpoint);
+    return endpoints.filter(({ spec }) => spec.interfaceName === interfaceName);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -157,6 +157,42 @@ for (const where of ["the plugin", "the service"] as const) {
     ]);
   }, 60_000);
 
+  for (const alias of ["none", "limited by calico", "a hash", "no interface"] as const)
+    suite(`${where}: a pod cannot take the interface of an attached pod with the same hash, alias: ${alias}`, async () => {
+      // Without an interface the plugin alone does not search; Felix keeps the two apart.
+      if (!canRun || (alias === "no interface" && where === "the plugin")) return;
+      await using pods = open();
+      // These two names have the same 44 bits of SHA-1.
+      const [victim, thief] = ["db-1631473", "web-5155352"];
+      const name = podInterfaceName("prod", victim);
+      expect(podInterfaceName("evil", thief)).toBe(name);
+      await pods.create("evil", thief); // not attached, so it does not keep the other from starting
+      await pods.victim(victim, id("victim"));
+      const { links } = served.host.kernel;
+      const index = links.get(name)?.index ?? 0;
+      if (alias === "no interface")
+        links.delete(index); // as after a reboot
+      else
+        links.set(index, {
+          alias: {
+            none: "",
+            "limited by calico": "limited by calico",
+            "a hash": `calico ${NETWORK} ${id("victim")} sha256:${"0".repeat(64)}`,
+          }[alias],
+        });
+      const before = links.get(name);
+      const run = await pods.add("evil", thief, id("thief"));
+      expect({ code: run.code, msg: String(run.json["msg"]) }).toEqual({
+        code: 1,
+        msg: `the interface ${name} belongs to pod prod/${victim}, which still exists`,
+      });
+      expect(links.get(name)).toEqual(before);
+      expect(await owners()).toEqual({ [`${NETWORK}.${id("victim")}`]: `prod/${victim}` });
+      // The victim's own next container gets the interface.
+      expect(await pods.add("prod", victim, id("next"))).toMatchObject({ code: 0 });
+      expect(links.get(name)?.alias).toBe(`calico ${NETWORK} ${id("next")} prod/${victim}`);
+    }, 60_000);
+
   suite(`${where}: a pod's new container still gets the address that its last container holds`, async () => {
     if (!canRun) return;
     await using pods = open();

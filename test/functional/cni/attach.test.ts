@@ -310,6 +310,31 @@ describe.skipIf(!canRun)("ADD", () => {
     expect(await attempt("an uplink")).toEqual(replaced);
     expect(await attempt(undefined)).toEqual(replaced);
   });
+
+  test("an interface without the name of its owner is not replaced while another endpoint has it", async () => {
+    await using host = await CniHost.create();
+    const { links } = host.kernel;
+    // These two names have the same 44 bits of SHA-1.
+    const [victim, thief] = [k8s("prod", "db-1631473"), k8s("evil", "web-5155352")];
+    const name = podInterfaceName("prod", "db-1631473");
+    expect(podInterfaceName("evil", "web-5155352")).toBe(name);
+    const attached = host.pod("victim");
+    expect((await host.add(attached, victim)).code).toBe(0);
+    const hashed = `calico net1 victim sha256:${new Bun.CryptoHasher("sha256").update("prod/db-1631473").digest("hex")}`;
+    for (const alias of ["", "limited by calico", hashed]) {
+      links.set(links.get(name)?.index ?? 0, { alias });
+      const before = { link: links.get(name), held: await host.allocations() };
+      const refused = await host.add(host.pod(), thief);
+      expect({ code: refused.code, msg: String(refused.json["msg"]) }).toEqual({
+        code: 1,
+        msg: `the interface ${name} belongs to pod prod/db-1631473, which still exists`,
+      });
+      expect({ link: links.get(name), held: await host.allocations() }).toEqual(before);
+    }
+    // Its own pod may replace it.
+    expect((await host.add(host.pod("victim2"), victim)).code).toBe(0);
+    expect((await host.add(host.pod(), thief)).code).toBe(1);
+  });
 });
 
 describe.skipIf(!canRun)("DEL", () => {
