@@ -15,7 +15,13 @@ export type JsonObject = { readonly [name: string]: Json | undefined };
 export function parseLosslessJson(text: string): Json {
   // The reviver is slow; without a run of 16 digits there is nothing for it to do.
   if (!/\d{16}/.test(text)) return JSON.parse(text) as Json;
-  return JSON.parse(text, keepWhole) as Json;
+  try {
+    return JSON.parse(text, keepWhole) as Json;
+  } catch (error) {
+    // With a reviver, JSON.parse uses the stack of the process for each level: some thousand levels are too many.
+    if (error instanceof RangeError) throw new SyntaxError("JSON is nested too deeply", { cause: error });
+    throw error;
+  }
 }
 
 export function stringifyLosslessJson(value: unknown, indent?: number): string {
@@ -24,6 +30,16 @@ export function stringifyLosslessJson(value: unknown, indent?: number): string {
     (_key, inner: unknown) => (typeof inner === "bigint" ? rawInteger(inner) : inner),
     indent,
   );
+}
+
+/** A value of any shape as JSON, for messages: big integers are digits, and what is nested too deeply is not shown. */
+export function describeJson(value: unknown): string {
+  try {
+    return stringifyLosslessJson(value) ?? String(value);
+  } catch (error) {
+    if (error instanceof RangeError) return "a value that is nested too deeply";
+    throw error;
+  }
 }
 
 export function isJsonObject(value: Json | undefined): value is JsonObject {

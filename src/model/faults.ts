@@ -1,4 +1,5 @@
 // What is wrong with a resource, field by field: where, what stands there, what is wanted.
+import { describeJson } from "../lib/lossless-json.ts";
 
 export interface FieldFault {
   /** Path from the resource's top: `spec.ingress[0].source.nets[1]`. */
@@ -21,7 +22,7 @@ export function fieldPath(path: readonly PropertyKey[]): string {
 /** A value as it reads best in one line: line breaks and what else a terminal would obey are written out. */
 export function describeValue(value: unknown): string {
   const isText = typeof value === "string" || (typeof value === "number" && !Number.isFinite(value));
-  const text = isText ? String(value) : (JSON.stringify(value) ?? String(value));
+  const text = isText ? String(value) : describeJson(value);
   return inOneLine(text.length > 200 ? `${text.slice(0, 197)}...` : text);
 }
 

@@ -3,7 +3,7 @@
 // what follows it was not meant for its packets. An Allow or Log rule is left out. An action nobody knows counts as Deny.
 import { type Cidr, tryParseCidr } from "../lib/ip.ts";
 import type { JsonReader } from "../lib/json-reader.ts";
-import type { Json } from "../lib/lossless-json.ts";
+import { describeJson, type Json } from "../lib/lossless-json.ts";
 import { type EntitySelectors, entitySelector } from "./compose-selector.ts";
 import type { Rule, RulePort, RuleProtocol, RuleSide } from "./derived.ts";
 import { parseSelector, writeSelector } from "./selector.ts";
@@ -181,7 +181,7 @@ function portsOf(entity: JsonReader, name: "ports" | "notPorts"): readonly RuleP
   if (values.length === 0) return undefined;
   return values.map(
     (value) =>
-      parseRulePort(value) ?? entity.fail(name, `ports such as 80, "8000:8080" or http, not ${JSON.stringify(value)}`),
+      parseRulePort(value) ?? entity.fail(name, `ports such as 80, "8000:8080" or http, not ${describeJson(value)}`),
   );
 }
 

@@ -1,6 +1,6 @@
 // A v3 resource as it stands in etcd: the whole object as JSON, without the revision, which the datastore keeps itself.
 // Policies of the tiered kinds also carry the user's name for them in an annotation that readers take away again.
-import { isJsonObject, type Json, type JsonObject, stringifyLosslessJson } from "../lib/lossless-json.ts";
+import { isJsonObject, type Json, describeJson, type JsonObject, stringifyLosslessJson } from "../lib/lossless-json.ts";
 import type { ResourceKey } from "./keys.ts";
 import { isTieredKind, METADATA_ANNOTATION, policyNameAnnotation, userPolicyName } from "./policy-names.ts";
 import { API_VERSION, type Labels, type Metadata, type Resource } from "./resource.ts";
@@ -42,7 +42,7 @@ export function decodeResource(key: ResourceKey, json: JsonObject): Resource {
   const metadata = json["metadata"] ?? {};
   const spec = json["spec"] ?? {};
   if (kind !== undefined && kind !== key.kind)
-    throw new UnreadableValue(`kind: ${JSON.stringify(kind)} under ${key.kind}`);
+    throw new UnreadableValue(`kind: ${describeJson(kind)} under ${key.kind}`);
   if (!isJsonObject(metadata)) throw new UnreadableValue("metadata: want an object");
   if (!isJsonObject(spec)) throw new UnreadableValue("spec: want an object");
   return {
@@ -58,7 +58,7 @@ function decodeMetadata(key: ResourceKey, metadata: JsonObject, spec: Json): Met
   const decoded: Record<string, unknown> = {};
   for (const field of METADATA_FIELDS) {
     const value = metadata[field];
-    if (value !== undefined && value !== null) decoded[field] = value;
+    if (hasType(field, value)) decoded[field] = value;
   }
   decoded["name"] = key.name;
   if (key.namespace !== undefined) decoded["namespace"] = key.namespace;
@@ -72,6 +72,22 @@ function decodeMetadata(key: ResourceKey, metadata: JsonObject, spec: Json): Met
     else delete decoded["annotations"];
   }
   return decoded as unknown as Metadata;
+}
+
+/** A field of the wrong type counts as absent: a policy must not vanish because of its creation time. */
+function hasType(field: (typeof METADATA_FIELDS)[number], value: Json | undefined): boolean {
+  switch (field) {
+    case "labels":
+    case "annotations":
+      return isJsonObject(value);
+    case "ownerReferences":
+    case "finalizers":
+      return Array.isArray(value);
+    case "generation":
+      return typeof value === "number" || typeof value === "bigint";
+    default:
+      return typeof value === "string";
+  }
 }
 
 function checkLabels(metadata: JsonObject, field: "labels" | "annotations"): Labels {

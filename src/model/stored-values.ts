@@ -84,7 +84,7 @@ function decode(key: StoredKey, text: string): unknown {
     case "felixStatus": {
       const json = objectOf(text);
       const uptime = json["uptime"] ?? 0;
-      if (typeof uptime !== "number") throw new UnreadableValue("uptime: want a number");
+      if (typeof uptime !== "number" || !Number.isFinite(uptime)) throw new UnreadableValue("uptime: want a number");
       return { time: textOf(json, "time") ?? "", uptime, firstUpdate: flagOf(json, "first_update") };
     }
     case "workloadStatus":

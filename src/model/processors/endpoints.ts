@@ -1,6 +1,7 @@
 // Workload endpoints, host endpoints and network sets as calculations need them.
 import { type Cidr, type IpAddress, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
 import { JsonReader } from "../../lib/json-reader.ts";
+import { describeJson } from "../../lib/lossless-json.ts";
 import type { EndpointPort, HostEndpoint, NatEntry, NetworkSet, QosControls, WorkloadEndpoint } from "../derived.ts";
 import { isInterfaceName } from "../formats.ts";
 import type { HostEndpointKey, NetworkSetKey, ResourceKey, WorkloadEndpointKey } from "../keys.ts";
@@ -201,7 +202,7 @@ function convertHostEndpoint(
   if (host.includes("/")) spec.fail("node", "a node's name, which holds no /");
   const addresses = eachOrReport(
     spec.list("expectedIPs"),
-    (item) => [tryParseAddress(String(item)) ?? spec.fail("expectedIPs", `IP addresses, not ${JSON.stringify(item)}`)],
+    (item) => [tryParseAddress(item) ?? spec.fail("expectedIPs", `IP addresses, not ${describeJson(item)}`)],
     report,
   );
   const name = spec.text("interfaceName") ?? "";
@@ -265,7 +266,7 @@ function convertNets(resource: Resource, report: ReportProblem): NetworkSet {
   for (const item of spec.list("nets")) {
     const net = tryParseCidr(item);
     if (net !== undefined) nets.push(net);
-    else eachOrReport([item], () => spec.fail("nets", `CIDRs, not ${JSON.stringify(item)}`), report);
+    else eachOrReport([item], () => spec.fail("nets", `CIDRs, not ${describeJson(item)}`), report);
   }
   return { nets, labels: resource.metadata.labels ?? {}, profileIds: [] };
 }

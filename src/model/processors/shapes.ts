@@ -2,6 +2,7 @@
 // gone, and are reported. Checked here, once, so that nobody behind meets a list that is a number.
 import { WrongShape } from "../../lib/json-reader.ts";
 import type { Resource } from "../resource.ts";
+import { NotConvertible } from "../value-error.ts";
 import { convertOrReport, type DerivedUpdate, resourceOf, type UpdateProcessor } from "./processor.ts";
 
 /** Throws `WrongShape` with the path of what does not fit. */
@@ -99,17 +100,21 @@ export function shapely(kind: keyof typeof SHAPES, resource: Resource): Resource
   return read;
 }
 
+/** Far beyond every kind. Whoever writes to etcd may nest as deeply as a process has stack. */
+const MOST_DEPTH = 100;
+
 /** Null is how some write what is not there. The same value where there is none. */
-function withoutNulls(value: unknown): unknown {
+function withoutNulls(value: unknown, depth = 0): unknown {
   if (typeof value !== "object" || value === null) return value;
+  if (depth > MOST_DEPTH) throw new NotConvertible(`nested more than ${MOST_DEPTH} times`);
   if (Array.isArray(value)) {
-    const items = value.map(withoutNulls);
+    const items = value.map((item) => withoutNulls(item, depth + 1));
     return items.every((item, i) => item === value[i]) ? value : items;
   }
   const fields = Object.entries(value);
   const kept = fields
     .filter(([, field]) => field !== null)
-    .map(([name, field]) => [name, withoutNulls(field)] as const);
+    .map(([name, field]) => [name, withoutNulls(field, depth + 1)] as const);
   const isSame = kept.length === fields.length && kept.every(([, field], i) => field === fields[i]?.[1]);
   return isSame ? value : Object.fromEntries(kept);
 }
