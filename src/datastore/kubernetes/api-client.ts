@@ -100,7 +100,9 @@ export class KubeApi {
     path: string,
     options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined } = {},
   ): Promise<T> {
-    return this.json<T>({ method: "GET", path, ...withDefined(options) });
+    const object = await this.json<T>({ method: "GET", path, ...withDefined(options) });
+    if (!isMapping(object)) throw this.#unreadable(path, "it is not an object");
+    return object;
   }
 
   /** All pages of a list, put together. A list that expires on the way starts again from the beginning. */
@@ -124,7 +126,11 @@ export class KubeApi {
             signal: options.signal,
             lossless: options.lossless,
           });
-          for (const item of page.items ?? []) items.push(item);
+          if (!isList(page)) throw this.#unreadable(path, "it is not a list");
+          for (const item of page.items ?? []) {
+            if (!isObject(item)) throw this.#unreadable(path, "an item has no metadata");
+            items.push(item);
+          }
           next = page.metadata.continue === "" ? undefined : page.metadata.continue;
           if (next === undefined) return { items, metadata: page.metadata };
         }
@@ -142,7 +148,7 @@ export class KubeApi {
       const answer = await this.#exchange(request, attempt);
       if (answer === undefined) continue;
       const { response, text, code } = answer;
-      if (code >= 200 && code < 300) return (text === "" ? undefined : parse(request.lossless)(text)) as T;
+      if (code >= 200 && code < 300) return this.#parse(request, text) as T;
       const error = statusError(wordsOf(request), response, text);
       if (code === 401 && attempt === 0) {
         this.#access.forget();
@@ -161,7 +167,7 @@ export class KubeApi {
   async probe(path: string, signal?: AbortSignal): Promise<void> {
     const request: KubeRequest = { method: "GET", path, signal };
     const response = await this.#send(request, this.#timeoutMs);
-    const text = await readAll(response, this.#timeoutMs);
+    const text = await this.#readAll(request, response);
     const code = response.statusCode ?? 0;
     if (code < 200 || code >= 300) throw statusError(wordsOf(request), response, text);
   }
@@ -193,7 +199,7 @@ export class KubeApi {
         idle.refresh();
         const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
         rest = lines.pop() ?? "";
-        const events = lines.filter((line) => line !== "").map((line) => parse(lossless)(line) as KubeWatchEvent);
+        const events = lines.filter((line) => line !== "").map((line) => eventOf(parse(lossless)(line)));
         if (events.length > 0) yield events;
       }
     } catch (error) {
@@ -225,7 +231,7 @@ export class KubeApi {
       const code = response.statusCode ?? 0;
       if (code === 200) return response;
       if (code === 401) this.#access.forget();
-      const error = statusError(wordsOf(request), response, await readAll(response, this.#timeoutMs));
+      const error = statusError(wordsOf(request), response, await this.#readAll(request, response));
       // A server that has just started is still reading its storage.
       if (code !== 429 || attempt >= 3) throw error;
       await delay(Math.min(10, error.retryAfterSeconds ?? 1) * 1000, signal);
@@ -236,12 +242,45 @@ export class KubeApi {
   async #exchange(request: KubeRequest, attempt: number) {
     try {
       const response = await this.#send(request, this.#timeoutMs);
-      return { response, text: await readAll(response, this.#timeoutMs), code: response.statusCode ?? 0 };
+      return { response, text: await this.#readAll(request, response), code: response.statusCode ?? 0 };
     } catch (error) {
       const { code } = ((error as Error).cause ?? {}) as { readonly code?: string };
       if (request.method === "GET" && attempt === 0 && (code === "ECONNRESET" || code === "EPIPE")) return undefined;
       throw error;
     }
+  }
+
+  async #readAll(request: KubeRequest, response: IncomingMessage): Promise<string> {
+    const timer = setTimeout(
+      () => response.destroy(new Error(`answer not complete within ${this.#timeoutMs / 1000} s`)),
+      this.#timeoutMs,
+    );
+    try {
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of response as AsyncIterable<Uint8Array>) chunks.push(chunk);
+      return Buffer.concat(chunks).toString("utf8");
+    } catch (error) {
+      if (request.signal?.aborted === true) throw request.signal.reason;
+      const { message } = error as Error;
+      throw new Unavailable(this.endpoint, `the answer to ${wordsOf(request)} broke off: ${message}`, { cause: error });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #parse(request: KubeRequest, text: string): unknown {
+    if (text === "") return undefined;
+    try {
+      return parse(request.lossless)(text);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      throw this.#unreadable(request.path, "it is not JSON");
+    }
+  }
+
+  /** An answer that the API server does not send: from a proxy, or from another server at its address. */
+  #unreadable(path: string, why: string): Unavailable {
+    return new Unavailable(this.endpoint, `the answer from ${path} cannot be read: ${why}`);
   }
 
   async #send(request: KubeRequest, timeoutMs: number): Promise<IncomingMessage> {
@@ -328,18 +367,17 @@ const wordsOf = ({ method, path }: KubeRequest): string => `${method} ${path}`;
 const parse = (lossless: boolean | undefined): ((text: string) => unknown) =>
   lossless === true ? parseLosslessJson : JSON.parse;
 
-async function readAll(response: IncomingMessage, timeoutMs: number): Promise<string> {
-  const timer = setTimeout(
-    () => response.destroy(new Error(`answer not complete within ${timeoutMs / 1000} s`)),
-    timeoutMs,
-  );
-  try {
-    const chunks: Uint8Array[] = [];
-    for await (const chunk of response as AsyncIterable<Uint8Array>) chunks.push(chunk);
-    return Buffer.concat(chunks).toString("utf8");
-  } finally {
-    clearTimeout(timer);
-  }
+const isMapping = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+const isObject = (value: unknown): value is KubeObject => isMapping(value) && isMapping(value["metadata"]);
+const isList = (value: unknown): boolean => isObject(value) && Array.isArray((value as Partial<KubeList>).items ?? []);
+
+/** An event as the API server sends it; what a proxy inserts may be anything. */
+function eventOf(value: unknown): KubeWatchEvent {
+  const isEvent =
+    isMapping(value) && isMapping(value["object"]) && (value["type"] === "ERROR" || isObject(value["object"]));
+  if (!isEvent) throw new Error("a line is not an event");
+  return value as unknown as KubeWatchEvent;
 }
 
 function queryText(query: KubeRequest["query"]): string {

@@ -1,7 +1,7 @@
 // Blocks, affinities, handles and IPAM configuration as custom resources. Names are made from CIDRs and ids; the real
 // values stand in the spec. Deletion marks first: a writer that lost the race sees the mark, not an empty place.
 import { type Cidr, ipVersion, tryParseCidr } from "../../lib/ip.ts";
-import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
+import { describeJson, parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
 import {
   type BlockAffinityKey,
   type BlockKey,
@@ -77,7 +77,7 @@ abstract class IpamCollection {
   }
 
   protected unreadable(object: CustomObject): never {
-    const cidr = JSON.stringify(object.spec?.["cidr"]);
+    const cidr = describeJson(object.spec?.["cidr"]);
     throw new UnreadableEntry(`${this.path}/${object.metadata.name}`, `cidr: ${cidr} is no CIDR`);
   }
 }
@@ -124,7 +124,7 @@ export class Affinities extends IpamCollection implements Collection<BlockAffini
   }
   keyOf(object: CustomObject): BlockAffinityKey | undefined {
     const { node: host = "", type, cidr: text } = (object.spec ?? {}) as Readonly<Record<string, string>>;
-    const cidr = tryParseCidr(String(text));
+    const cidr = tryParseCidr(text);
     const affinityType = type === "virtual" ? "virtual" : "host";
     return cidr === undefined ? undefined : { type: "blockAffinity", affinityType, host, cidr };
   }
@@ -134,7 +134,7 @@ export class Affinities extends IpamCollection implements Collection<BlockAffini
   decode(object: CustomObject): Stored<BlockAffinityKey> {
     const { state = "" } = (object.spec ?? {}) as Readonly<Record<string, string>>;
     const key = this.keyOf(object) ?? this.unreadable(object);
-    const text = JSON.stringify({ state, deleted: this.isMarked(object) });
+    const text = stringifyLosslessJson({ state, deleted: this.isMarked(object) });
     return { key, value: decodeValue(key, text), ...this.origin(object) };
   }
   encode(entry: Entry<BlockAffinityKey>): KubeObject {

@@ -114,7 +114,7 @@ function credentials(user: Named<Fields>): Partial<KubeconfigContext> {
 function execPlugin(fields: Fields, folder: string): ExecPlugin {
   const command = text(fields, "command");
   if (command === undefined) throw new InvalidConfig("an exec plugin of the kubeconfig has no command");
-  const env = Array.isArray(fields["env"]) ? (fields["env"] as readonly Fields[]) : [];
+  const env = Array.isArray(fields["env"]) ? fields["env"].filter(isMapping) : [];
   const args = Array.isArray(fields["args"]) ? (fields["args"] as readonly unknown[]).map(String) : [];
   return {
     // A path is seen from the file's folder, a bare name is looked for on PATH.
@@ -129,7 +129,12 @@ function execPlugin(fields: Fields, folder: string): ExecPlugin {
 /** `<field>-data` (base64) wins over the file that `<field>` names. */
 function pem(from: Named<Fields>, field: string): string | undefined {
   const file = pemFile(from, field);
-  return file === undefined ? inlinePem(from, field) : readFileSync(file, "utf8");
+  if (file === undefined) return inlinePem(from, field);
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new InvalidConfig(`${field} of ${from.name}: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 function inlinePem(from: Named<Fields>, field: string): string | undefined {
@@ -145,11 +150,11 @@ function pemFile(from: Named<Fields>, field: string): string | undefined {
 
 function collect(into: Named<Fields>[], list: unknown, field: string, folder: string): void {
   if (!Array.isArray(list)) return;
-  for (const entry of list as readonly Fields[]) {
+  for (const entry of list.filter(isMapping)) {
     const name = text(entry, "name");
     const value = entry[field];
-    if (name === undefined || typeof value !== "object" || value === null) continue;
-    if (!into.some((known) => known.name === name)) into.push({ name, value: value as Fields, folder });
+    if (name === undefined || !isMapping(value)) continue;
+    if (!into.some((known) => known.name === name)) into.push({ name, value, folder });
   }
 }
 
@@ -164,10 +169,12 @@ function parseYaml(text: string, name: string): unknown {
 }
 
 function fieldsOf(value: unknown, name: string): Fields {
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new InvalidConfig(`${name} is no mapping`);
-  return value as Fields;
+  if (!isMapping(value)) throw new InvalidConfig(`${name} is no mapping`);
+  return value;
 }
+
+const isMapping = (value: unknown): value is Fields =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 function text(fields: Fields, name: string): string | undefined {
   const value = fields[name];

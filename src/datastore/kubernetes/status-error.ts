@@ -64,8 +64,15 @@ export function statusError(request: string, response: IncomingMessage, text: st
       readonly message?: string;
       readonly details?: { readonly causes?: readonly StatusCause[]; readonly retryAfterSeconds?: number };
     };
-    const retryAfterSeconds = details?.retryAfterSeconds ?? header;
-    return new KubeStatusError(request, { code, reason, message, causes: details?.causes ?? [], retryAfterSeconds });
+    const { causes, retryAfterSeconds } = details ?? {};
+    return new KubeStatusError(request, {
+      code,
+      reason,
+      message,
+      // A proxy may send any JSON.
+      causes: Array.isArray(causes) ? causes.filter((cause) => typeof cause === "object" && cause !== null) : [],
+      retryAfterSeconds: typeof retryAfterSeconds === "number" ? retryAfterSeconds : header,
+    });
   } catch {
     return new KubeStatusError(request, { code, reason: "", message: `status ${code}`, retryAfterSeconds: header });
   }
