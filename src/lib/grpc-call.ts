@@ -5,6 +5,8 @@ import { AttemptFailed } from "./attempt-failed.ts";
 
 /** Before each message: whether it is compressed, and its length. */
 const HEAD_BYTES = 5;
+/** The limit of etcd's own client. */
+const MOST_MESSAGE_BYTES = 2 ** 31 - 1;
 const OK = 0;
 
 export interface CallHandlers {
@@ -169,7 +171,9 @@ export class GrpcCall {
 
 function lengthIn(head: Buffer): number {
   if (head[0] !== 0) throw new AttemptFailed("the answer is compressed, which nobody asked for", true);
-  return head.readUInt32BE(1);
+  const length = head.readUInt32BE(1);
+  if (length > MOST_MESSAGE_BYTES) throw new AttemptFailed(`an answer of ${length} bytes is too long`, true);
+  return length;
 }
 
 function framed(message: Buffer): Buffer {
