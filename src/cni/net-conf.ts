@@ -222,7 +222,9 @@ class Reader {
     return value as JsonObject;
   }
   #wrong(name: string, wanted: string, value: unknown): CniError {
-    const shown = SECRETIVE.has(name) ? "" : `, got ${JSON.stringify(value).slice(0, 60)}`;
+    const isGroup = typeof value === "object" && value !== null; // and may hold a secret in one of its fields
+    const given = Array.isArray(value) ? "a list" : isGroup ? "an object" : JSON.stringify(value).slice(0, 60);
+    const shown = SECRETIVE.has(name) ? "" : `, got ${given}`;
     return new CniError(INTERNAL, `failed to load netconf: ${this.#path}${name}: want ${wanted}${shown}`);
   }
 }

@@ -60,10 +60,16 @@ export function callService(
   mark("request sent, reply read");
   if (reply.kind === "notSent") return undefined;
   if (reply.kind === "timeout") return "silent";
-  return reply.kind === "broken" ? "broken" : printReply(reply.bytes);
+  const parsed = reply.kind === "broken" ? "broken" : parseReply(reply.bytes);
+  if (parsed === undefined || parsed === "broken") return parsed;
+  writeStandardOutput(parsed.output);
+  return parsed.code;
 }
 
-function printReply(reply: Uint8Array): number | "broken" | undefined {
+/** @returns undefined if the service declines, "broken" if the reply is incomplete */
+export function parseReply(
+  reply: Uint8Array,
+): { readonly code: 0 | 1; readonly output: string } | "broken" | undefined {
   const end = reply.length - 1;
   if (reply[end] !== NEWLINE) return "broken"; // the reply is incomplete
   let from = 0;
@@ -71,8 +77,7 @@ function printReply(reply: Uint8Array): number | "broken" | undefined {
   if (reply[from] === OPEN_BRACE) return undefined; // declined
   const code = (reply[from] ?? 0) - 48;
   if (end < from + 2 || (code !== 0 && code !== 1) || reply[from + 1] !== NEWLINE) return "broken";
-  writeStandardOutput(new TextDecoder().decode(reply.subarray(from + 2, end)));
-  return code;
+  return { code, output: new TextDecoder().decode(reply.subarray(from + 2, end)) };
 }
 
 /** @returns undefined if there is no namespace: each command decides what that means */

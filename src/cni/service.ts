@@ -8,7 +8,7 @@ import { describeError, type Logger, silentLogger } from "../lib/log.ts";
 import { readIfThere } from "../lib/whole-file.ts";
 import { runCommand } from "./commands.ts";
 import { Deadline } from "./deadline.ts";
-import { asCniError, errorReply } from "./error.ts";
+import { asCniError, CniError, DECODING_FAILURE, errorReply } from "./error.ts";
 import { identify } from "./identity.ts";
 import type { KubernetesApi } from "./kubernetes-api.ts";
 import { agentKubernetes, readerOf } from "./kubernetes-client.ts";
@@ -133,11 +133,11 @@ async function answer(shared: Shared, received: ReceivedRequest): Promise<string
   const { log } = shared;
   let request: CniRequest | undefined;
   try {
-    const line = text.indexOf("\n");
-    if (line < 0) return reply({ declined: "the request has no line of its own before the configuration" });
-    const { env } = JSON.parse(text.slice(0, line)) as RequestHead;
-    using times = recordTimes(shared, env);
-    const parsed = parseRequest("calico", env, text.slice(line + 1));
+    const message = parseServiceRequest(text);
+    if (message === undefined)
+      return reply({ declined: "the request has no line of its own before the configuration" });
+    using times = recordTimes(shared, message.env);
+    const parsed = parseRequest("calico", message.env, message.stdin);
     request = parsed;
     const conf = parseNetConf(parsed.config);
     const candidate = { request: parsed, conf, pid };
@@ -162,6 +162,26 @@ async function answer(shared: Shared, received: ReceivedRequest): Promise<string
     log.error("a CNI command failed", { command: request?.command, containerID: request?.containerId, error });
     return reply(1, JSON.stringify(errorReply(asCniError(error), request?.cniVersion)));
   }
+}
+
+/**
+ * @returns undefined if there is no line before the configuration
+ * @throws CniError if that line is not what a plugin sends
+ */
+export function parseServiceRequest(text: string): (RequestHead & { readonly stdin: string }) | undefined {
+  const line = text.indexOf("\n");
+  if (line < 0) return undefined;
+  let head: unknown;
+  try {
+    head = JSON.parse(text.slice(0, line));
+  } catch {
+    throw new CniError(DECODING_FAILURE, "the first line of the request is not JSON");
+  }
+  const env = typeof head === "object" && head !== null && "env" in head ? head.env : undefined;
+  const isMap = typeof env === "object" && env !== null && !Array.isArray(env);
+  if (!isMap || !Object.values(env).every((value) => typeof value === "string"))
+    throw new CniError(DECODING_FAILURE, "the request has no environment of texts");
+  return { env: env as RequestHead["env"], stdin: text.slice(line + 1) };
 }
 
 const reply = (head: ReplyHead, stdout = ""): string => `${JSON.stringify(head)}\n${stdout}\n`;
