@@ -43,7 +43,12 @@ const CHECKS: Readonly<Record<string, Check>> = {
     if (linkLocal !== undefined && (cidrContains(linkLocal, masked) || cidrContains(masked, linkLocal)))
       throw new ConvertFault("metadata.cidr", `'${text}' overlaps with link-local addresses`);
   },
-  bgppeer: ({ node }) => checkText("metadata.node", node, NAME),
+  bgppeer: ({ node, peerIP }) => {
+    checkText("metadata.node", node, NAME);
+    const text = textOf(peerIP);
+    if (text !== "" && tryParseAddress(text) === undefined)
+      throw new ConvertFault("metadata.peerIP", `'${text}' is no IP address`);
+  },
   hostendpoint: ({ name, node }, spec) => {
     checkText("metadata.name", name, LONG_NAME);
     checkText("metadata.node", node, NAME);

@@ -1,5 +1,5 @@
 // Resources of calicoctl v1 as v3 resources, kind by kind.
-import { API_VERSION, parseAsNumber, workloadEndpointName } from "../../model/index.ts";
+import { API_VERSION, parseAsNumber, workloadEndpointName, WorkloadNameError } from "../../model/index.ts";
 import { ConvertFault } from "./fault.ts";
 import { Fields } from "./fields.ts";
 import {
@@ -165,7 +165,7 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
     const { "calico/k8s_ns": oldNamespace, ...kept } = metadata.map("labels") ?? {};
     const labels = oldNamespace === undefined ? kept : { ...kept, "projectcalico.org/namespace": oldNamespace };
     return {
-      name: workloadEndpointName(identity),
+      name: endpointName(identity),
       kind: "WorkloadEndpoint",
       metadata: {
         namespace,
@@ -244,6 +244,15 @@ function convertPorts(spec: Fields): unknown[] | undefined {
     return withoutUnset(converted);
   });
   return ports.length === 0 ? undefined : ports;
+}
+
+function endpointName(identity: Parameters<typeof workloadEndpointName>[0]): string {
+  try {
+    return workloadEndpointName(identity);
+  } catch (error) {
+    if (error instanceof WorkloadNameError) throw new ConvertFault("metadata", error.message);
+    throw error;
+  }
 }
 
 /** Kubernetes workloads were called `namespace.pod`. */

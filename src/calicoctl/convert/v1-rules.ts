@@ -1,6 +1,6 @@
 // Rules of calicoctl v1 policies and profiles as v3 rules: words change case, single nets join lists, tags become
 // selectors.
-import { parseNetwork, maskCidr } from "../../lib/ip.ts";
+import { tryParseCidr } from "../../lib/ip.ts";
 import { ConvertFault } from "./fault.ts";
 import { Fields } from "./fields.ts";
 
@@ -46,7 +46,8 @@ function convertEntity(entity: Fields): unknown {
     const all = names
       .flatMap(([one, many]) => [entity.text(one), ...entity.texts(many)])
       .filter((net) => net !== undefined);
-    return all.length === 0 ? undefined : all.map(masked);
+    const [[, field] = ["", ""]] = names;
+    return all.length === 0 ? undefined : all.map((net) => masked(net, entity.name(field)));
   };
   const result = {
     nets: nets(["net", "nets"]),
@@ -63,9 +64,10 @@ function convertEntity(entity: Fields): unknown {
   return withoutUnset(result);
 }
 
-function masked(net: string): string {
-  const { address, length } = parseNetwork(net);
-  return maskCidr(address, length);
+function masked(net: string, field: string): string {
+  const cidr = tryParseCidr(net);
+  if (cidr === undefined) throw new ConvertFault(field, `'${net}' is no CIDR`);
+  return cidr;
 }
 
 /** A tag is a label without a value now. */

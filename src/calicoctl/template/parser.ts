@@ -45,6 +45,8 @@ export function parseTemplate(name: string, source: string): Template {
 /** Which word ended a list of nodes. */
 type Ending = "end" | "else" | "eof";
 
+const MOST_DEPTH = 200;
+
 class Parser {
   readonly #name: string;
   readonly #source: string;
@@ -52,6 +54,7 @@ class Parser {
   readonly #named = new Map<string, Body>();
   #next = 0;
   #loops = 0;
+  #depth = 0;
 
   constructor(name: string, source: string, tokens: readonly Token[]) {
     this.#name = name;
@@ -125,7 +128,7 @@ class Parser {
     const pipe = this.#pipe();
     this.#close();
     if (type === "range") this.#loops++;
-    const then = this.#list();
+    const then = this.#nested(start, () => this.#list());
     if (type === "range") this.#loops--;
     if (then.ending === "eof") throw this.#fault(start, "unexpected EOF");
     if (then.ending === "end") {
@@ -135,10 +138,11 @@ class Parser {
     const chained = this.#peek();
     if (chained.kind === "word" && (chained.text === "if" || chained.text === "with")) {
       this.#take(); // {{else if …}} shares its {{end}} with us
-      return { type, pipe, body: then.body, otherwise: [this.#branch(chained.text)] };
+      const { text } = chained;
+      return { type, pipe, body: then.body, otherwise: [this.#nested(start, () => this.#branch(text))] };
     }
     this.#close();
-    const otherwise = this.#list();
+    const otherwise = this.#nested(start, () => this.#list());
     if (otherwise.ending !== "end") throw this.#fault(start, `expected end; found ${otherwise.ending}`);
     this.#close();
     return { type, pipe, body: then.body, otherwise: otherwise.body };
@@ -148,11 +152,20 @@ class Parser {
     const name = this.#quotedName();
     const pipe = word.text === "block" ? this.#pipe() : undefined;
     this.#close();
-    const { body, ending } = this.#list();
+    const { body, ending } = this.#nested(word.offset, () => this.#list());
     if (ending !== "end") throw this.#fault(word.offset, `unexpected ${ending} in ${word.text} clause`);
     this.#close();
     this.#named.set(name, body);
     return word.text === "block" ? { type: "template", name, pipe, offset: word.offset } : undefined;
+  }
+
+  /** Parses one level deeper. Each level uses the stack of the process. */
+  #nested<T>(offset: number, parse: () => T): T {
+    if (this.#depth === MOST_DEPTH) throw this.#fault(offset, `nested more than ${MOST_DEPTH} times`);
+    this.#depth++;
+    const parsed = parse();
+    this.#depth--;
+    return parsed;
   }
 
   #quotedName(): string {
@@ -238,7 +251,7 @@ class Parser {
         return token.text === "nil" ? { type: "nil", offset } : { type: "function", name: token.text, offset };
       case "sign":
         if (token.text === "(") {
-          const pipe = this.#pipe();
+          const pipe = this.#nested(offset, () => this.#pipe());
           if (!this.#isSign(")")) throw this.#fault(offset, "unclosed left paren");
           this.#take();
           return { type: "pipe", pipe, names: this.#fields(), offset };
