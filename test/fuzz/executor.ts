@@ -31,7 +31,7 @@ const MOST_MEMORY_BYTES = 200 << 20;
 /** Nothing allocates that much in less time; the size of the process is read again only after more. */
 const MEMORY_CHECK_MS = 5;
 const MOST_FINDINGS = 10;
-const MOST_INPUTS = 600;
+const MOST_INPUTS = 400;
 const MINIMISE_ATTEMPTS = 400;
 /** Longer inputs are executed, but not mutated further: they cost time and show nothing that shorter ones do not. */
 const MOST_KEPT_BYTES = 4096;
@@ -42,7 +42,10 @@ type Outcome =
 
 export class Executor {
   readonly #options: ExecutorOptions;
-  readonly #inputs: Uint8Array[];
+  /** The corpus, and inputs that were accepted. */
+  readonly #accepting: Uint8Array[];
+  /** Inputs that were rejected in a way that was new. */
+  readonly #rejecting: Uint8Array[] = [];
   readonly #shapes = new Set<string>();
   readonly #reported = new Set<string>();
   #executions = 0;
@@ -52,7 +55,7 @@ export class Executor {
 
   constructor(options: ExecutorOptions) {
     this.#options = options;
-    this.#inputs = options.corpus.filter(({ length }) => length <= MOST_KEPT_BYTES);
+    this.#accepting = options.corpus.filter(({ length }) => length <= MOST_KEPT_BYTES);
   }
 
   get executions(): number {
@@ -83,14 +86,17 @@ export class Executor {
     const outcome = await this.#execute(input);
     if (outcome.kind === "finding") return this.#report(outcome.finding, outcome.shape);
     const shape = `${outcome.kind} ${outcome.shape}`;
-    if (this.#shapes.has(shape) || this.#inputs.length >= MOST_INPUTS || input.length > MOST_KEPT_BYTES) return;
+    const pool = outcome.kind === "accepted" ? this.#accepting : this.#rejecting;
+    if (this.#shapes.has(shape) || pool.length >= MOST_INPUTS || input.length > MOST_KEPT_BYTES) return;
     this.#shapes.add(shape);
-    this.#inputs.push(input);
+    pool.push(input);
   }
 
   #mutated(): Uint8Array {
     const { random, target } = this.#options;
-    const pick = (): Uint8Array => random.pick(this.#inputs) ?? new Uint8Array(0);
+    // A change of a rejected input is mostly rejected again, for the same reason.
+    const pick = (): Uint8Array =>
+      (random.oneIn(5) ? random.pick(this.#rejecting) : undefined) ?? random.pick(this.#accepting) ?? new Uint8Array(0);
     const context = { random, dictionary: target.dictionary ?? [], other: pick };
     let input = pick();
     do input = target.structure(input, context).subarray(0, MOST_INPUT_BYTES);

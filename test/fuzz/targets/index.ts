@@ -30,6 +30,19 @@ const GROUPS: readonly Group[] = [
     names: ["iptables-save", "bird-reply", "typha-client-stream", "typha-server-stream", "dataplane-driver"],
   },
   { load: () => import("./datastore.ts"), names: ["etcd-message"] },
+  {
+    load: () => import("./cni.ts"),
+    names: ["cni-request", "cni-result", "cni-service-reply", "pod-annotations"],
+  },
+  {
+    load: () => import("./model.ts"),
+    names: ["selector", "address", "lossless-json", "stored-value", "kubernetes-object"],
+  },
+  {
+    load: () => import("./configuration.ts"),
+    names: ["kubeconfig", "api-config", "yaml-resources", "convert-v1", "go-template", "felix-settings"],
+  },
+  { load: () => import("./http.ts"), names: ["http-request", "kubernetes-answer", "grpc-stream"] },
 ];
 
 export const TARGETS: readonly string[] = GROUPS.flatMap(({ names }) => names);
