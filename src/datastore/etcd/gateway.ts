@@ -1,6 +1,8 @@
-// etcd through its JSON gateway: what a program that asks two things and exits uses, because loading gRPC takes longer
-// than all its questions. Runs on the runtime's own fetch, whose connections stay open between requests. No watch: the
-// gateway never tells a dead server from a quiet one.
+// Requests to etcd through its JSON gateway, for commands that send a few requests and exit. They use the runtime's own
+// fetch, which costs nothing to load. With gRPC over node:http2 (grpc-api.ts) the same commands take about 10 ms longer:
+// `calicoctl get node n1` 33 instead of 22 ms, `apply` of one resource 50 instead of 37 ms (medians of 30 runs; with TLS 34
+// instead of 25 and 61 instead of 45 ms). Programs that send many requests or watch use gRPC: it is faster per request, and
+// the gateway cannot detect that the server of a silent watch is dead.
 import type { EtcdConfig } from "../config.ts";
 import { Unauthorized, Unsupported } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
