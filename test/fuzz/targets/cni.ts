@@ -6,7 +6,7 @@ import { parseRequest } from "../../../src/cni/request.ts";
 import { parseResult, renderResult } from "../../../src/cni/result.ts";
 import { parseServiceRequest } from "../../../src/cni/service.ts";
 import { parseReply } from "../../../src/cni/service-client.ts";
-import { parseWireAlias } from "../../../src/cni/wire-owner.ts";
+import { parseInterfaceAlias } from "../../../src/model/interface-owner.ts";
 import { JsonReader, WrongShape } from "../../../src/lib/json-reader.ts";
 import { tryParseAddress } from "../../../src/lib/ip.ts";
 import { bytes } from "../structure/bytes.ts";
@@ -102,7 +102,7 @@ function readAnnotations(input: Uint8Array): boolean {
   const settings = { type: "calico-ipam", assignIpv4: true, assignIpv6: false, ipv4Pools: [], ipv6Pools: [] };
   const ipam = withWishes(settings, pod, namespace);
   require(ipam.ipv4Pools.every((pool) => typeof pool === "string"), "pools are texts");
-  for (const alias of Object.values(pod)) parseWireAlias(alias);
+  for (const alias of Object.values(pod)) parseInterfaceAlias(alias);
   return true;
 }
 
