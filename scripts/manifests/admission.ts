@@ -28,13 +28,15 @@ export interface ValidatingPolicy {
   readonly operations: readonly string[];
   /** Requests that the policy is for; all if absent. */
   readonly matchConditions?: readonly { readonly name: string; readonly expression: string }[];
+  /** The policy is evaluated with each object of this kind as `params`, and all must admit the request. */
+  readonly params?: { readonly apiVersion: string; readonly kind: string };
   readonly variables?: readonly { readonly name: string; readonly expression: string }[];
   readonly validations: readonly Validation[];
 }
 
 /** A policy and the binding that puts it in force. */
 export function validating(policy: ValidatingPolicy): readonly KubernetesObject[] {
-  const { name, apiGroups = GROUPS, resources, operations, matchConditions, variables, validations } = policy;
+  const { name, apiGroups = GROUPS, resources, operations, matchConditions, params, variables, validations } = policy;
   const resourceRules = [{ apiGroups, apiVersions: ["*"], operations, resources }];
   return [
     {
@@ -43,6 +45,7 @@ export function validating(policy: ValidatingPolicy): readonly KubernetesObject[
       metadata: { name },
       spec: {
         failurePolicy: "Fail",
+        ...(params === undefined ? {} : { paramKind: params }),
         matchConstraints: { resourceRules },
         ...(matchConditions === undefined ? {} : { matchConditions }),
         ...(variables === undefined ? {} : { variables }),
@@ -53,7 +56,11 @@ export function validating(policy: ValidatingPolicy): readonly KubernetesObject[
       apiVersion: API,
       kind: "ValidatingAdmissionPolicyBinding",
       metadata: { name },
-      spec: { policyName: name, validationActions: ["Deny"] },
+      spec: {
+        policyName: name,
+        validationActions: ["Deny"],
+        ...(params === undefined ? {} : { paramRef: { selector: {}, parameterNotFoundAction: "Allow" } }),
+      },
     },
   ];
 }

@@ -5,6 +5,7 @@
 // https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
 import { BUILT_IN_TIERS } from "../../src/model/index.ts";
 import { texts, type Validation, validating, type ValidatingPolicy } from "./admission.ts";
+import { prefixVariables } from "./cel-prefix.ts";
 import { type KubernetesObject, NAMESPACE } from "./objects.ts";
 
 const CLAIM = "authentication.kubernetes.io/node-name";
@@ -33,23 +34,50 @@ const isOperation = (...operations: readonly string[]): string => `request.opera
 
 /** For manifests with the Kubernetes datastore. */
 export function ownNode(): readonly KubernetesObject[] {
-  return [...ownNodeStatus(), ...ownResources(), ...ownBlocks(), ...ownToken(), ...onlyDefaults()];
+  return [...ownNodeStatus(), ...ownResources(), ...ownBlocks(), ...poolBlocks(), ...ownToken(), ...onlyDefaults()];
 }
 
-/** Status and annotations of Nodes and Pods. */
+/** Annotations that the accounts write: those of src/model/kubernetes/node.ts, and those of podPatch in pod.ts. */
+const IS_NODE_ANNOTATION = "name.startsWith('projectcalico.org/')";
+const IS_POD_ANNOTATION = `name in ${texts(["podIP", "podIPs", "containerID"].map((name) => `cni.projectcalico.org/${name}`))}`;
+
+/**
+ * Status and annotations of Nodes and Pods. A request for the status may also change metadata: labels of a Node attract pods,
+ * labels of a pod choose its policies, and finalizers keep it from being deleted.
+ */
 export function ownNodeStatus(): readonly KubernetesObject[] {
+  const isSame = (field: string, empty: string): string =>
+    `object.metadata.?${field}.orValue(${empty}) == oldObject.metadata.?${field}.orValue(${empty})`;
+  const otherAnnotations = (object: string): string =>
+    `variables.${object}.filter(name, !(variables.isNode ? ${IS_NODE_ANNOTATION} : ${IS_POD_ANNOTATION}))`;
   return validating({
     name: "calico-own-node-status",
     apiGroups: [""],
     resources: ["nodes/status", "pods/status"],
     operations: ["UPDATE"],
     ...OF_A_NODE,
-    variables: [NODE],
+    variables: [
+      NODE,
+      { name: "isNode", expression: "request.resource.resource == 'nodes'" },
+      { name: "before", expression: "oldObject.metadata.?annotations.orValue({})" },
+      { name: "after", expression: "object.metadata.?annotations.orValue({})" },
+    ],
     validations: [
       namesNode,
       forbidden(
-        "(request.resource.resource == 'nodes' ? oldObject.metadata.name : oldObject.spec.nodeName) == variables.node",
+        "(variables.isNode ? oldObject.metadata.name : oldObject.spec.nodeName) == variables.node",
         "the account of a node writes the status of this node and of its pods only",
+      ),
+      forbidden(
+        all(isSame("labels", "{}"), isSame("finalizers", "[]"), isSame("ownerReferences", "[]")),
+        "the account of a node changes no labels, finalizers or owners",
+      ),
+      forbidden(
+        all(
+          `${otherAnnotations("after")}.all(name, name in variables.before && variables.after[name] == variables.before[name])`,
+          `${otherAnnotations("before")}.all(name, name in variables.after)`,
+        ),
+        "the account of a node changes only the annotations that calico-ts writes",
       ),
     ],
   });
@@ -107,6 +135,7 @@ function ownBlocks(): readonly KubernetesObject[] {
       { name: "isMarked", expression: "request.operation == 'DELETE' && oldObject.spec.?deleted.orValue(false)" },
       { name: "isGone", expression: isGone },
       { name: "isNew", expression: "request.operation == 'CREATE'" },
+      ...prefixVariables("block", "object.spec.cidr"),
       { name: "ownerBefore", expression: `variables.isNew ? '' : ${affinity("oldObject")}` },
       { name: "ownerAfter", expression: `variables.isGone ? '' : ${affinity("object")}` },
       { name: "ownedBefore", expression: "variables.ownerBefore in ['', 'host:' + variables.node]" },
@@ -150,11 +179,69 @@ function ownBlocks(): readonly KubernetesObject[] {
         ),
         "a block keeps its prefix, and only free addresses are in its queue",
       ),
+      forbidden(
+        any(
+          "!variables.isBlock",
+          "!variables.isNew",
+          all(
+            "variables.blockBits != ''",
+            "object.spec.cidr == variables.blockCanonical",
+            "object.metadata.name == object.spec.cidr.replace('.', '-').replace(':', '-').replace('/', '-')",
+            "!variables.blockBits.substring(variables.blockLength).contains('1')",
+            `size(variables.blockBits) - variables.blockLength < ${BLOCK_SIZES.length}`,
+            `size(object.spec.allocations) == [${BLOCK_SIZES.join(", ")}][size(variables.blockBits) - variables.blockLength]`,
+          ),
+        ),
+        "a block has the name of its prefix, and an allocation for each of its addresses",
+      ),
     ],
   });
 }
 
-/** Tokens that calico-node requests for the CNI plugin. One that is bound to no node can be had, and may write nothing. */
+/** Addresses in a block, by the number of its host bits. Pools allow at most 12 (/20, /116). */
+const BLOCK_SIZES = Array.from({ length: 13 }, (_, hostBits) => 2 ** hostBits);
+
+/**
+ * New blocks have the size that their pool demands. A smaller block inside another node's block would attract the packets for the
+ * addresses of that node's pods.
+ */
+function poolBlocks(): readonly KubernetesObject[] {
+  return validating({
+    name: "calico-own-node-block-size",
+    resources: ["ipamblocks"],
+    operations: ["CREATE"],
+    ...OF_A_NODE,
+    params: { apiVersion: "crd.projectcalico.org/v1", kind: "IPPool" },
+    variables: [
+      ...prefixVariables("block", "object.spec.cidr"),
+      ...prefixVariables("pool", "params.spec.?cidr.orValue('')"),
+      { name: "default", expression: "variables.poolIs4 ? 26 : 122" },
+      // The definition's default is 0 or absent.
+      { name: "given", expression: "int(params.spec.?blockSize.orValue(0))" },
+      {
+        name: "common",
+        expression: "variables.poolLength < variables.blockLength ? variables.poolLength : variables.blockLength",
+      },
+    ],
+    validations: [
+      {
+        expression: any(
+          "size(variables.poolBits) == 0",
+          "size(variables.poolBits) != size(variables.blockBits)",
+          "variables.poolBits.substring(0, variables.common) != variables.blockBits.substring(0, variables.common)",
+          "variables.blockLength == (variables.given == 0 ? variables.default : variables.given)",
+        ),
+        messageExpression: "'the block does not have the size of blocks in pool ' + params.metadata.name",
+        reason: "Forbidden",
+      },
+    ],
+  });
+}
+
+/**
+ * Tokens that calico-node requests for the CNI plugin. Before Kubernetes 1.31 a token cannot be bound to a node. One that is not
+ * bound may be requested for a day, and may write nothing of what is listed here.
+ */
 function ownToken(): readonly KubernetesObject[] {
   return validating({
     name: "calico-own-node-token",
@@ -162,16 +249,20 @@ function ownToken(): readonly KubernetesObject[] {
     resources: ["serviceaccounts/token"],
     operations: ["CREATE"],
     ...onlyFor("calico-node"),
-    variables: [NODE],
+    // The field is null, not absent, in a request without it.
+    variables: [NODE, { name: "isBound", expression: "object.spec.?boundObjectRef.orValue(null) != null" }],
     validations: [
       namesNode,
       forbidden(
         any(
-          "!has(object.spec.boundObjectRef)",
-          "object.spec.boundObjectRef.kind != 'Node'",
-          "object.spec.boundObjectRef.name == variables.node",
+          "!variables.isBound",
+          all("object.spec.boundObjectRef.kind == 'Node'", "object.spec.boundObjectRef.name == variables.node"),
         ),
         "the account of a node requests tokens for this node only",
+      ),
+      forbidden(
+        any("variables.isBound", "object.spec.?expirationSeconds.orValue(0) <= 86400"),
+        "a token that is bound to no node is valid for at most a day",
       ),
     ],
   });

@@ -16,6 +16,7 @@ import {
 import { Ipam } from "../../src/ipam/index.ts";
 import type { Cidr, IpAddress } from "../../src/lib/ip.ts";
 import { silentLogger } from "../../src/lib/log.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 import { startUp } from "../../src/node/startup.ts";
 import { type AccountName, type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, configOf, isAvailable, startCluster, suite } from "./cluster.ts";
@@ -156,21 +157,64 @@ suite("a node's token creates only what the first node of a cluster creates", as
 }, 60_000);
 
 suite("a node's token writes the status of its own Node and pods only", async () => {
-  const patch = (path: string): Request => ({
+  const patch = (path: string, annotation: string): Request => ({
     method: "PATCH",
     path: `${path}/status`,
-    body: { metadata: { annotations: { "projectcalico.org/test": "x" } } },
+    body: { metadata: { annotations: { [annotation]: "x" } } },
     contentType: MERGE,
   });
+  const ofNode = "projectcalico.org/test";
+  const ofPod = "cni.projectcalico.org/containerID";
   const node = await api("calico-node", "n1");
-  expect(await attempt(node, patch("/api/v1/nodes/n1"))).toBe("allowed");
-  expect(await attempt(node, patch("/api/v1/nodes/n2"))).toContain("status of this node and of its pods only");
+  expect(await attempt(node, patch("/api/v1/nodes/n1", ofNode))).toBe("allowed");
+  expect(await attempt(node, patch("/api/v1/nodes/n2", ofNode))).toContain("status of this node and of its pods only");
   for (const account of ["calico-node", "calico-cni-plugin"] as const) {
     const own = await api(account, "n1");
-    expect(await attempt(own, patch("/api/v1/namespaces/ns1/pods/on-n1"))).toBe("allowed");
-    expect(await attempt(own, patch("/api/v1/namespaces/ns1/pods/on-n2"))).toContain(
+    expect(await attempt(own, patch("/api/v1/namespaces/ns1/pods/on-n1", ofPod))).toBe("allowed");
+    expect(await attempt(own, patch("/api/v1/namespaces/ns1/pods/on-n2", ofPod))).toContain(
       "status of this node and of its pods only",
     );
+  }
+}, 60_000);
+
+suite("a node's token changes no labels, finalizers, owners or foreign annotations of its Node and pods", async () => {
+  const owner = { apiVersion: "v1", kind: "Node", name: "n2", uid: "3d7e8b7e-0000-4000-8000-000000000000" };
+  const pod = "/api/v1/namespaces/ns1/pods/on-n1";
+  // What others have written must not be removed either.
+  const given = { labels: { app: "shop" }, annotations: { "example.org/note": "a" } };
+  for (const path of ["/api/v1/nodes/n1", pod])
+    await cluster.api.json({ method: "PATCH", path, body: { metadata: given }, contentType: MERGE });
+  const changes = [
+    { labels: { "node-restriction.kubernetes.io/secure": "true" } },
+    { labels: { app: "bank" } },
+    { labels: { app: null } },
+    { finalizers: ["example.org/keep"] },
+    { annotations: { "example.org/note": "b" } },
+    { annotations: { "example.org/note": null } },
+    { annotations: { "example.org/other": "x" } },
+  ];
+  const ofPod = [
+    { annotations: { "cni.projectcalico.org/floatingIPs": '["10.0.0.1"]' } },
+    { annotations: { "projectcalico.org/test": "x" } },
+  ];
+  for (const [account, path, refused] of [
+    // The API server itself ignores owners in a request for a pod's status.
+    ["calico-node", "/api/v1/nodes/n1", [...changes, { ownerReferences: [owner] }]],
+    ["calico-node", pod, [...changes, ...ofPod]],
+    ["calico-cni-plugin", pod, [...changes, ...ofPod]],
+  ] as const) {
+    const own = await api(account, "n1");
+    const before = await cluster.api.get<KubeObject>(path);
+    for (const metadata of refused) {
+      const request: Request = { method: "PATCH", path: `${path}/status`, body: { metadata }, contentType: MERGE };
+      expect({ account, path, metadata, answer: await attempt(own, request) }).toEqual({
+        account,
+        path,
+        metadata,
+        answer: expect.stringContaining("the account of a node changes"),
+      });
+    }
+    expect((await cluster.api.get<KubeObject>(path)).metadata).toEqual(before.metadata);
   }
 }, 60_000);
 
@@ -302,12 +346,12 @@ suite("a node's token borrows and returns addresses of another node's block, and
       method: "POST",
       path: `${CALICO}/ipamblocks`,
       body: {
-        ...calico("IPAMBlock", "10-65-200-0-30", {
+        ...calico("IPAMBlock", "10-65-200-0-26", {
           ...spec,
-          cidr: "10.65.200.0/30",
+          cidr: "10.65.200.0/26",
           affinity,
-          allocations: [attributes.length === 0 ? null : 0, null, null, null],
-          unallocated: [1, 2, 3],
+          allocations: spec.allocations.map((_, i) => (i > 0 || attributes.length === 0 ? null : 0)),
+          unallocated: ordinals.slice(1),
           attributes,
         }),
       },
@@ -323,6 +367,89 @@ suite("a node's token borrows and returns addresses of another node's block, and
   await first.releaseByHandle("k8s-pod-network.own");
   await first.releaseHostAffinities({ type: "host", name: "n1" }, { mustBeEmpty: true });
   expect((await blocks()).map((each) => each.spec.affinity)).toEqual(["host:n2"]);
+}, 60_000);
+
+suite("a node's token creates blocks only with the prefix, name and size that their pool demands", async () => {
+  await cluster.put(`${CALICO}/ippools`, calico("IPPool", "six", { cidr: "FD00:65:0::/48", blockSize: 122 }));
+  await cluster.put(`${CALICO}/ippools`, calico("IPPool", "odd", { cidr: "10.97.32.0/19", blockSize: 28 }));
+  const own = await api("calico-node", "n1");
+  const create = (cidr: string, size: number, name = cidr.replace(/[.:/]/g, "-").toLowerCase()) =>
+    attempt(own, {
+      method: "POST",
+      path: `${CALICO}/ipamblocks?dryRun=All`,
+      body: calico("IPAMBlock", name, {
+        cidr,
+        affinity: "host:n1",
+        strictAffinity: false,
+        allocations: Array.from({ length: size }, () => null),
+        unallocated: Array.from({ length: size }, (_, i) => i),
+        attributes: [],
+        deleted: false,
+      }),
+    });
+  // Pools are noticed a moment after they are created.
+  await eventually(async () => (await create("10.97.63.0/26", 64)) !== "allowed", 30_000, "the pools are in force");
+  await eventually(async () => (await create("fd00:65::/123", 32)) !== "allowed", 30_000, "the pools are in force");
+  const allowed: readonly (readonly [cidr: string, size: number])[] = [
+    ["10.65.77.64/26", 64],
+    ["10.97.63.240/28", 16],
+    ["10.97.64.0/26", 64], // in no pool
+    ["fd00:65::/122", 64],
+    ["fd00:65::1:0:0:40/122", 64],
+    ["fd00:65:0:1::/122", 64],
+    ["fd00:65:0:1:2:3:4:5c0/122", 64],
+    ["0:1::/122", 64],
+  ];
+  for (const [cidr, size] of allowed)
+    expect({ cidr, answer: await create(cidr, size) }).toEqual({ cidr, answer: "allowed" });
+  const shape = "a block has the name of its prefix, and an allocation for each of its addresses";
+  const sizeOf = (pool: string) => `the block does not have the size of blocks in pool ${pool}`;
+  const refused: readonly (readonly [answer: string, cidr: string, size: number, name?: string])[] = [
+    [sizeOf("default-ipv4-ippool"), "10.65.1.1/32", 1],
+    [sizeOf("default-ipv4-ippool"), "10.65.0.0/20", 4096],
+    [sizeOf("odd"), "10.97.32.0/29", 8],
+    [sizeOf("six"), "fd00:65::1/128", 1],
+    [sizeOf("six"), "fd00:65::/116", 4096],
+    [shape, "10.97.128.0/17", 1],
+    [shape, "128.0.0.0/1", 1],
+    [shape, "10.65.77.64/26", 1],
+    [shape, "10.65.77.64/26", 65],
+    [shape, "10.65.77.65/26", 64],
+    [shape, "10.65.077.64/26", 64],
+    [shape, "10.65.77.64/26", 64, "10-65-99-0-26"],
+    [shape, "10.65.77/26", 64],
+    [shape, "fd00:65::1/122", 64],
+    [shape, "fd00:65:0::/122", 64],
+    [shape, "fd00:0065::/122", 64],
+    [shape, "FD00:65::/122", 64],
+    [shape, "fd00:65::1:0:0:0/122", 64],
+    [shape, "fd00:65:0:0:0:0:0:0/122", 64],
+    [shape, "64:ff9b::10.65.0.0/122", 64],
+  ];
+  for (const [answer, cidr, size, name] of refused)
+    expect({ cidr, size, name, answer: await create(cidr, size, name) }).toEqual({
+      cidr,
+      size,
+      name,
+      answer: expect.stringContaining(answer),
+    });
+  // The blocks that calico-ts itself creates.
+  for (const pool of ["fd00:65::/48", "10.97.32.0/19"] as Cidr[]) {
+    const writer = await ipam("calico-cni-plugin", "n1");
+    const handleId = `k8s-pod-network.${pool.length}`;
+    const { addresses } = await writer.autoAssign({
+      version: pool.includes(":") ? 6 : 4,
+      count: 1,
+      host: "n1",
+      handleId,
+      attributes: { node: "n1" },
+      use: "Workload",
+      pools: [pool],
+    });
+    expect({ pool, count: addresses.length }).toEqual({ pool, count: 1 });
+    await writer.releaseByHandle(handleId);
+  }
+  for (const name of ["six", "odd"]) await cluster.delete(`${CALICO}/ippools/${name}`);
 }, 60_000);
 
 suite("a node that may not take over another node's empty block borrows from it", async () => {
@@ -435,6 +562,18 @@ suite("a token that names no node writes nothing of a node", async () => {
 suite("CI-079 calico-node requests the plugin's token for its own node only, and the token is bound to it", async () => {
   const own = await api("calico-node", "n1");
   expect(await requestToken({ NODENAME: "n2" }, silentLogger, own).catch((error: Error) => error.message)).toContain(
+    "tokens for this node only",
+  );
+  const request = (spec: object): Promise<string> =>
+    attempt(own, {
+      method: "POST",
+      path: "/api/v1/namespaces/kube-system/serviceaccounts/calico-cni-plugin/token",
+      body: { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", spec },
+    });
+  // Kubernetes 1.30 cannot bind a token to a node.
+  expect(await request({ expirationSeconds: 86_400 })).toBe("allowed");
+  expect(await request({ expirationSeconds: 86_401 })).toContain("at most a day");
+  expect(await request({ boundObjectRef: { apiVersion: "v1", kind: "Secret", name: "s" } })).toContain(
     "tokens for this node only",
   );
   const issued = await requestToken({ NODENAME: "n1" }, silentLogger, own);
