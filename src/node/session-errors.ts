@@ -20,7 +20,7 @@ export interface SessionError {
  */
 export function parseErrorLine(line: string): { readonly session: string; readonly error: string } | undefined {
   const [, session, way, error] =
-    /<\w+> ((?:Global|Node|Mesh|Local_Workload)_\w+): (Error|Received): (.+?)\s*$/.exec(line) ?? [];
+    /<\w+> ((?:Global|Node|Mesh|Local_Workload)_\w+): (Error|Received): (.+)$/.exec(line.trimEnd()) ?? [];
   if (session === undefined || error === undefined) return undefined;
   return { session, error: way === "Received" ? `Received: ${error}` : error };
 }

@@ -64,9 +64,10 @@ export function parseProtocols(lines: readonly ReplyLine[]): readonly BirdProtoc
       const row = parseRow(text);
       if (row !== undefined) protocols.push(row);
     } else if (code === BIRD_CODE.detail) {
-      const [, label, value] = /^\s*([A-Z][\w -]*?):\s+(.*?)\s*$/.exec(text) ?? [];
+      const [, label, value] = /^\s*([A-Z][\w -]*?):\s+(.*)$/.exec(text) ?? [];
       const details = protocols.at(-1)?.details;
-      if (label !== undefined && value !== undefined && details?.has(label) === false) details.set(label, value);
+      if (label !== undefined && value !== undefined && details?.has(label) === false)
+        details.set(label, value.trimEnd());
     }
   }
   return protocols;
@@ -75,12 +76,11 @@ export function parseProtocols(lines: readonly ReplyLine[]): readonly BirdProtoc
 /** Six columns; the time may hold a blank between date and time, and the last may be empty. */
 function parseRow(text: string) {
   const [, name, proto, table, state, since, info] =
-    /^(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d+)?)?|\S+)\s*(.*?)\s*$/.exec(
-      text,
-    ) ?? [];
+    /^(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d+)?)?|\S+)\s*(.*)$/.exec(text) ??
+    [];
   if (name === undefined || proto === undefined || table === undefined || state === undefined || since === undefined)
     return undefined;
-  return { name, proto, table, state, since, info: info ?? "", details: new Map<string, string>() };
+  return { name, proto, table, state, since, info: (info ?? "").trimEnd(), details: new Map<string, string>() };
 }
 
 const KINDS = { Mesh_: "mesh", Global_: "global", Node_: "node", Local_Workload_: "localWorkload" } as const;

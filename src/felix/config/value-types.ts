@@ -74,7 +74,7 @@ function readInteger(given: string): number | undefined {
   return Number.isSafeInteger(value) ? (sign === "-" && value !== 0 ? -value : value) : undefined;
 }
 const readNumber = (given: string): number | undefined =>
-  /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(given) ? Number(given) : undefined;
+  /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(given) ? Number(given) : undefined;
 export const seconds = type("seconds", 0, "a number of seconds", readNumber);
 export const milliseconds = type("milliseconds", 0, "a number of milliseconds", readNumber);
 
@@ -95,7 +95,7 @@ export const regexp = type<RegExp | undefined>("regular expression", undefined, 
   }
 });
 
-const DURATION = /(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)/g;
+const DURATION = /(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)/gy;
 const UNIT_MS: Readonly<Record<string, number>> = { ns: 1e-6, us: 1e-3, µs: 1e-3, ms: 1, s: 1e3, m: 6e4, h: 3.6e6 };
 
 /** Milliseconds of `1m30s`. */

@@ -246,6 +246,12 @@ test("quantities of Kubernetes", () => {
     expect([text, parseQuantity(text)]).toEqual([text, undefined]);
 });
 
+test("a quantity as long as annotations may be is rejected at once", () => {
+  const started = performance.now();
+  expect(parseQuantity(`${"2".repeat(256 * 1024)}x`)).toBeUndefined();
+  expect(performance.now() - started).toBeLessThan(1000); // minutes if a digit may belong to two parts of the pattern
+});
+
 test("DM-069 a namespace is a profile that allows all and gives its labels", () =>
   expect(
     profileFromNamespace({

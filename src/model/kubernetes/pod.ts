@@ -56,10 +56,13 @@ interface PodPort {
   readonly hostIP: string;
 }
 
+/** As the API server requires. An endpoint on a node with another name could have no key. */
+const NODE_NAME = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
+
 /** Pods on the host's own network are no workloads; those without a node are nowhere yet. */
 export function isWorkloadPod(json: unknown): boolean {
   const spec = new JsonReader(json).object("spec");
-  return spec !== undefined && spec.flag("hostNetwork") !== true && spec.filled("nodeName") !== undefined;
+  return spec !== undefined && spec.flag("hostNetwork") !== true && NODE_NAME.test(spec.text("nodeName") ?? "");
 }
 
 /** The host side's interface of a pod: the prefix and 11 digits of a hash. */

@@ -22,8 +22,9 @@ const SCALE: Readonly<Record<string, number>> = {
 
 /** Undefined for text that is no quantity. */
 export function parseQuantity(text: string): number | undefined {
+  // No digit may belong to two parts of the pattern: annotations are long, and matching would be quadratic.
   const [, number, exponent, suffix] =
-    /^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?$/.exec(text) ?? [];
+    /^([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?$/.exec(text) ?? [];
   if (number === undefined) return undefined;
   const value = Number(`${number}${exponent ?? ""}`) * (SCALE[suffix ?? ""] ?? 1);
   return Number.isFinite(value) ? Math.ceil(Number(value.toPrecision(15))) : undefined;
