@@ -81,13 +81,16 @@ function parseConfig(stdin: string): JsonObject {
   try {
     config = JSON.parse(stdin) ?? {}; // null is a configuration in which everything is missing
   } catch (error) {
-    const reason = stdin.trim() === "" ? "standard input is empty" : (error as Error).message;
+    const reason = stdin.trim() === "" ? "standard input is empty" : withoutQuotes((error as Error).message);
     throw new CniError(DECODING_FAILURE, `error unmarshall network config: ${reason}`);
   }
   if (typeof config !== "object" || config === null || Array.isArray(config))
     throw new CniError(DECODING_FAILURE, "error unmarshall network config: want a JSON object");
   return config as JsonObject;
 }
+
+/** The parser quotes what it does not expect, which may be a part of a token. */
+const withoutQuotes = (message: string): string => message.replace(/\s*["'].*$/s, "");
 
 /** Found without regard to case like every key, the last one counting; absent and null are the empty text. */
 function textField(config: JsonObject, name: string): string {

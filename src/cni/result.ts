@@ -138,7 +138,8 @@ export function parseResult(json: unknown): CniResult {
 /** Nothing when nothing is said. */
 function parseDns(value: unknown): ResultDns | undefined {
   const object = asObject(value ?? {}, "dns");
-  const texts = (name: string): readonly string[] => asList(object[name], `dns.${name}`).map(String);
+  const texts = (name: string): readonly string[] =>
+    asList(object[name], `dns.${name}`).map((item) => asText(item, `dns.${name}`));
   const dns: ResultDns = {
     ...filled("nameservers", texts("nameservers")),
     ...(typeof object["domain"] === "string" && object["domain"] !== "" ? { domain: object["domain"] } : {}),
@@ -152,7 +153,7 @@ function parseModern(object: JsonObject): CniResult {
   const interfaces = asList(object["interfaces"], "interfaces").map((value): ResultInterface => {
     const item = asObject(value, "interfaces");
     return {
-      name: String(item["name"] ?? ""),
+      name: asText(item["name"] ?? "", "interfaces[].name"),
       ...(typeof item["mac"] === "string" ? { mac: item["mac"] } : {}),
       ...(typeof item["mtu"] === "number" ? { mtu: item["mtu"] } : {}),
       ...(typeof item["sandbox"] === "string" && item["sandbox"] !== "" ? { sandbox: item["sandbox"] } : {}),
@@ -199,6 +200,10 @@ function asObject(value: unknown, what: string): JsonObject {
 function asList(value: unknown, what: string): readonly unknown[] {
   if (value === undefined || value === null) return [];
   if (!Array.isArray(value)) throw malformed(what, "a list");
+  return value;
+}
+function asText(value: unknown, what: string): string {
+  if (typeof value !== "string") throw malformed(what, "text");
   return value;
 }
 function asNetwork(value: unknown, what: string): IpNetwork {
