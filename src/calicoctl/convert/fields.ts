@@ -55,7 +55,10 @@ export class Fields {
   }
 
   map(key: string): Record<string, string> | undefined {
-    const entries = Object.entries((this.any(key) ?? {}) as object).map(([k, v]) => [k, String(v)] as const);
+    const entries = Object.entries((this.any(key) ?? {}) as object).map(([k, v]) => {
+      if (typeof v === "object") throw new ConvertFault(`${this.name(key)}.${k}`, "want text");
+      return [k, String(v)] as const;
+    });
     return entries.length === 0 ? undefined : Object.fromEntries(entries);
   }
 

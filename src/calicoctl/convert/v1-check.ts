@@ -8,6 +8,7 @@ import {
   tryParseCidr,
   tryParseNetwork,
 } from "../../lib/ip.ts";
+import { describeJson } from "../../lib/lossless-json.ts";
 import { isValueError, parseSelector } from "../../model/index.ts";
 import { ConvertFault } from "./fault.ts";
 
@@ -177,7 +178,8 @@ function checkEach(field: string, value: unknown, check: (field: string, item: u
 
 const cidrAddress = (cidr: string): string => cidr.slice(0, cidr.indexOf("/"));
 const isText = (value: unknown): boolean => typeof value === "string" && value !== "";
-const textOf = (value: unknown): string => (value === undefined || value === null ? "" : String(value));
+const textOf = (value: unknown): string =>
+  value === undefined || value === null ? "" : typeof value === "object" ? describeJson(value) : String(value);
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 const groupOf = (value: unknown): Json =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Json) : {};

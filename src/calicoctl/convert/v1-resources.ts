@@ -1,4 +1,5 @@
 // Resources of calicoctl v1 as v3 resources, kind by kind.
+import { describeJson } from "../../lib/lossless-json.ts";
 import { API_VERSION, parseAsNumber, workloadEndpointName, WorkloadNameError } from "../../model/index.ts";
 import { ConvertFault } from "./fault.ts";
 import { Fields } from "./fields.ts";
@@ -221,7 +222,7 @@ function asNumber(fields: Fields): number | undefined {
   const given = fields.any("asNumber");
   if (given === undefined) return undefined;
   const parsed = parseAsNumber(given);
-  if (parsed === undefined) throw new ConvertFault(fields.name("asNumber"), `'${String(given)}' is no AS number`);
+  if (parsed === undefined) throw new ConvertFault(fields.name("asNumber"), `${describeJson(given)} is no AS number`);
   return parsed;
 }
 
