@@ -121,15 +121,17 @@ export class WantedChains {
   }
 
   #setPart(part: RuleChain): void {
-    const stoodIn = this.#aside.stoodIn(part.name, this.#layer, part);
-    const texts = lowerChain(this.#context, stoodIn);
-    const before = this.#written.get(part.name);
+    const { name } = part;
+    const stoodIn = this.#aside.stoodIn(name, this.#layer, part);
+    const before = this.#written.get(name);
     const targets = stoodIn === part ? chainTargets(part) : chainTargets(part).union(chainTargets(stoodIn));
-    if (before === undefined || !sameList(before.texts, texts)) {
-      this.#written.set(part.name, { name: part.name, texts, hashes: ruleHashes(part.name, texts), targets });
-      if (this.#graph.isNeeded(part.name)) this.#onChange(part.name);
+    const isNeeded = this.#graph.isNeeded(name);
+    const after = new LoweredChain(name, targets, () => lowerChain(this.#context, stoodIn));
+    if (before === undefined || !isNeeded || !sameList(before.texts, after.texts)) {
+      this.#written.set(name, after);
+      if (isNeeded) this.#onChange(name);
     }
-    this.#graph.set(part.name, targets);
+    this.#graph.set(name, targets);
   }
 
   #removePart(name: string): void {
@@ -228,6 +230,24 @@ export class WantedChains {
   #lowerAgain(names: ReadonlySet<string>): void {
     if (names.size === 0) return;
     for (const parts of this.#offered.values()) for (const part of parts) if (names.has(part.name)) this.#setPart(part);
+  }
+}
+
+/** Lowered when somebody looks: most chains are offered to tables that never use them. */
+class LoweredChain implements WrittenChain {
+  #texts: readonly string[] | undefined;
+  #hashes: readonly string[] | undefined;
+
+  constructor(
+    readonly name: string,
+    readonly targets: ReadonlySet<string>,
+    readonly lower: () => readonly string[],
+  ) {}
+  get texts(): readonly string[] {
+    return (this.#texts ??= this.lower());
+  }
+  get hashes(): readonly string[] {
+    return (this.#hashes ??= ruleHashes(this.name, this.texts));
   }
 }
 
