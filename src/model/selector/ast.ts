@@ -106,8 +106,10 @@ export function compareText(a: string, b: string): number {
 }
 const SURROGATE = /[\ud800-\udfff]/;
 
-export function sortedSet(values: Iterable<string>): string[] {
-  const list = [...new Set(values)];
-  // The default order is that of UTF-16, which is much faster for a list of 100,000 values.
-  return list.some((value) => SURROGATE.test(value)) ? list.sort(compareText) : list.sort();
+export function sortedSet(values: readonly string[]): readonly string[] {
+  // Without surrogates both orders agree, and that of UTF-16 is much faster for a list of 100,000 values.
+  const hasSurrogates = values.some((value) => SURROGATE.test(value));
+  if (hasSurrogates) return [...new Set(values)].sort(compareText);
+  const isSorted = values.every((value, i) => i === 0 || (values[i - 1] ?? "") < value);
+  return isSorted ? values : [...new Set(values)].sort();
 }

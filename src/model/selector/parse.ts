@@ -125,7 +125,7 @@ function parseString(lexer: SelectorLexer): string {
   return token.text;
 }
 
-function parseSet(lexer: SelectorLexer): string[] {
+function parseSet(lexer: SelectorLexer): readonly string[] {
   const open = lexer.next();
   if (open.kind !== "{") lexer.fail(open.at, "expected set literal such as {'a', 'b'}");
   const values: string[] = [];
