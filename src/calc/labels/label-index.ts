@@ -182,7 +182,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
     const considerPairs = (pairs: Iterable<LabelPair>) => {
       for (const pair of pairs) {
         if (pair.selectors !== undefined) consider(pair.selectors);
-        if (pair.name.selectors.size > 0) consider(pair.name.selectors);
+        if (pair.name.selectors !== undefined) consider(pair.name.selectors);
       }
     };
     considerPairs(labelClass.pairs);
@@ -214,7 +214,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   #file(selector: E): void {
     const { filing } = selector;
     if (filing.kind === "everywhere") this.#unrestricted.add(selector);
-    else if (filing.kind === "name") this.#table.name(filing.label).selectors.add(selector);
+    else if (filing.kind === "name") (this.#table.name(filing.label).selectors ??= new SelectorList()).add(selector);
     else if (filing.kind === "values")
       for (const value of filing.values)
         (this.#table.pair(filing.label, value).selectors ??= new SelectorList()).add(selector);
@@ -225,7 +225,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
     if (filing.kind === "everywhere") this.#unrestricted.delete(selector);
     else if (filing.kind === "name") {
       const name = this.#table.name(filing.label);
-      name.selectors.delete(selector);
+      name.selectors?.delete(selector);
       this.#table.releaseName(name);
     } else if (filing.kind === "values")
       for (const value of filing.values) {

@@ -8,7 +8,7 @@ import { SelectorList } from "./selector-list.ts";
 export class LabelName {
   readonly pairs = new Map<string, LabelPair>();
   /** Selectors that want the label with whatever value. */
-  readonly selectors = new SelectorList();
+  selectors: SelectorList | undefined;
 
   constructor(readonly text: string) {}
 }
@@ -97,7 +97,8 @@ export class LabelTable {
   }
 
   releaseName(name: LabelName): void {
-    if (name.pairs.size === 0 && name.selectors.size === 0) this.#names.delete(name.text);
+    if (name.pairs.size === 0 && (name.selectors === undefined || name.selectors.size === 0))
+      this.#names.delete(name.text);
   }
 }
 
