@@ -173,7 +173,7 @@ suite("DM-097 the API server itself keeps the built-in tiers, and lets go of oth
 const RBAC = "/apis/rbac.authorization.k8s.io/v1";
 const TIERS = { apiGroups: ["projectcalico.org"], resources: ["tiers"] };
 
-/** Gives a user rights: in the whole cluster, or in one namespace. */
+/** Gives a user rights, in the whole cluster or in one namespace, among them those for NetworkPolicies. In force when it returns. */
 async function grant(user: string, rules: readonly object[], namespace?: string): Promise<void> {
   const kind = namespace === undefined ? "ClusterRole" : "Role";
   const scope = namespace === undefined ? "" : `/namespaces/${namespace}`;
@@ -183,6 +183,20 @@ async function grant(user: string, rules: readonly object[], namespace?: string)
     roleRef: { apiGroup: "rbac.authorization.k8s.io", kind, name: user },
     subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: user }],
   });
+  const [group, resource] = ["crd.projectcalico.org", "networkpolicies"];
+  const resourceAttributes = { verb: "create", group, resource, namespace: namespace ?? "default" };
+  await eventually(
+    async () => {
+      const { status } = await cluster.api.json<{ status: { allowed: boolean } }>({
+        method: "POST",
+        path: "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        body: { spec: { user, resourceAttributes } },
+      });
+      return status.allowed;
+    },
+    30_000,
+    `the rights of ${user} are in force`,
+  );
 }
 
 /** "allowed", or the reason that the API server gives this user. */
@@ -218,6 +232,10 @@ suite("the owner of a namespace writes no policy of an administrator's tier", as
   await grant("team", [own, { ...TIERS, verbs: ["get"], resourceNames: ["security"] }, tiered("security.*")]);
   await grant("one", [own, { ...TIERS, verbs: ["get"] }, tiered("security.theirs")]);
   await grant("admin-of-tiers", [own, all("crd.projectcalico.org", "tiers")]);
+  await grant("admin", [all("*", "*")]);
+  // It moves policies of old names.
+  const controllers = "system:serviceaccount:kube-system:calico-kube-controllers";
+  await grant(controllers, [own]);
   const refused = expect.stringContaining("no right to write policies of tier security");
   const policy = (plural: keyof typeof kinds, name: string, tier?: string) =>
     calico(kinds[plural], name, { order: -1, selector: "all()", ...(tier !== undefined && { tier }) });
@@ -263,10 +281,7 @@ suite("the owner of a namespace writes no policy of an administrator's tier", as
     expect(await create("team", "other.p", "other")).toContain("no right to write policies of tier other");
     expect(await create("one", "security.theirs", "security")).toBe("allowed");
     expect(await remove("one", "security.theirs")).toBe("allowed");
-    // The account that moves policies of old names.
-    await grant("system:serviceaccount:kube-system:calico-kube-controllers", [own]);
-    for (const user of ["system:serviceaccount:kube-system:calico-kube-controllers", "admin"]) {
-      if (user === "admin") await grant(user, [all("*", "*")]);
+    for (const user of [controllers, "admin"]) {
       expect({ user, answer: await create(user, "security.p", "security") }).toEqual({ user, answer: "allowed" });
       expect({ user, answer: await remove(user, "security.p") }).toEqual({ user, answer: "allowed" });
     }
