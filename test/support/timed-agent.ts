@@ -1,7 +1,7 @@
 // A node agent in a network namespace whose event loop, CPU time and health port are watched, with one workload that a
 // policy selects. For tests and benchmarks of large objects.
 import { spawn } from "node:child_process";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NetworkNamespace, Nft } from "../../src/kernel/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
@@ -81,6 +81,7 @@ export class TimedAgent implements AsyncDisposable {
   async run(): Promise<void> {
     const felix = this.#felix;
     const printedBefore = felix.output.length;
+    rmSync(this.#socket, { force: true });
     // Mounts of its own: `/var/lib/calico` of the host stays as it is.
     const within = ["ip", "netns", "exec", this.#space.name, "sh", "-c", 'mount -t tmpfs calico /var/lib && exec "$@"'];
     felix.start(
