@@ -1,5 +1,5 @@
 // Files and settings: kubeconfig, CalicoAPIConfig, Felix's settings, and what calicoctl reads.
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ConvertFault } from "../../../src/calicoctl/convert/fault.ts";
@@ -122,11 +122,15 @@ function attempt(rejection: typeof DiscoveryError, action: () => unknown): void 
   }
 }
 
-let configFile: string | undefined;
 async function readApiConfig(input: Uint8Array): Promise<boolean> {
-  configFile ??= join(mkdtempSync(join(tmpdir(), "fuzz-config-")), "calicoctl.cfg");
-  writeFileSync(configFile, input);
-  return Object.keys(await configFromFile(configFile)).length > 0;
+  const folder = mkdtempSync(join(tmpdir(), "fuzz-config-"));
+  try {
+    const file = join(folder, "calicoctl.cfg");
+    writeFileSync(file, input);
+    return Object.keys(await configFromFile(file)).length > 0;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }
 
 export const targets: Readonly<Record<string, FuzzTarget>> = {
