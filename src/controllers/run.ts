@@ -119,9 +119,11 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
     await Promise.race([leadership.acquire(until), keeper.differs(effective, whileWaiting)]);
     waiting.abort();
     if (until.aborted || !leadership.mayWork) return;
-    await recordVersion(client).catch((error: unknown) =>
-      log.warn("could not record the version of calico-ts", { error: describeError(error) }),
-    );
+    // Elsewhere calico-node records it; on Kubernetes its account may only create a ClusterInformation.
+    if (store.name === "kubernetes")
+      await recordVersion(client).catch((error: unknown) =>
+        log.warn("could not record the version of calico-ts", { error: describeError(error) }),
+      );
     tasks.push(...startAll({ config, environment, env, store, api, client, log, registry, options }, until));
     await Promise.race([keeper.follow(effective, until), leadership.hold(until)]);
   } finally {
