@@ -6,6 +6,7 @@ const READS = new Set([
     "listProxies",
     "listForwarding",
     "tryOut",
+    "limitedLinks",
     "flowtables",
     "qdiscs",
     "root",

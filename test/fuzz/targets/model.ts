@@ -56,7 +56,7 @@ import { parseDuration } from "../../../src/model/duration.ts";
 import { parseQuantity } from "../../../src/model/kubernetes/quantity.ts";
 import { parseAsNumber } from "../../../src/model/numbers.ts";
 import { isValueError } from "../../../src/model/value-error.ts";
-import { parseWorkloadEndpointName } from "../../../src/model/workload-name.ts";
+import { parseWorkloadEndpointName, WorkloadNameError } from "../../../src/model/workload-name.ts";
 import { json } from "../structure/json.ts";
 import { text } from "../structure/text.ts";
 import { type FuzzTarget, require, requireEqual, textOf } from "../target.ts";
@@ -337,7 +337,7 @@ export const targets: Readonly<Record<string, FuzzTarget>> = {
     structure: json,
     dictionary: RESOURCE_WORDS,
     // Whoever decodes catches every error and reports the object as unreadable.
-    rejections: [AnyValueError, UnreadableValue],
+    rejections: [AnyValueError, UnreadableValue, WorkloadNameError],
     run: readKubernetes,
   },
 };
