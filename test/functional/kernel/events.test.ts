@@ -80,7 +80,7 @@ describe.skipIf(!isRoot)("events", () => {
     using ns = new TestNamespace();
     const link = ns.addVeth("v0");
     const changes = burst(link, 8000);
-    await using seen = watch(ns, ["routes"], 2048);
+    await using seen = watch(ns, ["routes"], 16_384);
     ns.kernel.routes.apply(changes);
     const isMarker = (e: KernelEvent) => e.type === "route" && (e.route.destination as string) === "10.77.0.0/24";
     await eventually(() => {
