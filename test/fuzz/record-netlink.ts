@@ -27,12 +27,12 @@ for (const family of [AF_INET, AF_INET6]) {
   record("netlink-address", NETLINK_ROUTE, 22, (w) => putFamily(w, family, 8));
   record("netlink-route", NETLINK_ROUTE, 26, (w) => putFamily(w, family, 12));
   record("netlink-neighbour", NETLINK_ROUTE, 30, (w) => putFamily(w, family, 12));
-  record("netlink-rule", NETLINK_ROUTE, 34, (w) => putFamily(w, family, 12));
+  record("netlink-route", NETLINK_ROUTE, 34, (w) => putFamily(w, family, 12));
 }
 record("netlink-neighbour", NETLINK_ROUTE, 30, (w) => putFamily(w, AF_BRIDGE, 12));
-record("netlink-qdisc", NETLINK_ROUTE, 38, (w) => w.putZero(20));
+record("netlink-link", NETLINK_ROUTE, 38, (w) => w.putZero(20));
 const index = linkIndex("v0");
-record("netlink-qdisc", NETLINK_ROUTE, 46, (w) => {
+record("netlink-link", NETLINK_ROUTE, 46, (w) => {
   w.putZero(4);
   w.putI32(index);
   w.putU32(0);

@@ -14,8 +14,6 @@ const GROUPS: readonly Group[] = [
       "netlink-link",
       "netlink-address",
       "netlink-neighbour",
-      "netlink-rule",
-      "netlink-qdisc",
       "netlink-nftables",
       "netlink-conntrack",
       "netlink-ipset",

@@ -110,6 +110,23 @@ function parseNftables(message: NetlinkMessage): unknown {
   }
 }
 
+const isOneOf = (message: NetlinkMessage, ...types: readonly number[]): boolean => types.includes(message.type);
+
+function checkRule(message: NetlinkMessage): unknown {
+  const rule = parseRule(message);
+  requirePrefix(rule?.source, "source");
+  requirePrefix(rule?.destination, "destination");
+  return rule;
+}
+
+function checkLink(message: NetlinkMessage): unknown {
+  if (isOneOf(message, 36, 37, 44, 45)) return parseTokenBucket(message) ?? parseRedirect(message);
+  const link = parseLink(message);
+  requireAddress(link?.vxlan?.local, "VXLAN's local address");
+  requireAddress(link?.ipip?.remote, "IPIP's remote address");
+  return link;
+}
+
 const target = (about: string, header: number, parse: (message: NetlinkMessage) => unknown): FuzzTarget => ({
   about,
   structure: netlink(() => header),
@@ -118,13 +135,13 @@ const target = (about: string, header: number, parse: (message: NetlinkMessage) 
 });
 
 export const targets: Readonly<Record<string, FuzzTarget>> = {
-  "netlink-route": target("routes, as dumps and events", 12, checkRoute),
-  "netlink-link": target("links, as dumps and events", 16, (message) => {
-    const link = parseLink(message);
-    requireAddress(link?.vxlan?.local, "VXLAN's local address");
-    requireAddress(link?.ipip?.remote, "IPIP's remote address");
-    return link;
-  }),
+  "netlink-route": target("routes and routing rules, as dumps and events", 12, (message) =>
+    isOneOf(message, 32, 33) ? checkRule(message) : checkRoute(message),
+  ),
+  "netlink-link": {
+    ...target("links, bandwidth limits and redirects, as dumps and events", 16, checkLink),
+    structure: netlink((type) => (type < 20 ? 16 : 20)), // ifinfomsg, tcmsg
+  },
   "netlink-address": target("addresses of interfaces", 8, (message) => {
     const found = parseInterfaceAddress(message);
     requireAddress(found?.address, "address");
@@ -136,13 +153,6 @@ export const targets: Readonly<Record<string, FuzzTarget>> = {
     if (entry?.mac !== undefined) require(/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/.test(entry.mac), `MAC address ${entry.mac}`);
     return entry;
   }),
-  "netlink-rule": target("routing rules", 12, (message) => {
-    const rule = parseRule(message);
-    requirePrefix(rule?.source, "source");
-    requirePrefix(rule?.destination, "destination");
-    return rule;
-  }),
-  "netlink-qdisc": target("bandwidth limits and redirects", 20, (m) => parseTokenBucket(m) ?? parseRedirect(m)),
   "netlink-nftables": target("tables, chains, rules, sets and their elements", 4, parseNftables),
   "netlink-conntrack": target("tracked connections", 4, parseFlowChecked),
   "netlink-ipset": target("IP sets and their members", 4, (message) => {
